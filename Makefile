@@ -1,0 +1,38 @@
+# Two commands: `make demo` shows what the program does, `make test` checks that it is right.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
+PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
+
+.PHONY: demo test lint types imports fuzz clean
+demo: $(VENV)/.demo
+	$(BIN)/whatwhere demo
+
+test: $(VENV)/.dev lint types imports
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp a set of extras: set up again only when pyproject.toml has changed.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[all]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[dev]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,3 @@
+from whatwhere.cli import main
+
+main()

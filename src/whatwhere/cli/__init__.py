@@ -1,0 +1,24 @@
+"""The command line: one small file a command, torch imported only once a command runs."""
+
+import typer
+
+from whatwhere.cli import info
+
+app = typer.Typer(
+    name="whatwhere",
+    help="Learn sparse, layered representations of images without labels: what is there, and where.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+app.command("info")(info.info)
+
+
+def main() -> None:
+    """Run the program; an error a person can mend is shown as one message, without a traceback."""
+    from whatwhere.errors import WhatwhereError
+
+    try:
+        app()
+    except WhatwhereError as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(2) from None
