@@ -10,6 +10,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
+
+
+@app.callback()
+def _program() -> None:
+    """With a callback the program keeps its commands' names even while there is one alone."""
+
+
 app.command("info")(info.info)
 
 

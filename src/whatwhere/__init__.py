@@ -1,0 +1,63 @@
+"""whatwhere: sparse, layered representations of images without labels.
+
+import whatwhere as ww
+
+model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
+solution = ww.infer(model, images, ww.InferenceSpec(lam=5.0))   # .latents .stats .features
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whatwhere.inference import infer as infer
+    from whatwhere.latents import Latents as Latents
+    from whatwhere.latents import Pooling as Pooling
+    from whatwhere.latents import Solution as Solution
+    from whatwhere.learning import train as train
+    from whatwhere.model import DeconvNet as DeconvNet
+    from whatwhere.model import load as load
+    from whatwhere.model import save as save
+    from whatwhere.spec import DescriptorSpec as DescriptorSpec
+    from whatwhere.spec import InferenceSpec as InferenceSpec
+    from whatwhere.spec import LayerSpec as LayerSpec
+    from whatwhere.spec import LearningSpec as LearningSpec
+    from whatwhere.spec import ModelSpec as ModelSpec
+    from whatwhere.spec import Phase as Phase
+    from whatwhere.spec import Recipe as Recipe
+
+__version__ = "0.1.0"
+
+# Loaded when first asked for, so that `whatwhere --help` does not wait for torch.
+_HOME = {
+    "DeconvNet": "model",
+    "DescriptorSpec": "spec",
+    "InferenceSpec": "spec",
+    "Latents": "latents",
+    "LayerSpec": "spec",
+    "LearningSpec": "spec",
+    "ModelSpec": "spec",
+    "Phase": "spec",
+    "Pooling": "latents",
+    "Recipe": "spec",
+    "Solution": "latents",
+    "infer": "inference",
+    "load": "model",
+    "save": "model",
+    "train": "learning",
+}
+_PARTS = ("data", "nn", "figures")
+
+__all__ = sorted([*_HOME, *_PARTS, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"whatwhere.{_HOME[name]}"), name)
+    if name in _PARTS:
+        return importlib.import_module(f"whatwhere.{name}")
+    raise AttributeError(f"module 'whatwhere' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

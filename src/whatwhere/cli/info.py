@@ -1,0 +1,55 @@
+"""`whatwhere info`: versions, devices, engines, and why one cannot serve."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+
+def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show versions, devices, and which engines can serve the paper's model here."""
+    facts = gather()
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    for title, rows in facts.items():
+        typer.secho(title, bold=True)
+        for name, value in rows.items():
+            typer.echo(f"  {name:<14} {value}")
+
+
+def gather() -> dict[str, dict[str, Any]]:
+    """What is installed, what there is to compute on, and what each engine says of the paper's model."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+
+    from whatwhere.inference.engines import ENGINES, engine
+    from whatwhere.inference.plan import ONE_PHASE
+    from whatwhere.model import DeconvNet
+    from whatwhere.spec import InferenceSpec, ModelSpec
+
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "not installed"
+
+    packages = ("whatwhere", "torch", "numpy", "numba", "triton", "scikit-learn", "matplotlib", "safetensors")
+    devices = {"cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"}
+    for i in range(torch.cuda.device_count()):
+        devices[f"cuda:{i}"] = torch.cuda.get_device_name(i)
+    home = "cuda" if torch.cuda.is_available() else "cpu"
+    model = DeconvNet(ModelSpec.paper()).to(home)
+    images = torch.zeros(1, 1, 28, 28, device=home)
+    served = {
+        name: engine(name).refusal(model, images, ONE_PHASE[0], InferenceSpec()) or "can serve" for name in ENGINES
+    }
+    return {
+        "versions": {"python": platform.python_version(), **{name: installed(name) for name in packages}},
+        "devices": devices,
+        "engines": served,
+    }

@@ -1,0 +1,54 @@
+"""The size β of a step on the features: the exact line search of the smooth term, or a safe constant.
+
+    β = ‖g‖² / (λ ‖R g‖²)      (Eqn. autostep)
+
+Deviation: the print lacks λ, although the step is λ β g; at λ = 5 it diverges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from whatwhere.model import DeconvNet
+from whatwhere.ops.pooling import Weights
+from whatwhere.spec import StepSize
+
+BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
+
+
+def step_size(rule: StepSize, model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float) -> Tensor:
+    """β of every image, [N, 1, 1, 1]."""
+    if rule == "fixed":
+        return torch.full_like(g[:, :1, :1, :1], 1 / (lam * lipschitz(model, len(weights))))
+    if rule == "image":
+        return line_search(model, g, weights, lam, per_image=True)
+    seen = slice(0, batch_sample(len(g)))
+    beta = line_search(model, g[seen], [w[seen] for w in weights], lam, per_image=False)
+    return beta.expand(len(g), 1, 1, 1)
+
+
+def batch_sample(images: int) -> int:
+    """How many images of a mini-batch the batch rule looks at: the first tenth, at least one."""
+    return max(1, round(BATCH_SHARE * images))
+
+
+def line_search(model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float, *, per_image: bool) -> Tensor:
+    """‖g‖² / (λ ‖R g‖²), for every image or for all together; 0 where there is no gradient."""
+    numerator = g.square().sum((1, 2, 3), keepdim=True)
+    denominator = lam * model.reconstruct(g, weights).square().sum((1, 2, 3), keepdim=True)
+    if not per_image:
+        numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
+    return (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))
+
+
+def lipschitz(model: DeconvNet, layer: int) -> float:
+    """A bound on ‖R‖² for any pooling variables: the filters' largest gain at any frequency, times the overlap."""
+    bound = 1.0
+    for f, spec in zip(model.filters[:layer], model.spec.layers, strict=False):
+        spectrum = torch.fft.fft2(f.double(), s=(64, 64)).permute(2, 3, 0, 1)
+        overlap = -((-spec.pool_size // spec.stride) ** 2)
+        bound *= overlap * float(torch.linalg.matrix_norm(spectrum, ord=2).square().max())
+    return bound

@@ -1,0 +1,1 @@
+"""Pure functions on tensors, each linear map beside its adjoint."""

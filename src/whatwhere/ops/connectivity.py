@@ -1,0 +1,25 @@
+"""Which maps of a layer connect to which maps below, and the filters that respect it."""
+
+import torch
+from torch import Tensor
+
+
+def random_connectivity(below: int, maps: int, fan_in: int | None, generator: torch.Generator) -> Tensor:
+    """A map [below, maps] of booleans: each column joins one map to `fan_in` different maps below."""
+    if fan_in is None:
+        return torch.ones(below, maps, dtype=torch.bool)
+    order = torch.stack([torch.randperm(below, generator=generator) for _ in range(maps)], dim=1)
+    return order < fan_in
+
+
+def project_filters(f: Tensor, connected: Tensor, *, nonnegative: bool, normalise: str) -> Tensor:
+    """Mask, project to ≥ 0 and scale to unit length: per filter (all planes of a map) or per plane.
+
+    A filter that has vanished keeps its zeros: there is no direction to scale it to.
+    """
+    f = f * connected[:, :, None, None]
+    if nonnegative:
+        f = f.clamp(min=0)
+    within = (0, 2, 3) if normalise == "filter" else (2, 3)
+    length = f.square().sum(within, keepdim=True).sqrt()
+    return f / length.where(length > 0, torch.ones_like(length))

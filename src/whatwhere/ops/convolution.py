@@ -1,0 +1,26 @@
+"""The convolution sub-layer (paper, Eqn. deconv), its adjoint, and its gradient with respect to the filters.
+
+Filters are f [C, B, K, K]: C maps below, B maps above. Down is a *valid* convolution, so the maps z are
+K - 1 larger than what they explain; up is its adjoint, the *full* correlation. Where two maps are not
+connected the filter is zero.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.grad import conv2d_weight
+
+
+def convolve_down(z: Tensor, f: Tensor) -> Tensor:
+    """v^c = Σ_b z_b * f^c_b:  [N, B, H + K - 1, W + K - 1] → [N, C, H, W]."""
+    return F.conv2d(z, f.flip(2, 3))
+
+
+def convolve_up(v: Tensor, f: Tensor) -> Tensor:
+    """The adjoint of `convolve_down`:  [N, C, H, W] → [N, B, H + K - 1, W + K - 1]."""
+    return F.conv2d(v, f.transpose(0, 1), padding=f.shape[-1] - 1)
+
+
+def filter_gradient(z: Tensor, v: Tensor) -> Tensor:
+    """The adjoint of f ↦ convolve_down(z, f), summed over images:  [C, B, K, K]."""
+    size = z.shape[-1] - v.shape[-1] + 1
+    return conv2d_weight(z, (v.shape[1], z.shape[1], size, size), v).flip(2, 3)

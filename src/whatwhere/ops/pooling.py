@@ -1,0 +1,212 @@
+"""Gaussian pooling and unpooling (paper: "Unpooling" and "Differentiable Pooling").
+
+A region holds s elements along each axis, at coordinates x centred in the region. Its Gaussian is separable:
+
+    q = softmax_i(-γ (x_i - μ)² / 2),   w = √q                along each axis, and w(i) = w_y w_x in the region
+
+so that Σ w² = 1 and, where regions do not overlap, UᵀU = I. Max pooling is the same operator with a switch
+(μ on one element, γ so large that its weight is exactly 1), sum pooling the same with γ = 0.
+At the border a region may reach beyond the map: its weights are normalised over the elements that exist.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.latents import Pooling
+
+SWITCH = 1e4  # a precision at which every element but the one at μ has weight 0 exactly, in every dtype
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The pooling regions of an unpooled map, along the axes (maps, rows, columns).
+
+    shape   of the unpooled map z: (B, H, W)
+    size    of one region
+    stride  from one region to the next; along maps regions never overlap
+    """
+
+    shape: tuple[int, int, int]
+    size: tuple[int, int, int]
+    stride: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, shape: tuple[int, int, int], size: int, stride: int | None = None, maps: int = 1) -> Regions:
+        stride = size if stride is None else stride
+        return cls(shape, (maps, size, size), (maps, stride, stride))
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Number of regions along each axis: enough for every element of z to have one."""
+        b, h, w = (max(0, -((s - n) // t)) + 1 for n, s, t in zip(self.shape, self.size, self.stride, strict=True))
+        return b, h, w
+
+    @property
+    def covered(self) -> tuple[int, int, int]:
+        """The extent that the regions cover: at least the map."""
+        b, h, w = ((g - 1) * t + s for g, s, t in zip(self.grid, self.size, self.stride, strict=True))
+        return b, h, w
+
+    @property
+    def overlapping(self) -> bool:
+        return self.stride != self.size
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes that have a Gaussian: rows and columns, and maps where neighbours are pooled together."""
+        return (1, 2) if self.size[0] == 1 else (0, 1, 2)
+
+    def coordinates(self, axis: int, like: Tensor) -> Tensor:
+        """x_i of a region's elements along an axis, centred: [s, 1, 1] shaped to stand on that axis of a region."""
+        s = self.size[axis]
+        x = torch.arange(s, dtype=like.dtype, device=like.device) - (s - 1) / 2
+        return x.view([s if a == axis else 1 for a in range(3)] + [1, 1])
+
+    def exists(self, axis: int, device: torch.device) -> Tensor | None:
+        """Which elements lie inside the map, shaped for a region's elements; None where all do."""
+        if self.covered[axis] == self.shape[axis]:
+            return None
+        s, t, g = self.size[axis], self.stride[axis], self.grid[axis]
+        position = torch.arange(s, device=device)[:, None] + t * torch.arange(g, device=device)
+        shape = [s if a == axis else 1 for a in range(3)] + [g if a == axis else 1 for a in (1, 2)]
+        return (position < self.shape[axis]).view(shape)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights w of every region, one factor for each axis of `regions.axes`.
+
+    A factor stands on the elements [N, B, m, s, s, H, W] of all regions, with its own axis of the region filled.
+    """
+
+    regions: Regions
+    factors: tuple[Tensor, ...]
+
+    def __getitem__(self, images: slice) -> Weights:
+        return Weights(self.regions, tuple(w[images] for w in self.factors))
+
+
+def on_region(theta: Tensor) -> Tensor:
+    """A pooling variable of one axis, [N, B, H, W], made to stand on a region's elements, [N, B, 1, 1, 1, H, W]."""
+    return theta[:, :, None, None, None]
+
+
+def gaussian_weights(pooling: Pooling, regions: Regions) -> Weights:
+    """w = √q, q = softmax_i(-γ (x_i - μ)² / 2), along each axis (Eqns. normGauss and gauss)."""
+    factors = []
+    for a, axis in enumerate(regions.axes):
+        mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
+        exponent = -gamma / 2 * (regions.coordinates(axis, mu) - mu).square()
+        exists = regions.exists(axis, mu.device)
+        if exists is not None:
+            exponent = exponent.masked_fill(~exists, -math.inf)
+        # half the logarithm, not a square root: its derivative stays finite where a weight is 0
+        factors.append(torch.exp(F.log_softmax(exponent, dim=2 + axis) / 2))
+    return Weights(regions, tuple(factors))
+
+
+def gather(z: Tensor, regions: Regions) -> Tensor:
+    """The elements of every region:  z [N, B, H, W] → [N, b, m, s, s, h, w]; zero beyond the map's border."""
+    (b, h, w), (m, s, _), t = regions.grid, regions.size, regions.stride[1]
+    bottom, right = (regions.covered[axis] - regions.shape[axis] for axis in (1, 2))
+    if bottom or right:
+        z = F.pad(z, (0, right, 0, bottom))
+    if regions.overlapping:
+        return F.unfold(z, s, stride=t).view(len(z), b, m, s, s, h, w)
+    return z.reshape(len(z), b, m, h, s, w, s).permute(0, 1, 2, 4, 6, 3, 5)
+
+
+def scatter(elements: Tensor, regions: Regions) -> Tensor:
+    """The adjoint of `gather`: add every region's elements to their places in the map."""
+    (b, h, w), (m, s, _), t = regions.grid, regions.size, regions.stride[1]
+    _, height, width = regions.covered
+    if regions.overlapping:
+        z = F.fold(elements.reshape(len(elements), b * m * s * s, h * w), (height, width), s, stride=t)
+    else:
+        z = elements.permute(0, 1, 2, 5, 3, 6, 4).reshape(len(elements), b * m, height, width)
+    return z[:, :, : regions.shape[1], : regions.shape[2]]
+
+
+def unpool(p: Tensor, weights: Weights) -> Tensor:
+    """z(i) = w(i) p(j):  [N, b, h, w] → [N, B, H, W]  (Eqn. unpool; Deviation: the print's p_k is p_b)."""
+    return scatter(reduce(mul, weights.factors, on_region(p)), weights.regions)
+
+
+def pool(z: Tensor, weights: Weights) -> Tensor:
+    """p(j) = Σ_i w(i) z(i), the adjoint of `unpool`  (Eqn. pool; Deviation: the print's z_b(j) is z_b(i))."""
+    return reduce(mul, weights.factors, gather(z, weights.regions)).sum((2, 3, 4))
+
+
+def pooling_gradient(error: Tensor, p: Tensor, pooling: Pooling, weights: Weights) -> Pooling:
+    """∂/∂μ and ∂/∂γ of ½‖…‖² from the error at z and the features p̂ at this layer (Eqn. poolgrad).
+
+    With ∇w(i) = error(i) p̂(j), summed over the other axes of the region:
+
+        ∂w_i/∂μ = ½ w_i γ (x_i - x̄),                              x̄ = Σ q_j x_j
+        ∂w_i/∂γ = -¼ w_i [(x_i - μ)² - Σ q_j (x_j - μ)²]
+
+    Deviation: ∂w/∂a as printed belongs to another w and points uphill about half the time.
+    """
+    regions, slopes = weights.regions, reduce(mul, weights.factors, gather(error, weights.regions))
+    d_mu, d_gamma = [], []
+    for a, axis in enumerate(regions.axes):
+        mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
+        x, q, along = regions.coordinates(axis, mu), weights.factors[a].square(), 2 + axis
+        slope = slopes.sum([d for d in (2, 3, 4) if d != along], keepdim=True)  # w_i Σ_others w ∇w, but for p̂
+        spread = (x - mu).square()
+        from_mean = x - (q * x).sum(along, keepdim=True)
+        from_variance = spread - (q * spread).sum(along, keepdim=True)
+        d_mu.append(p * (gamma / 2 * slope * from_mean).sum((2, 3, 4)))
+        d_gamma.append(p * (-slope * from_variance / 4).sum((2, 3, 4)))
+    return Pooling(torch.stack(d_mu, 1), torch.stack(d_gamma, 1))
+
+
+def bound(pooling: Pooling, regions: Regions, gamma_min: float, gamma_max: float) -> Pooling:
+    """Keep every mean inside its region and every precision between its bounds."""
+    reach = torch.tensor([(regions.size[axis] - 1) / 2 for axis in regions.axes]).to(pooling.mu)
+    reach = reach.view(-1, 1, 1, 1)
+    return Pooling(pooling.mu.clamp(-reach, reach), pooling.gamma.clamp(gamma_min, gamma_max))
+
+
+def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2) -> Pooling:
+    """Fit each region's Gaussian to |s|^power of the bottom-up signal s: μ its mean, γ = 1 / its variance, bounded.
+
+    A region without signal is centred and flat.
+    """
+    s = gather(signal, regions).abs()
+    largest = s.amax((2, 3, 4), keepdim=True)
+    s = (s / largest.where(largest > 0, torch.ones_like(largest))).pow(power)  # only the shape counts
+    total = s.sum((2, 3, 4), keepdim=True)
+    s = s / total.where(total > 0, torch.ones_like(total))
+    mu, gamma = [], []
+    for axis in regions.axes:
+        x = regions.coordinates(axis, s)
+        mean = (s * x).sum((2, 3, 4), keepdim=True)
+        variance = (s * (x - mean).square()).sum((2, 3, 4))
+        mu.append(mean.squeeze((2, 3, 4)))
+        gamma.append(variance.reciprocal().where(total.squeeze((2, 3, 4)) > 0, torch.zeros_like(variance)))
+    return bound(Pooling(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max)
+
+
+def fit_switches(signal: Tensor, regions: Regions) -> Pooling:
+    """Max pooling: all weight on the largest |s| of each region, the first of them where several are."""
+    where = gather(signal, regions).abs().flatten(2, 4).argmax(2)
+    s = regions.size[1]
+    index = {0: where // (s * s), 1: where // s % s, 2: where % s}
+    centre = [index[axis] - (regions.size[axis] - 1) / 2 for axis in regions.axes]
+    mu = torch.stack(centre, 1).to(signal.dtype)
+    return Pooling(mu, torch.full_like(mu, SWITCH))
+
+
+def fit_flat(signal: Tensor, regions: Regions) -> Pooling:
+    """Sum pooling: the same weight everywhere."""
+    mu = signal.new_zeros(len(signal), len(regions.axes), *regions.grid)
+    return Pooling(mu, torch.zeros_like(mu))

@@ -1,0 +1,50 @@
+"""The sparsity penalty Σ|p|^α, the shrinkage that lowers it, and the projection (paper, Eqns. shrink to proj)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def penalty(p: Tensor, alpha: float) -> Tensor:
+    """Σ|p|^α of every image:  [N, …] → [N]."""
+    magnitude = p.abs()
+    powered = magnitude if alpha == 1 else magnitude.sqrt() if alpha == 0.5 else magnitude.pow(alpha)
+    return powered.flatten(1).sum(1)
+
+
+def shrink(p: Tensor, beta: Tensor, alpha: float) -> Tensor:
+    """One gradient step of size β on the penalty, p - β α |p|^(α-1) sign p, that stops at zero.
+
+    α = 1 is the soft threshold (Eqn. shrink), α = ½ the printed step (Eqn. shrinkL05).
+    Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes 0.
+    """
+    magnitude = p.abs()
+    if alpha == 1:
+        smaller = magnitude - beta
+    elif alpha == 0.5:
+        smaller = magnitude - beta / 2 * magnitude.rsqrt()
+    else:
+        smaller = magnitude - beta * alpha * magnitude.pow(alpha - 1)
+    return smaller.clamp(min=0).copysign(p).where(smaller > 0, torch.zeros_like(p))
+
+
+def shrink_exact(p: Tensor, beta: Tensor, alpha: float) -> Tensor:
+    """The proximal map argmin_u ½ (u - p)² + β |u|^α, for α = 1 and for α = ½ (half thresholding).
+
+    For α = ½ the minimum is 0 up to |p| = 3/2 β^(2/3), and beyond it a root of a cubic:
+    u = 2/3 p (1 + cos(2π/3 - 2/3 φ)),  φ = arccos(β/4 (|p|/3)^(-3/2)).
+    """
+    if alpha == 1:
+        return shrink(p, beta, alpha)
+    if alpha != 0.5:
+        raise ValueError(f"alpha = {alpha} was given; the proximal map has a closed form at 0.5 and 1 only")
+    magnitude = p.abs()
+    phi = torch.arccos((beta / 4 * (magnitude / 3).pow(-1.5)).clamp(max=1))
+    root = 2 / 3 * p * (1 + torch.cos(2 * math.pi / 3 - 2 / 3 * phi))
+    return root.where(magnitude > 1.5 * beta.pow(2 / 3), torch.zeros_like(p))
+
+
+def project(p: Tensor, nonnegative: bool) -> Tensor:
+    """The projection onto the non-negative set, where the model has one."""
+    return p.clamp(min=0) if nonnegative else p
