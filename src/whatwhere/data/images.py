@@ -1,6 +1,7 @@
 """A set of images: pixels that are read and scaled batch by batch, and labels where there are any."""
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +12,12 @@ import torch
 
 from whatwhere.errors import ImageError
 
-Index = slice | Sequence[int] | np.ndarray | torch.Tensor
-BATCH = 1024
+Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
+BATCH_BYTES = 1 << 26
 
 
 class Pixels(Protocol):
-    """Raw pixels [N, C, H, W], indexed along N: an array, a memory-mapped file, a folder, a selection of one."""
+    """Raw pixels [N, C, H, W], read by rows: an array, a memory-mapped file, pictures, or a selection of these."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -50,19 +51,24 @@ class Images:
 
     pixels: Pixels
     labels: np.ndarray | None
+    """int64 [N]"""
     name: str
+    classes: tuple[str, ...] | None = None
+    """What the labels 0, 1, 2, … stand for, where the source says it."""
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
             raise ImageError(
-                f"{self.name}: {len(self):,} images but {len(self.labels):,} labels; one label an image is expected"
+                f"{self.name}: {len(self):,} images and {len(self.labels):,} labels; one label an image is expected"
             )
 
     def __len__(self) -> int:
         return self.pixels.shape[0]
 
-    def __getitem__(self, rows: Index) -> torch.Tensor:
-        """The images of these rows [n, C, H, W], read now."""
+    def __getitem__(self, rows: Rows) -> torch.Tensor:
+        """The images of these rows, [n, C, H, W]; of a single row, [C, H, W]."""
+        if isinstance(rows, int | np.integer):
+            return self[np.array([rows])][0]
         if isinstance(rows, torch.Tensor):
             rows = rows.cpu().numpy()
         return torch.from_numpy(unit_range(self.pixels[rows], self.name))
@@ -79,34 +85,35 @@ class Images:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the raw pixels with their type and shape: the same images give the same one in any container."""
-        digest = hashlib.sha256(f"{self.pixels.dtype.newbyteorder('<').str} {self.pixels.shape}".encode())
+        """sha256 of the raw pixels, their type and shape: the same for the same images in any kind of file."""
+        dtype = self.pixels.dtype.newbyteorder("<")
+        digest = hashlib.sha256(f"{dtype.str} {self.pixels.shape}".encode())
         for rows in self.batches():
-            raw = self.pixels[rows]
-            digest.update(np.ascontiguousarray(raw, raw.dtype.newbyteorder("<")).data)
+            digest.update(np.ascontiguousarray(self.pixels[rows], dtype).data)
         return digest.hexdigest()
 
-    def batches(self, size: int = BATCH) -> Iterator[slice]:
-        """The rows of successive batches; the last may be smaller."""
+    def batches(self, size: int | None = None) -> Iterator[slice]:
+        """The rows of successive batches of `size` images, by default some 64 MB of pixels."""
+        size = size or max(1, BATCH_BYTES // (math.prod(self.shape) * self.pixels.dtype.itemsize))
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
     def subset(self, rows: np.ndarray, name: str | None = None) -> "Images":
-        """These rows as a set of their own, still read lazily."""
-        rows = np.asarray(rows)
+        """These rows as a set of their own, still read only when asked for."""
         labels = None if self.labels is None else self.labels[rows]
-        return Images(Selection(self.pixels, rows), labels, name or self.name)
+        return Images(Selection(self.pixels, rows), labels, name or self.name, self.classes)
 
 
 def unit_range(raw: np.ndarray, name: str) -> np.ndarray:
-    """Raw pixels as float32 in [0, 1]: whole numbers are divided by the largest their type holds, floats kept."""
-    if raw.dtype.kind in "bu":
+    """Raw pixels as float32 in [0, 1]: whole numbers divided by the largest their type holds, floats as they are."""
+    if raw.dtype.kind != "f":
         largest = 1 if raw.dtype.kind == "b" else np.iinfo(raw.dtype).max
         return np.divide(raw, np.float32(largest), dtype=np.float32)
-    values = np.array(raw, np.float32)
-    if not (values.min() >= 0 and values.max() <= 1):  # false for NaN too
+    with np.errstate(invalid="ignore"):
+        low, high = raw.min(initial=0), raw.max(initial=1)
+    if not (low >= 0 and high <= 1):  # NaN is neither
         raise ImageError(
-            f"{name}: pixels from {values.min()} to {values.max()}; floats must be finite and in [0, 1]: "
-            "scale or clip them first (uint8 pixels are scaled for you)"
+            f"{name}: pixels from {low} to {high}; floats must be finite and in [0, 1], so scale or clip them "
+            "(uint8 pixels are scaled as they are read)"
         )
-    return values
+    return np.array(raw, np.float32)

@@ -1,4 +1,4 @@
-"""The content of a file, compressed with gzip or not, a little at a time: what arrives is never more than asked for."""
+"""The content of a file a little at a time, unpacked where it is gzip: whoever reads may stop at any piece."""
 
 import zlib
 from collections.abc import Iterator
@@ -6,13 +6,8 @@ from pathlib import Path
 
 from whatwhere.errors import ImageError
 
-CHUNK = 1 << 18
+PIECE = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
-GZIP_RATIO = 1032
-"""Deflate cannot shrink anything further than this, so a file of n bytes holds at most 1032 n."""
-
-IN_MEMORY_LIMIT = 1 << 30
-"""The most a compressed file may unpack to in memory; a larger one is unpacked by hand and then memory-mapped."""
 
 
 def is_gzip(path: Path) -> bool:
@@ -20,25 +15,26 @@ def is_gzip(path: Path) -> bool:
         return file.read(2) == GZIP_MAGIC
 
 
-def chunks(path: Path) -> Iterator[bytes]:
-    """Yield the unpacked content in pieces of at most CHUNK bytes; the reader may stop at any of them."""
-    if is_gzip(path):
-        yield from _gunzip(path)
-        return
+def unpacked(path: Path) -> Iterator[bytes]:
+    """The content in pieces of at most PIECE bytes, unpacked where the file is gzip, whatever its name."""
+    return gunzipped(path) if is_gzip(path) else as_it_is(path)
+
+
+def as_it_is(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while data := file.read(CHUNK):
+        while data := file.read(PIECE):
             yield data
 
 
-def _gunzip(path: Path) -> Iterator[bytes]:
+def gunzipped(path: Path) -> Iterator[bytes]:
     stream = zlib.decompressobj(wbits=31)
     with path.open("rb") as file:
         while not stream.eof:
-            packed = stream.unconsumed_tail or file.read(CHUNK)
+            packed = stream.unconsumed_tail or file.read(PIECE)
             if not packed:
                 raise ImageError(f"{path}: the gzip stream is cut short; copy or download the file again")
             try:
-                data = stream.decompress(packed, CHUNK)
+                data = stream.decompress(packed, PIECE)
             except zlib.error as error:
                 raise ImageError(
                     f"{path}: the gzip stream is damaged ({error}); copy or download the file again"
@@ -46,19 +42,4 @@ def _gunzip(path: Path) -> Iterator[bytes]:
             if data:
                 yield data
         if stream.unused_data or file.read(1):
-            raise ImageError(
-                f"{path}: bytes follow the end of the gzip stream; one stream is expected, so unpack it with gunzip"
-            )
-
-
-def check_unpacked_size(path: Path, packed: int, unpacked: int) -> None:
-    """Refuse, before anything is allocated, a header that `packed` compressed bytes cannot fill or memory should not."""
-    if unpacked > GZIP_RATIO * packed:
-        raise ImageError(
-            f"{path}: the header asks for {unpacked:,} bytes, more than {packed:,} compressed bytes can hold"
-        )
-    if unpacked > IN_MEMORY_LIMIT:
-        raise ImageError(
-            f"{path}: unpacks to {unpacked:,} bytes, and at most {IN_MEMORY_LIMIT:,} are unpacked in memory; "
-            "save it uncompressed, and it is memory-mapped instead"
-        )
+            raise ImageError(f"{path}: bytes follow the end of the gzip stream; unpack the file with gunzip first")
