@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from whatwhere.inference.pooling_update import start_pooling, step_pooling
 from whatwhere.inference.step_size import step_size
-from whatwhere.latents import Latents, Solution, Stats
+from whatwhere.latents import Latents, Pooling, Solution, Stats
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.deconvnet import objective
 from whatwhere.ops import sparsity
 from whatwhere.spec import InferenceSpec, Phase
+
+
+@dataclass(frozen=True)
+class State:
+    """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
+
+    Without acceleration y is p itself. `momentum` is FISTA's t of every image.
+    """
+
+    p: Tensor
+    theta: tuple[Pooling, ...]
+    y: Tensor
+    momentum: Tensor
 
 
 def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
@@ -19,41 +34,56 @@ def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
 
     images [N, C, H, W]; `latents` are where to start from: what is missing is fitted, p starts at 0.
     """
-    lam, alpha, v = spec.lam, spec.alpha, images
-    theta = list(start_pooling(model, v, latents.pooling, phase.layer, spec))
-    p = start_features(model, v, latents, phase.layer)
-    moving = [k for k in phase.pooling if model.spec.layers[k - 1].pooling == "gaussian"]
-    shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
-    y, momentum = p, torch.ones_like(p[:, :1, :1, :1])  # y is p itself unless steps are accelerated
+    state = start(model, images, latents, phase, spec)
+    moving = moving_layers(model, phase)
     trace: list[Objective] = []
-    steps: list[Tensor] = []
-
+    betas: list[Tensor] = []
     for _ in range(spec.steps):
-        U = model.weights(theta, *v.shape[2:])
-        p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
-        e = p_hat[0] - v  #                                     the residual
-        g, errors = model.ascend(e, U)  #                       ∇p = Rᵀ e, and the error at every z_k
-        beta = step_size(spec.step_size, model, g, U, lam)  #   the step size
-        trace.append(objective(e, y, lam, alpha))
-        steps.append(beta.flatten())
-
-        p_old = p
-        p = shrink(y - lam * beta * g, beta, alpha)  #          gradient and shrinkage step
-        p = sparsity.project(p, model.spec.nonnegative)  #      projection step
-        y, momentum = accelerate(y, p, p_old, momentum) if spec.momentum else (p, momentum)
-        for k in moving:  #                                     pooling variables, from the same residual
-            theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec)
-
-    e = model.reconstruct(p, model.weights(theta, *v.shape[2:])) - v
-    trace.append(objective(e, p, lam, alpha))
-    return Solution(Latents(p, tuple(theta)), stats(trace, steps), engine="reference")
+        state, measured, beta = step(model, images, state, moving, spec)
+        trace.append(measured)
+        betas.append(beta)
+    U = model.weights(state.theta, *images.shape[2:])
+    trace.append(model.objective(images, state.p, U, spec.lam, spec.alpha))
+    return Solution(Latents(state.p, state.theta), stats(trace, betas), engine="reference")
 
 
-def start_features(model: DeconvNet, images: Tensor, latents: Latents, layer: int) -> Tensor:
-    """The known features if they are this layer's (they belong to the last layer that has pooling), else 0."""
-    if latents.p is not None and len(latents.pooling) == layer:
-        return latents.p
-    return images.new_zeros(len(images), *model.regions(*images.shape[2:])[layer - 1].grid)
+def step(
+    model: DeconvNet, v: Tensor, state: State, moving: tuple[int, ...], spec: InferenceSpec
+) -> tuple[State, Objective, Tensor]:
+    """One step, all of it from one residual; also the objective before the step, and its size β."""
+    lam, alpha, y, theta = spec.lam, spec.alpha, state.y, list(state.theta)
+    U = model.weights(theta, *v.shape[2:])
+    p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
+    e = p_hat[0] - v  #                                     the residual
+    g, errors = model.ascend(e, U)  #                       ∇p = Rᵀ e, and the error at every z_k
+    beta = step_size(spec.step_size, model, g, U, lam)  #   the step size
+
+    shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
+    p = shrink(y - lam * beta * g, beta, alpha)  #          gradient and shrinkage step
+    p = sparsity.project(p, model.spec.nonnegative)  #      projection step
+    for k in moving:  #                                     pooling variables
+        theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec)
+
+    ahead = accelerate(y, p, state.p, state.momentum) if spec.momentum else (p, state.momentum)
+    return State(p, tuple(theta), *ahead), objective(e, y, lam, alpha), beta.flatten()
+
+
+def start(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> State:
+    """Fit the pooling variables that are not known; take the features that are known if they are this layer's, else 0.
+
+    Known features belong to the last layer that has pooling variables.
+    """
+    theta = start_pooling(model, images, latents.pooling, phase.layer, spec)
+    if latents.p is not None and len(latents.pooling) == phase.layer:
+        p = latents.p
+    else:
+        p = images.new_zeros(len(images), *model.regions(*images.shape[2:])[phase.layer - 1].grid)
+    return State(p, theta, y=p, momentum=torch.ones_like(p[:, :1, :1, :1]))
+
+
+def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:
+    """The layers whose pooling variables move: of those that the phase names, the Gaussian ones."""
+    return tuple(k for k in phase.pooling if model.spec.layers[k - 1].pooling == "gaussian")
 
 
 def accelerate(y: Tensor, p: Tensor, p_old: Tensor, momentum: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,12 +94,12 @@ def accelerate(y: Tensor, p: Tensor, p_old: Tensor, momentum: Tensor) -> tuple[T
     return p + (t - 1) / t_next * (p - p_old), t_next
 
 
-def stats(trace: list[Objective], steps: list[Tensor]) -> Stats:
+def stats(trace: list[Objective], betas: list[Tensor]) -> Stats:
     """What every step measured, stacked: the objective's parts [T + 1, N], the step sizes [T, N]."""
-    empty = trace[0].reconstruction.new_zeros(0, len(trace[0].reconstruction))
+    none = trace[0].reconstruction.new_zeros(0, len(trace[0].reconstruction))
     return Stats(
         reconstruction=torch.stack([o.reconstruction for o in trace]),
         penalty=torch.stack([o.penalty for o in trace]),
         nonzeros=torch.stack([o.nonzeros for o in trace]),
-        step=torch.stack(steps) if steps else empty,
+        step=torch.stack(betas) if betas else none,
     )
