@@ -1,0 +1,54 @@
+"""`whatwhere bench`: how fast inference is here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+
+
+@bench.callback()
+def _bench() -> None:
+    """A group, so that further benchmarks can stand beside the first."""
+
+
+@bench.command("inference")
+def inference(
+    device: Annotated[str, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = "",
+    images: Annotated[int, typer.Option(help="Images in the batch; 0: 100 on a CPU, 6,000 on a GPU.")] = 0,
+    steps: Annotated[int, typer.Option(help="Steps of a solve; 0: 20 on a CPU, 100 on a GPU.")] = 0,
+    repeats: Annotated[int, typer.Option(help="Timed solves; the median and the best are reported.")] = 5,
+    only: Annotated[str, typer.Option(help="Only cases whose name holds this.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Also write every figure to this JSON file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Time every engine that can serve on the same images, side by side: image-iterations a second."""
+    import torch
+
+    from whatwhere.experiments.bench import bench_inference, table
+    from whatwhere.experiments.machine import machine
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    gpu = device.startswith("cuda")
+    found = bench_inference(
+        device,
+        images=images or (6000 if gpu else 100),
+        steps=steps or (100 if gpu else 20),
+        repeats=repeats,
+        only=only,
+        say=lambda line: typer.echo(line, err=as_json),
+    )
+    rows = table(found)
+    result = json.dumps({"benchmark": "inference", "machine": machine(), "measurements": rows}, indent=1)
+    if out is not None:
+        out.write_text(result + "\n")
+    if as_json:
+        typer.echo(result)
+        return
+    typer.echo("\nspeed-up over the reference engine, best against best")
+    for row in rows:
+        typer.echo(f"{row['case']:<32} {row['engine']:<10} {row['threads']} thread(s)  {row['speedup']:>8.2f} ×")
