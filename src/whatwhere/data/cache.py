@@ -64,7 +64,7 @@ def keep(entry: Entry, file: File, source: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
             partial = Path(scratch) / file.name
             with partial.open("wb") as stream:
-                stream.writelines(_verified(file, source, pieces))
+                stream.writelines(_verified(entry, file, source, pieces))
             os.replace(partial, folder / file.name)
     except OSError as error:
         raise ImageError(
@@ -72,17 +72,18 @@ def keep(entry: Entry, file: File, source: Path) -> None:
         ) from None
 
 
-def _verified(file: File, source: Path, pieces: Iterable[bytes]) -> Iterable[bytes]:
+def _verified(entry: Entry, file: File, source: Path, pieces: Iterable[bytes]) -> Iterable[bytes]:
     """The same pieces, refused at their end, or as soon as there are too many, if they are not the file."""
     digest = hashlib.sha256()
     size = 0
     for piece in pieces:
         size += len(piece)
         if size > file.size:
-            raise ImageError(f"{source}: not {file.name}: it holds more than {file.size:,} bytes")
+            raise ImageError(f"{source}: not {file.name} of {entry.name}: it holds more than {file.size:,} bytes")
         digest.update(piece)
         yield piece
     if digest.hexdigest() != file.sha256:
         raise ImageError(
-            f"{source}: not {file.name}, or damaged: its sha256 is {digest.hexdigest()}, expected is {file.sha256}"
+            f"{source}: not {file.name} of {entry.name}, or damaged: its sha256 is {digest.hexdigest()}, and "
+            f"{file.sha256} is expected"
         )

@@ -71,6 +71,8 @@ class Images:
             return self[np.array([rows])][0]
         if isinstance(rows, torch.Tensor):
             rows = rows.cpu().numpy()
+        elif isinstance(rows, tuple):  # which an array would take for one index an axis
+            rows = list(rows)
         return torch.from_numpy(unit_range(self.pixels[rows], self.name))
 
     def __repr__(self) -> str:

@@ -67,7 +67,7 @@ def _download(entry: Entry, file: File, progress: Callable[[File], Progress] | N
                 keep(entry, file, fetched)
                 return
             except (OSError, ImageError) as error:  # requests' errors are OSErrors
-                failures.append(f"  {mirror + file.download_name}: {_first_line(error)}")
+                failures.append(f"  {mirror + file.download_name}: {_reason(error)}")
     raise ImageError(
         f"{entry.name}: {file.download_name} could not be downloaded:\n" + "\n".join(failures) + "\n"
         f"Without a network, put {_names(entry.files)} into {folder_of(entry)} and run "
@@ -92,5 +92,7 @@ def _names(files: Any) -> str:
     return ", ".join(file.download_name for file in files)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _reason(error: Exception) -> str:
+    """Why a mirror failed, briefly: an error of requests carries the response, or None where there was none."""
+    answered = getattr(error, "response", error) is not None
+    return str(error) if answered else "no answer, or one that broke off"

@@ -28,7 +28,7 @@ class StoredArray:
     order: Literal["C", "F"] = "C"
 
     def __post_init__(self) -> None:
-        if not self.shape or min(self.shape) < 1:
+        if not self.shape or min(*self.shape, self.dtype.itemsize) < 1:
             raise ImageError(f"{self.path}: no values: the header gives the shape {self.shape}")
 
     @property

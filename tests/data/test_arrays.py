@@ -1,0 +1,126 @@
+"""Arrays: the shapes, types and labels that are taken, and the files they come from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from whatwhere.data import idx, load
+from whatwhere.errors import ImageError
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((5, 6, 4), (1, 6, 4)),
+        ((5, 1, 6, 4), (1, 6, 4)),
+        ((5, 3, 6, 4), (3, 6, 4)),
+        ((5, 6, 4, 1), (1, 6, 4)),
+        ((5, 6, 4, 3), (3, 6, 4)),
+        ((5, 3, 6, 3), (3, 6, 3)),  # channels first where it could be either
+    ],
+)
+def test_shapes_grey_and_colour(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    raw = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    images = load(raw)
+    assert images.shape == expected
+    channels_first = raw[:, None] if raw.ndim == 3 else raw
+    if images[:].shape != channels_first.shape:
+        channels_first = np.moveaxis(raw, -1, 1)
+    np.testing.assert_array_equal(images[:].numpy(), channels_first / np.float32(255))
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 4), (5, 2, 6, 4), (5, 6, 4, 4), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)])
+def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ImageError, match="shape"):
+        load(np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint32, complex, object, "U3", "datetime64[s]", "u1,u1"])
+def test_other_types_are_refused(dtype: str) -> None:
+    with pytest.raises(ImageError, match="pixels of type"):
+        load(np.zeros((2, 4, 4), dtype))
+
+
+def test_tensors_of_any_kind(grey: np.ndarray) -> None:
+    expected = load(grey)[:]
+    assert torch.equal(load(torch.from_numpy(grey))[:], expected)
+    assert torch.equal(load(expected.clone().requires_grad_())[:], expected)
+    assert torch.equal(load(expected.bfloat16())[:], expected.bfloat16().float())
+
+
+def test_the_same_images_in_every_kind_of_file(tmp_path: Path, grey: np.ndarray, save_gzip) -> None:
+    idx.write(tmp_path / "idx", grey)
+    save_gzip(tmp_path / "idx.gz", (tmp_path / "idx").read_bytes())
+    np.save(tmp_path / "a.npy", grey)
+    np.savez(tmp_path / "a.npz", grey)
+    np.savez(tmp_path / "b.npz", images=grey, labels=np.arange(5), other=np.arange(3))
+    np.savez_compressed(tmp_path / "c.npz", images=grey, labels=np.arange(5))
+    expected = load(grey)
+    for name in ("idx", "idx.gz", "a.npy", "a.npz", "b.npz", "c.npz"):
+        images = load(tmp_path / name)
+        assert torch.equal(images[:], expected[:])
+        assert images.fingerprint == expected.fingerprint
+        assert images.name == str(tmp_path / name)
+        assert (images.labels is not None) == (name in ("b.npz", "c.npz"))
+
+
+def test_an_npz_of_other_arrays_is_refused(tmp_path: Path, grey: np.ndarray) -> None:
+    np.savez(tmp_path / "a.npz", x=grey, y=np.arange(5))
+    with pytest.raises(ImageError, match="holds x, y; expected"):
+        load(tmp_path / "a.npz")
+
+
+def test_labels_from_arrays_and_files(tmp_path: Path, grey: np.ndarray) -> None:
+    values = np.array([4, 0, 2, 2, 1], np.uint8)
+    idx.write(tmp_path / "labels", values)
+    np.save(tmp_path / "labels.npy", values)
+    for labels in (
+        values,
+        values.tolist(),
+        torch.from_numpy(values),
+        tmp_path / "labels",
+        str(tmp_path / "labels.npy"),
+    ):
+        loaded = load(grey, labels=labels).labels
+        assert loaded is not None
+        assert loaded.dtype == np.int64
+        assert loaded.tolist() == [4, 0, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (np.arange(4), "5 images and 4 labels"),
+        (np.zeros(5), "one whole number an image"),
+        (np.zeros((5, 10), int), "one whole number an image"),
+        (["a"] * 5, "one whole number an image"),
+        ("nowhere.idx", "no such file"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(grey: np.ndarray, labels: object, reason: str) -> None:
+    with pytest.raises(ImageError, match=reason):
+        load(grey, labels=labels)
+
+
+def test_a_file_of_labels_is_not_taken_for_images(tmp_path: Path) -> None:
+    idx.write(tmp_path / "labels", np.arange(9, dtype=np.uint8))
+    with pytest.raises(ImageError, match="shape"):
+        load(tmp_path / "labels")
+
+
+def test_nan_in_a_file_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    raw = np.zeros((300, 8, 8), np.float32)
+    raw[299, 7, 7] = np.nan
+    np.save(tmp_path / "a.npy", raw)
+    with pytest.raises(ImageError, match="finite"):
+        load(tmp_path / "a.npy")
+
+
+def test_a_large_file_is_read_batch_by_batch(tmp_path: Path, little_memory) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((20_000, 28, 28), np.uint8))  # 16 MB
+    with little_memory(1 << 20):
+        images = load(tmp_path / "a.npy")
+        assert images[5000:5100].shape == (100, 1, 28, 28)
+        assert images[[0, 19_999]].shape == (2, 1, 28, 28)

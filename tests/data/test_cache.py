@@ -1,0 +1,139 @@
+"""The cache: a file is kept whole and verified, or not at all."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from whatwhere.data.cache import State, cache_folder, folder_of, keep, missing_files, verify
+from whatwhere.data.catalogue import Entry, File, Split
+from whatwhere.errors import ImageError
+
+CONTENT = bytes(range(256)) * 4000
+
+
+def made(packed: bool, content: bytes) -> Entry:
+    """A set of one file four times over."""
+    file = File("file.gz" if packed else "file", hashlib.sha256(content).hexdigest(), len(content))
+    split = Split(file, file)
+    return Entry("set", "A set", split, split, "a licence", "a citation")
+
+
+@pytest.fixture(autouse=True)
+def cache_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "source"
+
+
+def left_over() -> list[str]:
+    return sorted(str(path.relative_to(cache_folder())) for path in cache_folder().rglob("*") if path.is_file())
+
+
+def test_packed_and_unpacked_sources_are_kept_unpacked(source: Path, save_gzip) -> None:
+    entry = made(False, CONTENT)
+    for write in (lambda: source.write_bytes(CONTENT), lambda: save_gzip(source, CONTENT)):
+        write()
+        keep(entry, entry.files[0], source)
+        assert (folder_of(entry) / "file").read_bytes() == CONTENT
+        assert verify(entry, entry.files[0]) is State.VERIFIED
+        assert missing_files(entry) == []
+        assert left_over() == ["set/file"]
+        (folder_of(entry) / "file").unlink()
+
+
+def test_a_file_known_packed_is_kept_packed(source: Path, save_gzip) -> None:
+    packed = save_gzip(source, CONTENT).read_bytes()
+    entry = made(True, packed)
+    keep(entry, entry.files[0], source)
+    assert (folder_of(entry) / "file.gz").read_bytes() == packed
+    source.write_bytes(CONTENT)
+    with pytest.raises(ImageError, match=r"not file\.gz of set"):
+        keep(entry, entry.files[0], source)
+
+
+@pytest.mark.parametrize("bad", [CONTENT[:-1], CONTENT[:-1] + b"!", CONTENT + b"!", b"", CONTENT * 20])
+@pytest.mark.parametrize("already", [True, False])
+def test_a_wrong_source_leaves_the_cache_as_it_was(source: Path, bad: bytes, already: bool, save_gzip) -> None:
+    entry = made(False, CONTENT)
+    if already:
+        source.write_bytes(CONTENT)
+        keep(entry, entry.files[0], source)
+    for write in (lambda: source.write_bytes(bad), lambda: save_gzip(source, bad)):
+        write()
+        with pytest.raises(ImageError, match="not file of set"):
+            keep(entry, entry.files[0], source)
+        assert left_over() == (["set/file"] if already else [])
+        assert verify(entry, entry.files[0]) is (State.VERIFIED if already else State.MISSING)
+
+
+def test_a_copy_that_breaks_off_leaves_nothing(source: Path, save_gzip) -> None:
+    entry = made(False, CONTENT)
+    packed = save_gzip(source, os.urandom(1 << 20)).read_bytes()
+    source.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(ImageError):
+        keep(entry, entry.files[0], source)
+    assert left_over() == []
+
+
+def test_while_a_file_arrives_it_has_not_its_final_name(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = made(False, CONTENT)
+    source.write_bytes(CONTENT)
+    seen = []
+    replace = os.replace
+
+    def watched(partial: Path, final: Path) -> None:
+        seen.append((Path(final).exists(), Path(partial).read_bytes() == CONTENT))
+        replace(partial, final)
+
+    monkeypatch.setattr(os, "replace", watched)
+    keep(entry, entry.files[0], source)
+    assert seen == [(False, True)]
+
+
+def test_damage_is_found_again(source: Path) -> None:
+    entry = made(False, CONTENT)
+    source.write_bytes(CONTENT)
+    keep(entry, entry.files[0], source)
+    kept = folder_of(entry) / "file"
+    kept.write_bytes(CONTENT[:-1] + b"!")
+    assert verify(entry, entry.files[0]) is State.DAMAGED
+    kept.write_bytes(CONTENT[:-1])
+    assert verify(entry, entry.files[0]) is State.DAMAGED
+    assert missing_files(entry)
+
+
+def test_a_folder_that_cannot_be_written_is_named(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file in the way")
+    source.write_bytes(CONTENT)
+    entry = made(False, CONTENT)
+    with pytest.raises(ImageError, match="WHATWHERE_DATA names another folder"):
+        keep(entry, entry.files[0], source)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("linux", {}, "home/.cache/whatwhere"),
+        ("linux", {"XDG_CACHE_HOME": "xdg"}, "xdg/whatwhere"),
+        ("darwin", {}, "home/Library/Caches/whatwhere"),
+        ("win32", {}, "home/AppData/Local/whatwhere/Cache"),
+        ("win32", {"LOCALAPPDATA": "local"}, "local/whatwhere/Cache"),
+        ("linux", {"WHATWHERE_DATA": "mine"}, "mine"),
+        ("win32", {"WHATWHERE_DATA": "~/mine"}, "home/mine"),
+    ],
+)
+def test_the_default_folder(
+    monkeypatch: pytest.MonkeyPatch, platform: str, variables: dict[str, str], expected: str
+) -> None:
+    for name in ("WHATWHERE_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "home")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", platform)
+    assert cache_folder() == Path(expected)

@@ -1,0 +1,148 @@
+"""Folders of pictures: grey or colour, sub-folders as labels, and every fault named by its file."""
+
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from whatwhere.data import load
+from whatwhere.errors import ImageError, MissingExtra
+
+
+def save(path: Path, pixels: np.ndarray, **options: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path, **options)
+
+
+@pytest.fixture
+def colour() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
+
+
+def test_grey_pictures_in_the_order_of_their_names(tmp_path: Path, grey: np.ndarray) -> None:
+    for row in (3, 0, 4, 1, 2):
+        save(tmp_path / f"{row}.png", grey[row])
+    (tmp_path / "notes.txt").write_text("not a picture")
+    (tmp_path / "._0.png").write_bytes(b"what some systems leave beside a picture")
+    images = load(tmp_path)
+    assert (len(images), images.shape, images.labels) == (5, (1, 6, 4), None)
+    assert torch.equal(images[:], load(grey)[:])
+    assert torch.equal(images[[4, 1]], load(grey)[[4, 1]])
+    assert images.fingerprint == load(grey).fingerprint
+
+
+def test_colour_pictures_with_sub_folders_as_labels(tmp_path: Path, colour: np.ndarray) -> None:
+    for row, name in enumerate(("cat", "cat", "dog", "ant")):
+        save(tmp_path / name / f"{row}.PNG", colour[row])
+    images = load(tmp_path)
+    assert images.classes == ("ant", "cat", "dog")
+    assert images.labels is not None
+    assert images.labels.tolist() == [0, 1, 1, 2]
+    assert torch.equal(images[:], load(colour)[[3, 0, 1, 2]])
+    assert images.subset(np.array([0])).classes == images.classes
+
+
+def test_jpeg_is_decoded_as_pillow_decodes_it(tmp_path: Path, colour: np.ndarray) -> None:
+    save(tmp_path / "a.jpg", colour[0])
+    save(tmp_path / "b.jpeg", colour[1])
+    images = load(tmp_path)
+    decoded = np.asarray(Image.open(tmp_path / "b.jpeg")).transpose(2, 0, 1)
+    np.testing.assert_array_equal(images[1].numpy(), decoded / np.float32(255))
+
+
+def test_a_palette_becomes_colour_and_two_tones_grey(tmp_path: Path, colour: np.ndarray) -> None:
+    Image.fromarray(colour[0]).quantize(30).save(tmp_path / "a.png")
+    assert load(tmp_path).shape == (3, 6, 5)
+    save(tmp_path / "two" / "a.png", colour[0, :, :, 0] > 99)
+    np.testing.assert_array_equal(load(tmp_path / "two")[0][0].numpy(), colour[0, :, :, 0] > 99)
+
+
+def test_mixed_sizes_and_kinds_are_refused_by_name(tmp_path: Path, colour: np.ndarray) -> None:
+    save(tmp_path / "size" / "a.png", colour[0])
+    save(tmp_path / "size" / "b.png", colour[1, :5])
+    with pytest.raises(ImageError, match=r"b\.png: 5 × 5, colour, but a\.png is 5 × 6, colour"):
+        load(tmp_path / "size")
+    save(tmp_path / "kind" / "a.png", colour[0])
+    save(tmp_path / "kind" / "b.png", colour[1, :, :, 0])
+    with pytest.raises(ImageError, match=r"b\.png: 5 × 6, grey"):
+        load(tmp_path / "kind")
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+@pytest.mark.parametrize("kept", [0, 1, 40, 0.5, 0.9])
+def test_a_broken_picture_is_refused_by_name(tmp_path: Path, suffix: str, kept: float) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8)
+    save(tmp_path / f"a.{suffix}", pixels)
+    save(tmp_path / f"b.{suffix}", pixels)
+    whole = (tmp_path / f"b.{suffix}").read_bytes()
+    (tmp_path / f"b.{suffix}").write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
+    with pytest.raises(ImageError, match=rf"b\.{suffix}: not a sound"):
+        load(tmp_path)
+
+
+def test_a_picture_of_another_format_is_refused(tmp_path: Path, grey: np.ndarray) -> None:
+    save(tmp_path / "a.png", grey[0], format="TIFF")
+    with pytest.raises(ImageError, match=r"a\.png: not a sound PNG or JPEG"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "CMYK"])
+def test_kinds_that_would_lose_something_are_refused(tmp_path: Path, mode: str) -> None:
+    Image.new(mode, (4, 4)).save(tmp_path / ("a.jpg" if mode == "CMYK" else "a.png"))
+    with pytest.raises(ImageError, match="save it as plain grey or RGB"):
+        load(tmp_path)
+
+
+def test_a_transparent_palette_is_refused(tmp_path: Path) -> None:
+    Image.new("P", (4, 4)).save(tmp_path / "a.png", transparency=0)
+    with pytest.raises(ImageError, match="transparent"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("side", [5_000, 12_000, 2_000_000_000])
+def test_a_picture_that_is_too_large_is_refused_before_it_is_decoded(tmp_path: Path, side: int, little_memory) -> None:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    body = zlib.compress(bytes(1 << 20))
+    (tmp_path / "a.png").write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    )
+    with little_memory(8 << 20), pytest.raises(ImageError, match=r"a\.png"):
+        load(tmp_path)
+
+
+def test_folders_that_do_not_say_what_the_labels_are(tmp_path: Path, grey: np.ndarray) -> None:
+    with pytest.raises(ImageError, match="no pictures"):
+        load(tmp_path)
+    save(tmp_path / "a.png", grey[0])
+    save(tmp_path / "cat" / "a.png", grey[0])
+    with pytest.raises(ImageError, match="depths"):
+        load(tmp_path)
+    save(tmp_path / "deep" / "er" / "cat" / "a.png", grey[0])
+    with pytest.raises(ImageError, match="depths"):
+        load(tmp_path / "deep")
+
+
+def test_a_picture_that_changes_after_loading_is_refused(tmp_path: Path, grey: np.ndarray) -> None:
+    save(tmp_path / "a.png", grey[0])
+    save(tmp_path / "b.png", grey[1])
+    images = load(tmp_path)
+    save(tmp_path / "b.png", grey[1, :3])
+    with pytest.raises(ImageError, match=r"b\.png"):
+        images[1]
+
+
+def test_without_pillow_the_missing_package_is_named(
+    tmp_path: Path, grey: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "a.png", grey[0])
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingExtra, match=r"needs Pillow, which is not installed: pip install 'whatwhere\[data\]'"):
+        load(tmp_path)

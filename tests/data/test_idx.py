@@ -1,0 +1,162 @@
+"""IDX: what is written is read, and whatever is not a whole IDX file is refused, quickly and in little memory."""
+
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from whatwhere.data import idx
+from whatwhere.errors import ImageError
+
+VALUES = hnp.arrays(
+    st.sampled_from([np.uint8, np.int8, np.int16, np.int32, np.float32, np.float64]),
+    hnp.array_shapes(min_dims=1, max_dims=4, max_side=5),
+)
+
+
+def header(*shape: int, code: int = 0x08) -> bytes:
+    return struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("idx") / "file.idx"
+
+
+@settings(deadline=None)
+@given(values=VALUES)
+def test_an_array_written_is_read_again(path: Path, values: np.ndarray) -> None:
+    idx.write(path, values)
+    read = idx.read(path)
+    assert read.dtype == values.dtype.newbyteorder(">")
+    np.testing.assert_array_equal(read, values)
+
+
+@settings(deadline=None)
+@given(values=VALUES)
+def test_a_packed_file_is_read_like_an_unpacked_one(path: Path, values: np.ndarray, save_gzip) -> None:
+    idx.write(path, values)
+    np.testing.assert_array_equal(idx.read(save_gzip(path, path.read_bytes())), values)
+
+
+@settings(deadline=None)
+@given(values=VALUES, data=st.data())
+def test_a_file_cut_short_is_refused(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+    idx.write(path, values)
+    whole = path.read_bytes()
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    path.write_bytes(cut)
+    with pytest.raises(ImageError):
+        idx.read(path)
+    with pytest.raises(ImageError):
+        idx.read(save_gzip(path, cut))
+
+
+@settings(deadline=None)
+@given(values=VALUES, data=st.data())
+def test_a_gzip_stream_cut_short_is_refused(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+    idx.write(path, values)
+    packed = save_gzip(path, path.read_bytes()).read_bytes()
+    path.write_bytes(packed[: data.draw(st.integers(0, len(packed) - 1))])
+    with pytest.raises(ImageError):
+        idx.read(path)
+
+
+@settings(deadline=None)
+@given(values=VALUES, more=st.binary(min_size=1, max_size=9))
+def test_bytes_after_the_end_are_refused(path: Path, values: np.ndarray, more: bytes, save_gzip) -> None:
+    idx.write(path, values)
+    whole = path.read_bytes()
+    path.write_bytes(whole + more)
+    with pytest.raises(ImageError, match="longer than its header"):
+        idx.read(path)
+    with pytest.raises(ImageError, match="longer than its header"):
+        idx.read(save_gzip(path, whole + more))
+    path.write_bytes(save_gzip(path, whole).read_bytes() + more)
+    with pytest.raises(ImageError, match="follow the end"):
+        idx.read(path)
+
+
+@settings(deadline=None)
+@given(content=st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: b"\0\0\x08\x01" + tail))
+def test_any_bytes_are_an_array_of_their_length_or_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    try:
+        values = idx.read(path)
+    except ImageError:
+        return
+    assert content[:2] == b"\0\0"
+    assert 4 + 4 * values.ndim + values.nbytes == len(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "starts with nothing"),
+        (b"\0\0", "not an IDX file"),
+        (b"\0\1\x08\3" + bytes(16), "not an IDX file"),
+        (b"\0\0\x0a\3" + bytes(16), "not an IDX file"),
+        (b"\0\0\x08\0", "not an IDX file"),
+        (b"\0\0\x08\5" + bytes(20), "not an IDX file"),
+        (b"\x89PNG\r\n\x1a\n", "not an IDX file"),
+        (b"\0\0\x08\3" + bytes(11), "inside its header"),
+        (header(0, 28, 28), "no values"),
+        (header(2, 28, 0), "no values"),
+    ],
+)
+def test_what_is_wrong_is_named(path: Path, content: bytes, reason: str, save_gzip) -> None:
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match=reason) as caught:
+        idx.read(path)
+    assert str(path) in str(caught.value)
+    with pytest.raises(ImageError, match=reason):
+        idx.read(save_gzip(path, content))
+
+
+def test_a_header_that_asks_for_terabytes_is_refused_before_anything_is_allocated(
+    path: Path, save_gzip, little_memory
+) -> None:
+    content = header(2**32 - 1, 2**32 - 1, 2**32 - 1, 2**32 - 1, code=0x0E) + bytes(100)
+    path.write_bytes(content)
+    began = time.perf_counter()
+    with little_memory(1 << 20), pytest.raises(ImageError, match="cut short"):
+        idx.read(path)
+    with little_memory(1 << 20), pytest.raises(ImageError, match=r"more than .* packed bytes can hold"):
+        idx.read(save_gzip(path, content))
+    assert time.perf_counter() - began < 1
+
+
+def test_a_gzip_bomb_is_refused_as_soon_as_too_much_arrives(path: Path, save_gzip, little_memory) -> None:
+    save_gzip(path, header(1, 28, 28) + bytes(1 << 26))
+    began = time.perf_counter()
+    with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
+        idx.read(path)
+    assert time.perf_counter() - began < 0.5
+
+
+def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(path: Path, save_gzip, little_memory) -> None:
+    noise = np.random.default_rng(0).bytes(2 << 20)  # packed, enough to hold 2 GB were it zeros
+    save_gzip(path, header(2 << 20, 32, 32) + noise)
+    with little_memory(4 << 20), pytest.raises(ImageError, match="memory-mapped instead"):
+        idx.read(path)
+
+
+def test_a_damaged_gzip_stream_is_refused(path: Path, save_gzip) -> None:
+    packed = bytearray(save_gzip(path, header(100) + bytes(range(100))).read_bytes())
+    packed[-6] ^= 1  # in the checksum
+    path.write_bytes(packed)
+    with pytest.raises(ImageError, match="damaged"):
+        idx.read(path)
+
+
+def test_an_unpacked_file_is_memory_mapped(path: Path, little_memory) -> None:
+    idx.write(path, np.zeros((4000, 28, 28), np.uint8))
+    with little_memory(1 << 20):
+        values = idx.read(path)
+        assert values.shape == (4000, 28, 28)
+        assert not values.flags.writeable

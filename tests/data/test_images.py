@@ -1,0 +1,93 @@
+"""Images: scaled to [0, 1] and nothing else, read by rows, with a fingerprint of what they hold."""
+
+import numpy as np
+import pytest
+import torch
+
+from whatwhere.data import Images, load
+from whatwhere.data.images import unit_range
+from whatwhere.errors import ImageError
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.bool_, 1)])
+def test_whole_numbers_are_divided_by_the_largest_of_their_type(dtype: type, largest: int) -> None:
+    raw = np.arange(largest + 1).astype(dtype).reshape(-1, 1, 1)
+    expected = torch.arange(largest + 1, dtype=torch.float32) / largest
+    assert torch.equal(load(raw)[:].flatten(), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f4"])
+def test_floats_are_taken_as_they_are(dtype: str) -> None:
+    raw = np.linspace(0, 1, 24).astype(dtype).reshape(2, 1, 3, 4)
+    images = load(raw)[:]
+    assert images.dtype == torch.float32
+    np.testing.assert_array_equal(images.numpy(), raw.astype(np.float32))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -0.001, 1.001, 1e300])
+def test_a_float_that_is_no_pixel_is_refused(bad: float) -> None:
+    raw = np.zeros((3, 4, 4))
+    raw[2, 1, 1] = bad
+    with pytest.raises(ImageError, match="finite and in"):
+        load(raw)
+    with pytest.raises(ImageError, match="finite and in"):
+        unit_range(raw, "raw")
+
+
+def test_rows_are_chosen_by_slice_list_array_tensor_mask_and_number(grey: np.ndarray) -> None:
+    images = load(grey)
+    whole = torch.from_numpy(grey[:, None] / np.float32(255))
+    assert torch.equal(images[:], whole)
+    for rows in (slice(1, 4), [3, 0], np.array([4, 4]), torch.tensor([2, 1]), grey[:, 0, 0] > 50, [-1]):
+        assert torch.equal(images[rows], whole[rows])
+    assert torch.equal(images[3], whole[3])
+    assert torch.equal(images[(3, 0)], whole[[3, 0]])
+    assert images[[]].shape == (0, 1, 6, 4)
+    assert len(list(images)) == 5
+    with pytest.raises(IndexError):
+        images[[5]]
+
+
+def test_a_batch_is_a_copy(grey: np.ndarray) -> None:
+    floats = (grey / 255).astype(np.float32)
+    for source in (grey, floats, torch.from_numpy(floats)):
+        images = load(source)
+        images[:].zero_()
+        assert images[:].sum() > 0
+
+
+def test_batches_cover_every_row_once(grey: np.ndarray) -> None:
+    images = load(grey)
+    assert [(rows.start, rows.stop) for rows in images.batches(2)] == [(0, 2), (2, 4), (4, 5)]
+    assert [(rows.start, rows.stop) for rows in images.batches()] == [(0, 5)]
+
+
+def test_a_subset_is_read_lazily_in_its_order(grey: np.ndarray) -> None:
+    images = load(grey, labels=np.arange(5))
+    part = images.subset(np.array([4, 1, 3])).subset(np.array([2, 0]))
+    assert torch.equal(part[:], images[[3, 4]])
+    assert part.labels is not None
+    assert part.labels.tolist() == [3, 4]
+    assert (len(part), part.shape) == (2, (1, 6, 4))
+
+
+def test_the_fingerprint_is_of_the_pixels_their_type_and_shape(grey: np.ndarray) -> None:
+    first = load(grey).fingerprint
+    assert first == load(grey[:, None], labels=np.arange(5)).fingerprint == load(torch.from_numpy(grey)).fingerprint
+    assert first == load(np.asfortranarray(grey)).fingerprint
+    assert first == load(grey).subset(np.arange(5)).fingerprint
+    changed = grey.copy()
+    changed[4, 5, 3] += 1
+    others = [changed, grey.transpose(0, 2, 1), grey[:4], grey[::-1], grey.astype(np.uint16), grey.reshape(5, 4, 6)]
+    assert len({first, *(load(other).fingerprint for other in others)}) == 7
+
+
+def test_the_fingerprint_does_not_depend_on_the_batches(grey: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load(grey).fingerprint
+    monkeypatch.setattr("whatwhere.data.images.BATCH_BYTES", 1)
+    assert load(grey).fingerprint == first
+
+
+def test_labels_must_match_the_images(grey: np.ndarray) -> None:
+    with pytest.raises(ImageError, match="5 images and 4 labels"):
+        Images(grey[:, None], np.arange(4), "mine")

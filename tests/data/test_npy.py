@@ -1,0 +1,138 @@
+""".npy and .npz: memory-mapped where they are not compressed, never unpickled, and refused where they lie."""
+
+import io
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whatwhere.data import npy
+from whatwhere.errors import ImageError
+
+
+def npy_bytes(values: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, values, allow_pickle=True)
+    return stream.getvalue()
+
+
+def lying_header(text: str, version: int = 1) -> bytes:
+    body = text.encode().ljust(100) + b"\n"
+    return npy.NPY_MAGIC + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(body)) + body
+
+
+def zip_with(path: Path, name: str, content: bytes, compression: int) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr(name, content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("npy")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_is_read_and_mapped(tmp_path: Path, grey: np.ndarray, order: str) -> None:
+    np.save(tmp_path / "a.npy", np.asarray(grey, order=order))
+    read = npy.read_npy(tmp_path / "a.npy")
+    np.testing.assert_array_equal(read, grey)
+    assert isinstance(read.base, np.memmap)
+
+
+def test_npz_is_mapped_where_it_is_not_compressed(tmp_path: Path, grey: np.ndarray) -> None:
+    np.savez(tmp_path / "plain.npz", images=grey, labels=np.arange(5))
+    np.savez_compressed(tmp_path / "packed.npz", images=np.asfortranarray(grey), labels=np.arange(5))
+    for name, mapped in (("plain.npz", True), ("packed.npz", False)):
+        arrays = npy.read_npz(tmp_path / name)
+        np.testing.assert_array_equal(arrays["images"], grey)
+        np.testing.assert_array_equal(arrays["labels"], np.arange(5))
+        assert isinstance(arrays["images"].base, np.memmap) == mapped
+
+
+def test_objects_are_never_unpickled(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple:
+            return (pytest.fail, ("a pickle was opened",))
+
+    content = npy_bytes(np.array([Trap()], dtype=object))
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(ImageError, match="never unpickled"):
+        npy.read_npy(tmp_path / "a.npy")
+    with pytest.raises(ImageError, match="never unpickled"):
+        npy.read_npz(zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_STORED))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not a sound"),
+        (npy.NPY_MAGIC, "not a sound"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28)}"), "cut short"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 28, 28)}"), "no values"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}"), "no values"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': ()}"), "no values"),
+        (lying_header("{'descr': '|V0', 'fortran_order': False, 'shape': (3, 3)}"), "no values"),
+        (lying_header("{'descr': 'zzz', 'fortran_order': False, 'shape': (3,)}"), "not a sound"),
+        (lying_header("__import__('os').getpid()"), "not a sound"),
+        (lying_header("(" * 90), "not a sound"),
+        (lying_header("{}", version=2), "not a sound"),
+        (lying_header("{}", version=3), "named fields"),
+        (npy.NPY_MAGIC + b"\2\0\xff\xff\xff\xff" + b" " * 9000, "not a sound"),
+        (npy_bytes(np.zeros((3, 4), np.uint8))[:-1], "cut short"),
+        (npy_bytes(np.zeros((3, 4), np.uint8)) + b"\0", "longer than"),
+    ],
+)
+def test_what_is_wrong_is_refused(tmp_path: Path, content: bytes, reason: str, little_memory) -> None:
+    (tmp_path / "a.npy").write_bytes(content)
+    with little_memory(2 << 20), pytest.raises(ImageError, match=reason):
+        npy.read_npy(tmp_path / "a.npy")
+    packed = zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_DEFLATED)
+    with little_memory(2 << 20), pytest.raises(ImageError):
+        npy.read_npz(packed)
+
+
+def test_a_zip_bomb_is_refused(tmp_path: Path, little_memory) -> None:
+    bomb = zip_with(
+        tmp_path / "a.npz", "images.npy", npy_bytes(np.zeros(784, np.uint8)) + bytes(1 << 26), zipfile.ZIP_DEFLATED
+    )
+    with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
+        npy.read_npz(bomb)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_are_refused(tmp_path: Path, grey: np.ndarray, compression: int) -> None:
+    with pytest.raises(ImageError, match="neither stored nor deflated"):
+        npy.read_npz(zip_with(tmp_path / "a.npz", "images.npy", npy_bytes(grey), compression))
+
+
+@settings(deadline=None, max_examples=100)
+@given(packed=st.booleans(), cut=st.floats(0, 1, exclude_max=True))
+def test_an_npz_cut_short_is_refused(folder: Path, packed: bool, cut: float) -> None:
+    path = folder / "a.npz"
+    (np.savez_compressed if packed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(cut * len(whole))])
+    with pytest.raises(ImageError):
+        npy.read_npz(path)
+
+
+@settings(deadline=None, max_examples=200)
+@given(packed=st.booleans(), data=st.data())
+def test_a_damaged_npz_is_refused_or_read(folder: Path, packed: bool, data: st.DataObject) -> None:
+    """A changed byte may go unnoticed in a value or a date, but nothing else than ImageError is ever raised."""
+    path = folder / "b.npz"
+    (np.savez_compressed if packed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    try:
+        arrays = npy.read_npz(path)
+    except ImageError:
+        return
+    assert all(values.nbytes <= len(content) * 1032 for values in arrays.values())

@@ -1,0 +1,236 @@
+"""Obtaining a set: from a folder or a mirror, and one clear error where neither serves."""
+
+import gzip
+import hashlib
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from whatwhere.data import cache, catalogue, idx, load
+from whatwhere.data.catalogue import MNIST, Entry, File, Split
+from whatwhere.data.obtain import obtain
+from whatwhere.errors import ImageError, MissingExtra
+
+NOWHERE = "http://127.0.0.1:9/"
+
+
+class Mirror(ThreadingHTTPServer):
+    """A mirror on this machine: `answers` are the files it serves, `asked` what it was asked for."""
+
+    answers: dict[str, bytes]
+    asked: list[str]
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Mirror
+
+    def do_GET(self) -> None:
+        name = self.path.lstrip("/")
+        self.server.asked.append(name)
+        if name not in self.server.answers:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.server.answers[name])))
+        self.end_headers()
+        self.wfile.write(self.server.answers[name])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def contents() -> dict[str, bytes]:
+    """The unpacked files of a small set."""
+    numbers = np.random.default_rng(0)
+    contents = {}
+    for split, count in (("train", 6), ("test", 3)):
+        for kind, shape in (("images", (count, 4, 4)), ("labels", (count,))):
+            values = numbers.integers(0, 256, shape, np.uint8)
+            contents[f"{split}-{kind}"] = (
+                bytes([0, 0, 8, len(shape)]) + np.array(shape, ">i4").tobytes() + values.tobytes()
+            )
+    return contents
+
+
+@pytest.fixture
+def mirror(contents: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = Mirror(("127.0.0.1", 0), Handler)
+    server.answers = {f"{name}.gz": gzip.compress(content) for name, content in contents.items()}
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def entry(contents: dict[str, bytes], mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+    files = {name: File(name, hashlib.sha256(c).hexdigest(), len(c)) for name, c in contents.items()}
+    entry = Entry(
+        "small",
+        "A small set",
+        Split(files["train-images"], files["train-labels"]),
+        Split(files["test-images"], files["test-labels"]),
+        "a licence",
+        "a citation",
+        (mirror.address,),
+    )
+    monkeypatch.setitem(catalogue.CATALOGUE, "small", entry)
+    return entry
+
+
+def kept(entry: Entry) -> list[str]:
+    folder = cache.folder_of(entry)
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_download_is_verified_kept_and_loaded(entry: Entry, mirror: Mirror, contents: dict[str, bytes]) -> None:
+    with pytest.raises(ImageError, match="run `whatwhere data get small`"):
+        load("small")
+    obtain(entry)
+    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in kept(entry)} == contents
+    assert (len(load("small")), len(load("small", split="test"))) == (6, 3)
+    obtain(entry)
+    assert len(mirror.asked) == 4, "what is there already is not fetched again"
+    (cache.folder_of(entry) / "test-labels").write_bytes(bytes(11))
+    obtain(entry)
+    assert mirror.asked[4:] == ["test-labels.gz"], "what is damaged is fetched again, and nothing else"
+
+
+def test_progress_is_reported(entry: Entry, mirror: Mirror) -> None:
+    class Bar:
+        total = 0
+        seen = 0
+        closed = False
+
+        def update(self, size: int) -> None:
+            self.seen += size
+
+        def reset(self) -> None:
+            self.seen = 0
+
+        def close(self) -> None:
+            self.closed = True
+
+    bars: dict[str, Bar] = {}
+    obtain(entry, progress=lambda file: bars.setdefault(file.name, Bar()))
+    assert {f"{name}.gz": bar.total for name, bar in bars.items()} == {k: len(v) for k, v in mirror.answers.items()}
+    assert all(bar.closed and bar.seen == bar.total for bar in bars.values())
+
+
+def test_the_next_mirror_serves_where_one_fails(entry: Entry) -> None:
+    obtain(replace(entry, mirrors=(NOWHERE, *entry.mirrors)))
+    assert len(kept(entry)) == 4
+
+
+def test_a_file_kept_packed_is_fetched_as_it_is(entry: Entry, mirror: Mirror) -> None:
+    def packed(split: Split) -> Split:
+        def file(name: str) -> File:
+            content = mirror.answers[f"{name}.gz"]
+            return File(f"{name}.gz", hashlib.sha256(content).hexdigest(), len(content))
+
+        return Split(file(split.images.name), file(split.labels.name))
+
+    entry = replace(entry, train=packed(entry.train), test=packed(entry.test))
+    obtain(entry)
+    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in kept(entry)} == mirror.answers
+
+
+def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> None:
+    entry = replace(entry, mirrors=(NOWHERE, "http://localhost:9/"))
+    with pytest.raises(ImageError) as caught:
+        obtain(entry)
+    message = str(caught.value)
+    assert all(file.download_name in message for file in entry.files)
+    assert str(cache.folder_of(entry)) in message
+    assert "whatwhere data get small" in message
+    assert kept(entry) == []
+
+
+def test_files_put_into_that_folder_are_taken(entry: Entry, mirror: Mirror) -> None:
+    offline = replace(entry, mirrors=(NOWHERE,))
+    cache.folder_of(entry).mkdir(parents=True)
+    for name, content in mirror.answers.items():
+        (cache.folder_of(entry) / name).write_bytes(content)
+    obtain(offline)
+    assert cache.missing_files(entry) == []
+
+
+@pytest.mark.parametrize("answer", ["cut", "other", "endless", "absent"])
+def test_a_mirror_that_serves_something_else_is_refused(entry: Entry, mirror: Mirror, answer: str) -> None:
+    right = mirror.answers.pop("train-images.gz")
+    wrong = {"cut": right[:-5], "other": gzip.compress(b"other"), "endless": bytes(1 << 20)}
+    if answer in wrong:
+        mirror.answers["train-images.gz"] = wrong[answer]
+    with pytest.raises(ImageError, match="could not be downloaded"):
+        obtain(entry)
+    assert kept(entry) == []
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_from_a_folder(entry: Entry, mirror: Mirror, contents: dict[str, bytes], packed: bool, tmp_path: Path) -> None:
+    source = tmp_path / "mine"
+    source.mkdir()
+    for name, content in (mirror.answers if packed else contents).items():
+        (source / name).write_bytes(content)
+    obtain(entry, source)
+    assert len(load("small", split="test")) == 3
+    assert mirror.asked == []
+
+
+def test_from_a_folder_that_does_not_hold_the_set(entry: Entry, contents: dict[str, bytes], tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="not a folder"):
+        obtain(entry, tmp_path / "nowhere")
+    (tmp_path / "train-images").write_bytes(contents["train-images"])
+    with pytest.raises(ImageError, match=r"does not hold train-labels.gz, test-images.gz, test-labels.gz"):
+        obtain(entry, tmp_path)
+    for name in contents:
+        (tmp_path / name).write_bytes(contents["train-images"])
+    with pytest.raises(ImageError, match="not train-labels of small"):
+        obtain(entry, tmp_path)
+    assert "train-labels" not in kept(entry)
+
+
+def test_images_and_labels_that_do_not_match_are_refused(entry: Entry, tmp_path: Path) -> None:
+    obtain(entry)
+    mixed = replace(entry, train=Split(entry.train.images, entry.test.labels))
+    catalogue.CATALOGUE["small"] = mixed
+    with pytest.raises(ImageError, match="6 images and 3 labels"):
+        load("small")
+
+
+def test_damaged_embedded_files_ask_for_a_new_installation(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="install whatwhere again"):
+        obtain(replace(catalogue.DIGITS, embedded=tmp_path))
+
+
+def test_without_pooch_the_missing_package_is_named(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingExtra, match=r"needs pooch, which is not installed: pip install 'whatwhere\[data\]'"):
+        obtain(entry)
+
+
+@pytest.mark.mnist
+def test_mnist_packed_anew_is_taken(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "mine"
+    source.mkdir()
+    for file in MNIST.files:
+        (source / file.download_name).write_bytes(gzip.compress((mnist / file.name).read_bytes(), 1))
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+    obtain(MNIST, source)
+    np.testing.assert_array_equal(
+        idx.read(tmp_path / "cache/mnist/t10k-labels-idx1-ubyte"), load("mnist", split="test").labels
+    )
