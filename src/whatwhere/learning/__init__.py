@@ -1,5 +1,7 @@
 """Learning: the filters, from latents that inference left."""
 
-from whatwhere.learning.trainer import EpochReport, TrainedModel, train
+from whatwhere.learning.guards import TrainingDiverged, TrainingStopped
+from whatwhere.learning.reports import BatchReport, EpochReport
+from whatwhere.learning.trainer import TrainedModel, train
 
-__all__ = ["EpochReport", "TrainedModel", "train"]
+__all__ = ["BatchReport", "EpochReport", "TrainedModel", "TrainingDiverged", "TrainingStopped", "train"]

@@ -1,147 +1,220 @@
-"""Algorithm 1 of the paper, its outer loops: layer by layer, epoch by epoch, infer all images, then update filters."""
+"""Algorithm 1 of the paper, its outer loops: layer by layer, epoch by epoch, with all that outlives a process."""
 
 from __future__ import annotations
 
-import time
+import math
+import os
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Protocol
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from whatwhere.inference.infer import run_plan
-from whatwhere.latents import Latents, Solution
-from whatwhere.learning.filter_problem import update_filters
+from whatwhere import distributed
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.learning.epoch import ImageSource, Session, State, first_epoch, train_epoch
+from whatwhere.learning.guards import stopped
+from whatwhere.learning.reports import BatchReport, EpochReport
+from whatwhere.learning.run_folder import RunFolder, fingerprint
 from whatwhere.model import DeconvNet
-from whatwhere.spec import LearningSpec, Phase, Recipe
-from whatwhere.storage import LatentStore
-
-
-class ImageSource(Protocol):
-    """Anything that gives images [n, C, H, W] for a slice: a tensor, or a data set that reads lazily."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, images: slice) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """What one epoch of one layer came to, per image."""
-
-    layer: int
-    epoch: int
-    reconstruction: float
-    penalty: float
-    nonzeros: float
-    dead_maps: int
-    seconds: float
-    engine: str
-
-    @property
-    def cost(self) -> float:
-        return self.reconstruction + self.penalty
+from whatwhere.spec import Recipe
+from whatwhere.storage import LatentFiles, LatentStore, choose_tier, kept_dtype
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """The outcome of training: the model and one report an epoch."""
+    """The outcome of training: the model, one report an epoch, and the folder that holds them, if any."""
 
     model: DeconvNet
     history: tuple[EpochReport, ...]
+    folder: Path | None = None
 
 
-def training_phase(layer: int, learning: LearningSpec) -> Phase:
-    """What inference moves while `layer` is trained."""
-    return Phase(layer=layer, pooling=tuple(range(1 if learning.lower_pooling else layer, layer + 1)))
-
-
-def moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:
-    """The layers whose filters are updated while `layer` is trained, the top one first."""
-    return tuple(range(layer, 0, -1)) if learning.lower_filters else (layer,)
+def nothing(*_: Any) -> None:
+    """Takes whatever it is told, and keeps silent."""
 
 
 def train(
     recipe: Recipe,
     images: ImageSource,
+    out: str | os.PathLike[str] | None = None,
     *,
+    resume: bool = False,
     engine: str = "auto",
-    device: torch.device | str = "cpu",
-    on_epoch: Callable[[EpochReport], None] = lambda report: None,
+    device: torch.device | str = "auto",
+    store: str = "auto",
+    latent_dtype: str | torch.dtype | None = None,
+    checkpoint_every: int = 1,
+    stop: Callable[[], bool] = lambda: False,
+    on_start: Callable[[str], None] = nothing,
+    on_batch: Callable[[BatchReport], None] = nothing,
+    on_epoch: Callable[[EpochReport], None] = nothing,
 ) -> TrainedModel:
-    """Train a model by a recipe: each layer in turn, its latents living on from epoch to epoch."""
-    model = DeconvNet(recipe.model, seed=recipe.seed).to(device)
-    batches = [slice(i, i + recipe.batch_size) for i in range(0, len(images), recipe.batch_size)]
-    store = LatentStore(len(batches))
-    history: list[EpochReport] = []
-    with torch.no_grad():
-        for layer, learning in enumerate(recipe.learning, start=1):
-            for epoch in range(1, learning.epochs + 1):
-                model, report = train_epoch(model, images, batches, store, layer, epoch, learning, engine)
-                history.append(report)
-                on_epoch(report)
-    return TrainedModel(model, tuple(history))
+    """Train a model by a recipe: each layer in turn, its latents living on from epoch to epoch.
+
+    images            a tensor [N, C, H, W], or a data set that gives such tensors for slices
+    out               folder of the run; None keeps everything in memory
+    resume            go on with the run in `out` from its last checkpoint
+    device            'auto' takes a GPU where there is one
+    store             where latents wait for the next epoch: 'device', 'ram', 'file', or 'auto', the fastest that fits
+    latent_dtype      the type latents are kept in: float32 by default, float16 and bfloat16 take half the room
+    checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped
+    stop              asked after every batch: True ends training with a checkpoint and `TrainingStopped`
+    on_start          told what was chosen; on_batch and on_epoch are told how it goes
+    """
+    if checkpoint_every < 0:
+        raise SpecError(f"checkpoint_every = {checkpoint_every} was given; expected a number of epochs, or 0 for none")
+    if resume and out is None:
+        raise SpecError("resume was asked for without a folder; expected out='the folder of the run'")
+    if len(images) == 0:
+        raise ImageError("an empty set of images was given; expected at least one")
+    home = distributed.default_device() if device == "auto" else torch.device(device)
+    folder = None if out is None else RunFolder(Path(out))
+    with torch.no_grad(), distributed.joined(home), ExitStack() as closing:
+        if folder is not None and distributed.rank() == 0:
+            closing.enter_context(folder.locked())
+        model = DeconvNet(recipe.model, seed=recipe.seed).to(home)
+        kept = kept_dtype(latent_dtype, model.dtype)
+        batches = [slice(i, min(i + recipe.batch_size, len(images))) for i in range(0, len(images), recipe.batch_size)]
+        check_images(model, images, batches)
+        keeper = None if folder is None else Keeper(folder, recipe, fingerprint(images, batches))
+        latents = closing.enter_context(open_store(store, model, images, batches, kept, folder, on_start))
+        session = Session(recipe, on_device(images, batches, latents), batches, latents, engine, stop, on_batch)
+        layer, epoch = first_epoch(recipe)
+        state = State(model, layer, epoch)
+        if keeper is not None:
+            state = keeper.resume(session, home) if resume else keeper.begin(session, state)
+        state = run_epochs(session, state, keeper, checkpoint_every, on_epoch)
+    return TrainedModel(state.model, state.history, None if folder is None else folder.path)
 
 
-def train_epoch(
+def run_epochs(
+    session: Session, state: State, keeper: Keeper | None, every: int, on_epoch: Callable[[EpochReport], None]
+) -> State:
+    """Epoch after epoch until the recipe is done or someone asks to stop."""
+    depth = session.recipe.model.depth
+    while state.layer <= depth:
+        last = state.after(session.recipe)[0] > depth
+        due = every > 0 and (len(state.history) + 1) % every == 0 and not last
+        done = len(state.history)
+        with keeper.folder.writing("training") if keeper is not None else nullcontext():
+            state = train_epoch(session, state, save=due and keeper is not None)
+        for report in state.history[done:]:
+            if keeper is not None:
+                keeper.append(report)
+            on_epoch(report)
+        stopping = bool(state.batch) or bool(distributed.total(torch.tensor([float(session.stop())])) > 0)
+        if keeper is not None and state.layer > depth:
+            keeper.finish(session, state)
+        elif keeper is not None and (due or stopping):
+            keeper.checkpoint(session, state)
+        if stopping and state.layer <= depth:
+            where = f"layer {state.layer}, epoch {state.epoch}, {state.batch} of {len(session.batches)} batches done"
+            raise stopped(where, None if keeper is None else str(keeper.folder.path))
+    return state
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """What a run leaves in its folder, and when. Latents are written by every process, the rest by the first."""
+
+    folder: RunFolder
+    recipe: Recipe
+    images: str
+    """fingerprint of the images"""
+
+    def begin(self, session: Session, state: State) -> State:
+        """A new run: its first checkpoint holds nothing but the start, so that there always is one."""
+        self.folder.refuse_existing()
+        distributed.wait()
+        if distributed.rank() == 0:
+            self.folder.begin(self.recipe)
+            self.folder.write_history(())
+        self.checkpoint(session, state)
+        return state
+
+    def resume(self, session: Session, device: torch.device) -> State:
+        """Take up the last checkpoint, and drop from the history what came after it."""
+        store = session.store
+        state, places = self.folder.load(self.recipe, self.images, store.kept_dtype, device)
+        self.folder.restore(store, places, session.mine())
+        distributed.wait()
+        if distributed.rank() == 0:
+            self.folder.write_history(state.history)
+        return state
+
+    def append(self, report: EpochReport) -> None:
+        if distributed.rank() == 0:
+            self.folder.append_history(report)
+
+    def checkpoint(self, session: Session, state: State) -> None:
+        """Latents to the disk, then the state that points at them; only then may the last ones be overwritten."""
+        with self.folder.writing("writing latents"):
+            written = session.store.flush()
+        mine = torch.zeros(len(session.batches), 1, dtype=torch.int64)
+        mine[list(session.mine())] = 1
+        places = distributed.total(written * mine)
+        self._save(session, state, places)
+        session.store.keep(places)
+
+    def finish(self, session: Session, state: State) -> None:
+        """The last checkpoint needs no latents, and they are by far the largest part of a run."""
+        self._save(session, state, torch.zeros(len(session.batches), 3, dtype=torch.int64))
+        if distributed.rank() == 0:
+            self.folder.drop_latents()
+
+    def _save(self, session: Session, state: State, places: torch.Tensor) -> None:
+        if distributed.rank() == 0:
+            self.folder.save(self.recipe, self.images, session.store.kept_dtype, state, places)
+        distributed.wait()
+
+
+@contextmanager
+def open_store(
+    asked: str,
     model: DeconvNet,
     images: ImageSource,
     batches: list[slice],
-    store: LatentStore,
-    layer: int,
-    epoch: int,
-    learning: LearningSpec,
-    engine: str,
-) -> tuple[DeconvNet, EpochReport]:
-    """Infer every batch, then update the filters."""
-    start = time.perf_counter()
-    reset = epoch - 1 in learning.reset_at
-    phase = training_phase(layer, learning)
-    tally = Tally(model.spec.layers[layer - 1].pooled_maps)
-    for i, chosen in enumerate(batches):
-        latents = store.read(i).to(model.device)
-        if reset and latents.p is not None:
-            latents = replace(latents, p=torch.zeros_like(latents.p))
-        v = images[chosen].to(model.device, model.dtype)
-        solution = run_plan(model, v, latents, (phase,), learning.inference, engine)
-        store.write(i, solution.latents)
-        tally.add(solution)
-
-    def stored() -> Iterator[tuple[Tensor, Latents]]:
-        for i, chosen in enumerate(batches):
-            yield images[chosen].to(model.device, model.dtype), store.read(i).to(model.device)
-
-    for k in moving_filters(layer, learning):
-        model = update_filters(model, k, stored, learning.cg_steps)
-    return model, tally.report(layer, epoch, time.perf_counter() - start)
+    kept: torch.dtype,
+    folder: RunFolder | None,
+    on_start: Callable[[str], None],
+) -> Iterator[LatentStore]:
+    """The store of latents in the tier asked for; without a folder its files are temporary."""
+    height, width = images[slice(0, 1)].shape[2:]
+    needed = len(images) * latent_size(model, height, width) * kept.itemsize // distributed.count()
+    with ExitStack() as closing:
+        home = Path(tempfile.gettempdir()) if folder is None else folder.path
+        tier, reason = choose_tier(asked, needed, model.device, home)
+        on_start(f"latents in the tier {tier!r}: {reason}")
+        if folder is not None:
+            files = LatentFiles(folder.latents, batches, kept)
+        elif tier == "file":
+            files = LatentFiles(Path(closing.enter_context(tempfile.TemporaryDirectory())), batches, kept)
+        else:
+            files = None
+        store = LatentStore(tier, len(batches), device=model.device, dtype=model.dtype, kept_dtype=kept, files=files)
+        closing.callback(store.close)
+        yield store
 
 
-class Tally:
-    """Sums over the batches of one epoch."""
+def latent_size(model: DeconvNet, height: int, width: int) -> int:
+    """Numbers that the latents of one image come to, in training's largest layer."""
+    grids = [(math.prod(r.grid), len(r.axes)) for r in model.regions(height, width)]
+    pooling = [2 * axes * regions for regions, axes in grids]
+    return max(grids[k][0] + sum(pooling[: k + 1]) for k in range(len(grids)))
 
-    def __init__(self, maps: int) -> None:
-        self.images, self.engine = 0, ""
-        self.reconstruction = self.penalty = self.nonzeros = 0.0
-        self.active = torch.zeros(maps, dtype=torch.bool)
 
-    def add(self, solution: Solution) -> None:
-        stats = solution.stats
-        self.engine = solution.engine
-        self.images += stats.penalty.shape[1]
-        self.reconstruction += float(stats.reconstruction[-1].double().sum())
-        self.penalty += float(stats.penalty[-1].double().sum())
-        self.nonzeros += float(stats.nonzeros[-1].double().sum())
-        self.active |= (solution.features != 0).any(0).flatten(1).any(1).cpu()
+def check_images(model: DeconvNet, images: ImageSource, batches: list[slice]) -> None:
+    """Refuse images that the model cannot explain, before anything is done with them."""
+    for batch in batches[distributed.rank() :: distributed.count()]:
+        model.check_images(images[batch])
 
-    def report(self, layer: int, epoch: int, seconds: float) -> EpochReport:
-        n = self.images
-        return EpochReport(
-            layer=layer,
-            epoch=epoch,
-            reconstruction=self.reconstruction / n,
-            penalty=self.penalty / n,
-            nonzeros=self.nonzeros / n,
-            dead_maps=int((~self.active).sum()),
-            seconds=seconds,
-            engine=self.engine,
-        )
+
+def on_device(images: ImageSource, batches: list[slice], store: LatentStore) -> ImageSource:
+    """Images that are kept where the latents are: on the device, if that is their tier."""
+    if store.tier != "device" or store.device.type == "cpu":
+        return images
+    return torch.cat([images[batch].to(store.device, store.dtype) for batch in batches])

@@ -1,5 +1,22 @@
-"""Where latents live between epochs."""
+"""Where latents live between epochs, and what is on the disk when a process is killed."""
 
-from whatwhere.storage.latent_store import LatentStore
+from whatwhere.storage.checkpoints import Checkpoint, has_checkpoint, load_checkpoint, save_checkpoint
+from whatwhere.storage.durable import disk_errors, write_whole
+from whatwhere.storage.latent_files import LatentFiles
+from whatwhere.storage.latent_store import LatentStore, kept_dtype
+from whatwhere.storage.tiers import check_disk, choose_tier, size
 
-__all__ = ["LatentStore"]
+__all__ = [
+    "Checkpoint",
+    "LatentFiles",
+    "LatentStore",
+    "check_disk",
+    "choose_tier",
+    "disk_errors",
+    "has_checkpoint",
+    "kept_dtype",
+    "load_checkpoint",
+    "save_checkpoint",
+    "size",
+    "write_whole",
+]

@@ -1,0 +1,78 @@
+"""Many processes, started by `torchrun`: who takes which batch, and sums over all of them.
+
+On one process everything here is the identity. This is the only file that knows torch.distributed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from whatwhere.errors import RunError
+
+# How long to wait for a process that neither answers nor hangs up. One that is killed hangs up at once.
+PATIENCE = timedelta(minutes=10)
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[None]:
+    """Join the processes that torchrun started, if it did: gloo adds up CPU tensors, nccl those of GPUs."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        yield
+        return
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    try:
+        dist.init_process_group(backend, timeout=PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        raise RunError(f"the processes of this run did not find each other: {_first_line(error)}") from error
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """This process's number, from 0."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def count() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def total(tensor: Tensor) -> Tensor:
+    """The sum of a tensor over all processes; the same bits on each."""
+    if count() == 1:
+        return tensor
+    summed = tensor.clone()
+    try:
+        dist.all_reduce(summed)
+    except RuntimeError as error:
+        raise RunError(
+            f"process {rank()} of {count()} lost the others ({_first_line(error)}): one of them was ended or cannot "
+            "be reached; the last checkpoint stands, so start all of them again with --resume"
+        ) from error
+    return summed
+
+
+def wait() -> None:
+    """Go on when every process has come here."""
+    total(torch.zeros(1))
+
+
+def default_device() -> torch.device:
+    """A CUDA device where there is one (under torchrun, this process's own), else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    return torch.device("cpu")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

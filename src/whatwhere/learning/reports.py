@@ -1,0 +1,99 @@
+"""What training tells: of every batch while it goes, of every epoch for the history."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whatwhere.latents import Solution
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What one epoch of one layer came to; costs and non-zeros are per image.
+
+    dead_maps  maps of the layer that were not active in any image
+    images     of the whole set; each was inferred with `steps` steps
+    """
+
+    layer: int
+    epoch: int
+    reconstruction: float
+    penalty: float
+    nonzeros: float
+    dead_maps: int
+    seconds: float
+    engine: str
+    images: int = 0
+    steps: int = 0
+
+    @property
+    def cost(self) -> float:
+        return self.reconstruction + self.penalty
+
+    @property
+    def image_iterations_per_second(self) -> float:
+        return self.images * self.steps / self.seconds if self.seconds else 0.0
+
+    def table(self) -> dict[str, Any]:
+        """The line of the history."""
+        derived = {"cost": self.cost, "image_iterations_per_second": self.image_iterations_per_second}
+        return {**asdict(self), **derived}
+
+    @classmethod
+    def of(cls, table: dict[str, Any]) -> EpochReport:
+        return cls(**{f.name: table[f.name] for f in fields(cls)})
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """How far an epoch is; costs and non-zeros are per image of the batches inferred last."""
+
+    layer: int
+    epoch: int
+    epochs: int
+    batch: int
+    batches: int
+    images: int
+    steps: int
+    reconstruction: float
+    penalty: float
+    nonzeros: float
+
+
+class Tally:
+    """Sums over the batches of one epoch.
+
+    sums    reconstruction, penalty, non-zeros and images over all processes, and seconds: [5], float64, on the host
+    active  which maps have been active in this process's batches, [B], on the device
+    """
+
+    def __init__(self, maps: int, device: torch.device) -> None:
+        self.sums = torch.zeros(5, dtype=torch.float64)
+        self.active = torch.zeros(maps, dtype=torch.bool, device=device)
+
+    def measure(self, solution: Solution, nothing: Tensor) -> Tensor:
+        """Sums over one batch, [5] on the device: as above, with `nothing`, the cost of explaining nothing, last."""
+        stats, p = solution.stats, solution.features
+        self.active |= (p != 0).any(0).flatten(1).any(1)
+        ends = (stats.reconstruction[-1], stats.penalty[-1], stats.nonzeros[-1])
+        sums = [end.sum(dtype=torch.float64) for end in ends]
+        return torch.stack([*sums, sums[0].new_tensor(len(p)), nothing.double()])
+
+    def report(self, layer: int, epoch: int, steps: int, active: Tensor, engine: str) -> EpochReport:
+        reconstruction, penalty, nonzeros, images, seconds = self.sums.tolist()
+        return EpochReport(
+            layer=layer,
+            epoch=epoch,
+            reconstruction=reconstruction / images,
+            penalty=penalty / images,
+            nonzeros=nonzeros / images,
+            dead_maps=int((~active).sum()),
+            seconds=seconds,
+            engine=engine,
+            images=int(images),
+            steps=steps,
+        )
