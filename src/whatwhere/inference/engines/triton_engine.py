@@ -1,0 +1,99 @@
+"""The fast engine on the GPU: the steps of `ista.solve` as fused Triton kernels. TRITON.md says how and how fast.
+
+Features, pooling variables and sums are float32; the tensor cores multiply float16.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from whatwhere.inference.ista import start
+from whatwhere.latents import Latents, Solution
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+if TYPE_CHECKING:
+    from whatwhere.inference.engines.triton_workspace import Workspace
+
+KEPT = 2  # prepared batches that are kept for the next call
+
+
+class Prepared:
+    """A workspace and, from its second use on, the CUDA graph of all its steps."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace, self.graph, self.used = workspace, None, False
+
+    def run(self) -> None:
+        """The first run compiles the kernels, so that the second can be recorded; from then on it is replayed."""
+        if not self.used or self.workspace.device.type != "cuda":
+            self.workspace.run()
+        else:
+            self.recorded().replay()
+        self.used = True
+
+    def recorded(self) -> torch.cuda.CUDAGraph:
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.workspace.run()
+        return self.graph
+
+
+_prepared: OrderedDict[tuple, Prepared] = OrderedDict()
+
+
+def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+    """`ista.solve` on the GPU: the same steps from the same start, to float16 products."""
+    state = start(model, images, latents, phase, spec)
+    prepared = prepare(model, images, phase, spec)
+    workspace = prepared.workspace
+    workspace.load(model, images, state.p, state.theta)
+    prepared.run()
+    return Solution(workspace.latents(), workspace.stats(), engine="triton")
+
+
+def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Prepared:
+    """The workspace for batches like this one: the last few are kept."""
+    from whatwhere.inference.engines.triton_workspace import Workspace
+
+    key = (model.spec, phase, spec, images.shape, images.device)
+    if key not in _prepared:
+        while len(_prepared) >= KEPT:
+            _prepared.popitem(last=False)
+        _prepared[key] = Prepared(Workspace(model, images, phase, spec))
+    _prepared.move_to_end(key)
+    return _prepared[key]
+
+
+def release() -> None:
+    """Give back the memory of the kept workspaces."""
+    _prepared.clear()
+
+
+def refusal(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+    """Why this engine cannot serve; None where it can."""
+    if find_spec("triton") is None:
+        return "the package triton is not installed (pip install 'whatwhere[gpu]')"
+    if images.device.type != "cuda":
+        return f"the images are on {images.device}; its kernels run on a CUDA device"
+    return unsupported(model, images, phase)
+
+
+def unsupported(model: DeconvNet, images: Tensor, phase: Phase) -> str | None:
+    """What the kernels do not cover, by name."""
+    if model.dtype != torch.float32 or images.dtype != torch.float32:
+        return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
+    for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
+        if layer.pool_maps > 1:
+            return f"layer {k} pools {layer.pool_maps} maps together (3-D pooling)"
+        if layer.stride != layer.pool_size:
+            return f"the pooling regions of layer {k} overlap"
+        if layer.pool_size > 4:
+            return f"the pooling regions of layer {k} are {layer.pool_size} × {layer.pool_size}; at most 4 × 4"
+    return None

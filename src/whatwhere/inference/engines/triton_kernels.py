@@ -1,0 +1,274 @@
+"""The kernels of one inference step. `triton_shapes` says how convolutions become products; TRITON.md why it is so.
+
+Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · block_h · block_w] of a batch:
+
+    p, mu_y …  [N, h, w, B]           float32        features and pooling variables of a layer
+    z          [N, h, w, s², B]       float16 · scale  its unpooled maps, region by region
+    error      [N, blocks, s², C]     float16 · scale  the error at the layer below, block by block
+
+`scale` = (c, 1/c), a power of two that brings the images near 1, keeps float16 within its range.
+"""
+
+import triton
+import triton.language as tl
+
+from whatwhere.inference.engines.triton_math import axis_weight, clamp, moments, penalty, place, shrink
+
+# what the upward pass does with what arrives at a layer
+BETWEEN = tl.constexpr(0)  # hand the pooled error to the layer above
+GRADIENT = tl.constexpr(1)  # unpool the gradient g, for the line search
+STEP = tl.constexpr(2)  # take the step on the features
+
+
+@triton.jit
+def down(
+    z, matrix, out, images, error, squares, scale, rows,
+    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
+    LOWEST: tl.constexpr, RESIDUAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """Reconstruct the layer below: p̂ into `out`, or at the lowest layer the residual and its squares' sums."""
+    INNER: tl.constexpr = S * S * B
+    PIECES: tl.constexpr = (INNER + K - 1) // K
+    OUTER: tl.constexpr = S * S * C
+    TILES: tl.constexpr = (OUTER + N - 1) // N
+    tile = tl.program_id(0) % TILES
+    row = tl.program_id(0) // TILES * M + tl.arange(0, M)
+    image, q_y, q_x = row // (BLOCK_H * BLOCK_W), row // BLOCK_W % BLOCK_H, row % BLOCK_W
+    column = tile * N + tl.arange(0, N)
+    region = ((image * H + q_y) * W + q_x).to(tl.int64) * INNER
+    total = tl.zeros((M, N), tl.float32)
+    for step in range(R * R * PIECES):
+        t_y, t_x = step // PIECES // R, step // PIECES % R
+        depth = step % PIECES * K + tl.arange(0, K)
+        inside = (row < rows) & (q_y + t_y < H) & (q_x + t_x < W)
+        there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
+        piece = tl.load(z + region[:, None] + ((t_y * W + t_x) * INNER + depth)[None, :], mask=there, other=0.0)
+        taps = tl.load(matrix + (step * K + tl.arange(0, K))[:, None] * (TILES * N) + column[None, :])
+        total = tl.dot(piece, taps, total)
+    total *= tl.load(scale + 1)
+
+    y, x, c = q_y[:, None] * S + (column // C // S)[None, :], q_x[:, None] * S + (column // C % S)[None, :], column % C
+    exists = (row < rows)[:, None] & (column < OUTER)[None, :] & (y < BELOW_H) & (x < BELOW_W)
+    if LOWEST:
+        if RESIDUAL:
+            pixel = ((image[:, None] * C + c[None, :]).to(tl.int64) * BELOW_H + y) * BELOW_W + x
+            total -= tl.load(images + pixel, mask=exists, other=0.0)
+            place_in_block = row.to(tl.int64)[:, None] * OUTER + column[None, :]
+            tl.store(error + place_in_block, (total * tl.load(scale)).to(error.dtype.element_ty), mask=exists)
+        total = tl.where(exists, total, 0.0)
+        tl.store(squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
+    else:
+        position = ((image[:, None].to(tl.int64) * BELOW_H + y) * BELOW_W + x) * C + c[None, :]
+        tl.store(out + position, total, mask=exists)
+
+
+@triton.jit
+def unpool(
+    p, theta, z, features, momentum, uphill, next_momentum, penalties, nonzeros, scale, rows, plane,
+    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
+    ALPHA: tl.constexpr, MEASURE: tl.constexpr, ACCELERATE: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
+):  # fmt: skip
+    """z(i) = w(i) p(j). On request: measure p, and first move p ahead by FISTA's momentum (`ista.accelerate`),
+    where p holds the last change of the features."""
+    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
+    chunk = tl.program_id(0) % CHUNKS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    b = chunk * MAPS + tl.arange(0, MAPS)
+    here = (row < rows)[:, None] & (b < B)[None, :]
+    at = row.to(tl.int64)[:, None] * B + b[None, :]
+    p_hat = tl.load(p + at, mask=here, other=0.0)
+    if ACCELERATE:
+        image = row // (H * W)
+        t = tl.load(momentum + image, mask=row < rows, other=1.0)
+        t = tl.where(tl.load(uphill + image, mask=row < rows, other=0.0) > 0, 1.0, t)
+        t_next = (1 + tl.sqrt(1 + 4 * t * t)) / 2
+        p_hat = tl.load(features + at, mask=here, other=0.0) + ((t - 1) / t_next)[:, None] * p_hat
+        tl.store(p + at, p_hat, mask=here)
+        tl.store(next_momentum + image, t_next, mask=row < rows)
+    unpool_tile(p_hat, theta, z, tl.load(scale), row, b, at, here, plane, B, S, H, W, Z_H, Z_W)
+    if MEASURE:
+        tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
+        tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((p_hat != 0).to(tl.float32), axis=1), mask=row < rows)
+
+
+@triton.jit
+def unpool_tile(
+    p, theta, z, scale, row, b, at, here, plane,
+    B: tl.constexpr, S: tl.constexpr, H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+):  # fmt: skip
+    """Write w(i) p(j) of a tile of regions; `at` and `here` are where its elements lie, and which exist."""
+    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane)
+    store_unpooled(p * scale, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
+
+
+@triton.jit
+def load_theta(theta, at, here, plane):
+    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
+    theta += 2 * plane
+    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
+    return mu_y, mu_x, gamma_y, gamma_x
+
+
+@triton.jit
+def store_unpooled(
+    p, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here,
+    B: tl.constexpr, S: tl.constexpr, H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+):  # fmt: skip
+    RAGGED_Y: tl.constexpr = Z_H % S != 0
+    RAGGED_X: tl.constexpr = Z_W % S != 0
+    room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
+    first = row.to(tl.int64)[:, None] * (S * S * B) + b[None, :]
+    for i in tl.static_range(S):
+        along = p * axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
+        for j in tl.static_range(S):
+            element = along * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X)
+            tl.store(z + first + (i * S + j) * B, element.to(z.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def up(
+    error, matrix, p, theta, z, features, error_above, beta, penalties, nonzeros, squares, uphill, scale,
+    rows, plane, lam, pooling_rate, gamma_min, gamma_max,
+    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
+    ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
+    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
+    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it."""
+    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
+    chunk = tl.program_id(0) % CHUNKS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    errors = errors_at_z(error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K)
+    errors *= tl.load(scale + 1)
+
+    b = chunk * MAPS + tl.arange(0, MAPS)
+    here = (row < rows)[:, None] & (b < B)[None, :]
+    at = row.to(tl.int64)[:, None] * B + b[None, :]
+    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane)
+    RAGGED_Y: tl.constexpr = Z_H % S != 0
+    RAGGED_X: tl.constexpr = Z_W % S != 0
+    room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
+    mean_y, spread_y = moments(mu_y, gamma_y, room_y, S, RAGGED_Y)
+    mean_x, spread_x = moments(mu_x, gamma_x, room_x, S, RAGGED_X)
+    g = mu_y * 0
+    along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = g, g, g, g
+    for i in tl.static_range(S):
+        w_y = axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
+        y = i - (S - 1) / 2
+        for j in tl.static_range(S):
+            x = j - (S - 1) / 2
+            slope = w_y * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X) * place(errors, i * S + j, PLACES)
+            g += slope
+            if MOVE:
+                along_mu_y += slope * (y - mean_y)
+                along_mu_x += slope * (x - mean_x)
+                along_gamma_y += slope * ((y - mu_y) * (y - mu_y) - spread_y)
+                along_gamma_x += slope * ((x - mu_x) * (x - mu_x) - spread_x)
+
+    p_hat = tl.load(p + at, mask=here, other=0.0)
+    if MOVE:
+        rate = pooling_rate * p_hat
+        REACH: tl.constexpr = (S - 1) / 2
+        new_mu_y = clamp(mu_y - rate * gamma_y / 2 * along_mu_y, -REACH, REACH)
+        new_mu_x = clamp(mu_x - rate * gamma_x / 2 * along_mu_x, -REACH, REACH)
+        new_gamma_y = clamp(gamma_y + rate / 4 * along_gamma_y, gamma_min, gamma_max)
+        new_gamma_x = clamp(gamma_x + rate / 4 * along_gamma_x, gamma_min, gamma_max)
+        # most features are 0 and most regions stay as they are: only what moved is written
+        tl.store(theta + at, new_mu_y, mask=here & (new_mu_y != mu_y))
+        tl.store(theta + plane + at, new_mu_x, mask=here & (new_mu_x != mu_x))
+        tl.store(theta + 2 * plane + at, new_gamma_y, mask=here & (new_gamma_y != gamma_y))
+        tl.store(theta + 3 * plane + at, new_gamma_x, mask=here & (new_gamma_x != gamma_x))
+        mu_y, mu_x, gamma_y, gamma_x = new_mu_y, new_mu_x, new_gamma_y, new_gamma_x
+
+    c = tl.load(scale)
+    if ROLE == BETWEEN:
+        r_y, r_x = row // W % H, row % W
+        ABOVE_W: tl.constexpr = (W + S_ABOVE - 1) // S_ABOVE
+        ABOVE_H: tl.constexpr = (H + S_ABOVE - 1) // S_ABOVE
+        block = (row // (H * W) * ABOVE_H + r_y // S_ABOVE) * ABOVE_W + r_x // S_ABOVE
+        slot = block.to(tl.int64) * (S_ABOVE * S_ABOVE) + r_y % S_ABOVE * S_ABOVE + r_x % S_ABOVE
+        tl.store(error_above + slot[:, None] * B + b[None, :], (g * c).to(error_above.dtype.element_ty), mask=here)
+    if ROLE == GRADIENT:
+        g = tl.where(here, g, 0.0)
+        tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
+        store_unpooled(g * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
+    if ROLE == STEP:
+        step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
+        new = shrink(p_hat - lam * step * g, step, ALPHA, EXACT)
+        if NONNEGATIVE:
+            new = tl.maximum(new, 0.0)
+        new = tl.where(here, new, 0.0)
+        if MOMENTUM:
+            change = new - tl.load(features + at, mask=here, other=0.0)
+            tl.store(uphill + row * CHUNKS + chunk, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
+            tl.store(features + at, new, mask=here)
+            tl.store(p + at, change, mask=here)
+        else:
+            tl.store(p + at, new, mask=here & (new != p_hat))
+            store_unpooled(new * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
+            tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
+            tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
+
+
+@triton.jit
+def errors_at_z(
+    error, matrix, row, rows, chunk,
+    C: tl.constexpr, S: tl.constexpr, R: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, CHUNKS: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """What the error below says about every element of a tile of regions, [M, PLACES, MAPS], times the scale."""
+    INNER: tl.constexpr = S * S * C
+    PIECES: tl.constexpr = (INNER + K - 1) // K
+    N: tl.constexpr = PLACES * MAPS
+    image, r_y, r_x = row // (H * W), row // W % H, row % W
+    block = ((image * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
+    column = chunk * N + tl.arange(0, N)
+    total = tl.zeros((M, N), tl.float32)
+    for step in range(R * R * PIECES):
+        t_y, t_x = step // PIECES // R, step // PIECES % R
+        depth = step % PIECES * K + tl.arange(0, K)
+        q_y, q_x = r_y - t_y, r_x - t_x
+        inside = (row < rows) & (q_y >= 0) & (q_y < BLOCK_H) & (q_x >= 0) & (q_x < BLOCK_W)
+        there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
+        at = block[:, None] + (depth - (t_y * BLOCK_W + t_x) * INNER)[None, :]
+        piece = tl.load(error + at, mask=there, other=0.0)
+        taps = tl.load(matrix + (step * K + tl.arange(0, K))[:, None] * (CHUNKS * N) + column[None, :])
+        total = tl.dot(piece, taps, total)
+    return tl.reshape(total, (M, PLACES, MAPS))
+
+
+@triton.jit
+def sum_rows(parts, out, factor, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """factor · Σ parts [N, COUNT] → out [N]: one program an image, always in the same order."""
+    image = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, COUNT, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        total += tl.load(parts + image * COUNT + i, mask=i < COUNT, other=0.0)
+    tl.store(out + image, factor * tl.sum(total))
+
+
+@triton.jit
+def line_search(gradient, reconstruction, beta, images, lam, SAMPLE: tl.constexpr, BLOCK: tl.constexpr):
+    """β = ‖g‖² / (λ ‖R g‖²) of every image, or of the first SAMPLE images together where it is not 0;
+    0 without a gradient."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if SAMPLE == 0:
+        above = tl.load(gradient + i, mask=i < images, other=0.0)
+        below = tl.load(reconstruction + i, mask=i < images, other=0.0)
+    else:
+        above, below = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+        for start in range(0, SAMPLE, BLOCK):
+            j = start + tl.arange(0, BLOCK)
+            above += tl.load(gradient + j, mask=j < SAMPLE, other=0.0)
+            below += tl.load(reconstruction + j, mask=j < SAMPLE, other=0.0)
+        above, below = tl.sum(above) + i * 0.0, tl.sum(below) + i * 0.0
+    tl.store(beta + i, tl.where(below > 0, above / (lam * tl.where(below > 0, below, 1.0)), 0.0), mask=i < images)

@@ -1,0 +1,99 @@
+"""The small functions that the kernels share: weights of a region, shrinkage, penalty. Each is one formula of the paper.
+
+They mirror `ops.pooling` and `ops.sparsity`, element by element, for tiles held in registers.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def axis_weight(i: tl.constexpr, mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
+    """w_i = √softmax_i(-γ (x_i - μ)² / 2) along one axis, over the first `room` elements: the others do not exist.
+
+    At s = 2 it is a sigmoid of a = γ μ:  w_1 = 1/√(1 + t²),  w_0 = t w_1,  t = exp(-a/2). Beyond |a| = 80 the
+    smaller weight is under 1e-17, so a is cut there to keep t² finite (a switch has a = 5000).
+    """
+    if S == 1:
+        w = mu * 0 + 1
+    elif S == 2:
+        t = tl.exp(-tl.minimum(tl.maximum(gamma * mu, -80.0), 80.0) / 2)
+        last = tl.rsqrt(1 + t * t)
+        w = last if i == 1 else t * last
+        if RAGGED:
+            w = tl.where(room > 1, w, 1.0 - i)
+    else:
+        top = mu * 0 - float("inf")
+        for j in tl.static_range(S):
+            top = tl.maximum(top, tl.where(room > j, exponent(j, mu, gamma, S), -float("inf")))
+        total = mu * 0
+        for j in tl.static_range(S):
+            total += tl.where(room > j, tl.exp(exponent(j, mu, gamma, S) - top), 0.0)
+        w = tl.where(room > i, tl.exp((exponent(i, mu, gamma, S) - top) / 2) * tl.rsqrt(total), 0.0)
+    return w
+
+
+@triton.jit
+def exponent(i: tl.constexpr, mu, gamma, S: tl.constexpr):
+    x = i - (S - 1) / 2
+    return -gamma / 2 * (x - mu) * (x - mu)
+
+
+@triton.jit
+def moments(mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
+    """x̄ = Σ q x and Σ q (x - μ)² along one axis, q = w²."""
+    mean = mu * 0
+    spread = mu * 0
+    for i in tl.static_range(S):
+        x = i - (S - 1) / 2
+        w = axis_weight(i, mu, gamma, room, S, RAGGED)
+        mean += w * w * x
+        spread += w * w * (x - mu) * (x - mu)
+    return mean, spread
+
+
+@triton.jit
+def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
+    """Element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so this moves nothing."""
+    here = (tl.arange(0, PLACES) == i)[None, :, None]
+    return tl.sum(tl.where(here, errors, 0.0), axis=1)
+
+
+@triton.jit
+def shrink(p, beta, ALPHA: tl.constexpr, EXACT: tl.constexpr):
+    """`sparsity.shrink` or `shrink_exact`. Newton's steps find the exact map's root u of u - |p| + β/2 u^-½ = 0
+    as s = √u, the largest root of s³ - |p| s + β/2, from above, where the cubic is convex."""
+    magnitude = tl.abs(p)
+    if ALPHA == 1:
+        smaller = magnitude - beta
+    elif EXACT:
+        s = tl.sqrt(magnitude)
+        for _ in tl.static_range(6):
+            s -= (s * s * s - magnitude * s + beta / 2) / (3 * s * s - magnitude)
+        # compared by cubes: |p| > 3/2 β^(2/3)
+        keeps = magnitude * magnitude * magnitude > 3.375 * beta * beta
+        smaller = tl.where(keeps, s * s, 0.0)
+    elif ALPHA == 0.5:
+        smaller = magnitude - beta / 2 * tl.rsqrt(magnitude)
+    else:
+        smaller = magnitude - beta * ALPHA * tl.exp2((ALPHA - 1) * tl.log2(magnitude))
+    signed = tl.where(p < 0, -smaller, smaller)
+    return tl.where(smaller > 0, signed, 0.0)
+
+
+@triton.jit
+def penalty(p, ALPHA: tl.constexpr):
+    """|p|^α of every element."""
+    magnitude = tl.abs(p)
+    if ALPHA == 1:
+        power = magnitude
+    elif ALPHA == 0.5:
+        power = tl.sqrt(magnitude)
+    else:
+        power = tl.where(magnitude > 0, tl.exp2(ALPHA * tl.log2(magnitude)), 0.0)
+    return power
+
+
+@triton.jit
+def clamp(x, low, high):
+    return tl.minimum(tl.maximum(x, low), high)

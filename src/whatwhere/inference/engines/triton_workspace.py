@@ -1,0 +1,198 @@
+"""The memory of one batch on the device and the launches of one inference step over it.
+
+The steps never wait for the host: what they measure stays in tensors, and so a CUDA graph can hold all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from whatwhere.inference.engines import triton_kernels as kernels
+from whatwhere.inference.engines.triton_shapes import (
+    CHUNK,
+    LayerShape,
+    depth_block,
+    down_tile,
+    filter_matrices,
+    layer_shapes,
+)
+from whatwhere.inference.ista import moving_layers
+from whatwhere.inference.step_size import batch_sample, lipschitz
+from whatwhere.latents import Latents, Pooling, Stats
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
+UP = {"M": 64, "num_warps": 4, "num_stages": 2}
+UNPOOL = {"M": 64, "num_warps": 4}
+SUM = 256  # elements that a sum takes at a time
+HALF = torch.float16  # what the tensor cores multiply; their sums are float32
+
+
+class Workspace:
+    """Everything that T steps on N images of one size touch, allocated once and used again."""
+
+    def __init__(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> None:
+        N, C, height, width = images.shape
+        self.model_spec, self.spec, self.N, self.top = model.spec, spec, N, phase.layer
+        self.shapes = layer_shapes(model, height, width, phase.layer)
+        self.moving = moving_layers(model, phase)
+        self.sample = {"image": N, "batch": batch_sample(N), "fixed": 0}[spec.step_size]
+        self.device = images.device
+
+        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.empty(*shape, dtype=dtype, device=images.device)
+
+        self.images = empty(N, C, height, width)
+        self.scale = empty(2)
+        self.p = [empty(N, *s.grid, s.maps) for s in self.shapes]
+        self.trial = [empty(self.sample, *s.grid, s.maps) for s in self.shapes[:-1]]  # R g on its way down
+        self.theta = [empty(4, N, *s.grid, s.maps) for s in self.shapes]
+        self.z = [empty(N, *s.grid, s.pool_size**2, s.maps, dtype=HALF) for s in self.shapes]
+        # blocks at the border may reach beyond the map: what is not there is 0, and nothing ever writes it
+        self.error = [
+            torch.zeros(N, *s.blocks, s.pool_size**2, s.below[0], dtype=HALF, device=images.device) for s in self.shapes
+        ]
+        self.down, self.up = ([m.to(HALF) for m in side] for side in filter_matrices(model, self.shapes))
+
+        top, bottom = self.shapes[-1], self.shapes[0]
+        regions = top.grid[0] * top.grid[1] * top.chunks
+        tiles = self.down[0].shape[2] // down_tile(bottom)
+        self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, regions) for _ in range(4))
+        self.squares_below = empty(N, bottom.blocks[0] * bottom.blocks[1] * tiles)
+        self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
+        self.features = empty(*self.p[-1].shape) if spec.momentum else self.p[-1]
+        T = spec.steps
+        self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
+        self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
+        self.beta = empty(T, N)
+
+    # In and out ---------------------------------------------------------------------------------------------
+
+    def load(self, model: DeconvNet, images: Tensor, p: Tensor, theta: tuple[Pooling, ...]) -> None:
+        """Take a batch, where to start from, and the filters."""
+        self.images.copy_(images)
+        largest = images.abs().amax()
+        unit = torch.exp2(-torch.frexp(largest.where(largest > 0, torch.ones_like(largest)))[1].float())
+        self.scale.copy_(torch.stack([unit, 1 / unit]))
+        for old, new in zip((*self.down, *self.up), sum(filter_matrices(model, self.shapes), []), strict=True):
+            old.copy_(new)
+        self.p[-1].copy_(p.permute(0, 2, 3, 1))
+        for planes, known in zip(self.theta, theta, strict=True):
+            for plane, variable in zip(planes, axes(known), strict=True):
+                plane.copy_(variable.permute(0, 2, 3, 1))
+        if self.spec.momentum:
+            self.features.copy_(self.p[-1])
+            self.momentum[0].fill_(1.0)
+        if self.spec.step_size == "fixed":
+            self.beta.fill_(1 / (self.spec.lam * lipschitz(model, self.top)))
+
+    def latents(self) -> Latents:
+        """A copy of what was inferred, shaped as everywhere else."""
+        pooling = []
+        for planes in self.theta:
+            mu_y, mu_x, gamma_y, gamma_x = planes.permute(0, 1, 4, 2, 3)
+            pooling.append(Pooling(torch.stack([mu_y, mu_x], 1), torch.stack([gamma_y, gamma_x], 1)))
+        return Latents(self.features.permute(0, 3, 1, 2).contiguous(), tuple(pooling))
+
+    def stats(self) -> Stats:
+        parts = (self.reconstruction, self.penalty, self.count.long(), self.beta)
+        return Stats(*(part.clone() for part in parts))
+
+    # The steps ----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """All T steps, and the measurements of the end."""
+        self.unpool(self.top, self.N, self.p[-1], measure=True)
+        for t in range(self.spec.steps):
+            self.reconstruct(self.N, self.p)
+            self.measure(t)
+            if self.sample:
+                self.search_line(t)
+            for k in range(1, self.top + 1):
+                self.propagate(k, self.N, kernels.STEP if k == self.top else kernels.BETWEEN, k in self.moving, t)
+            if self.spec.momentum:
+                self.accelerate(t)
+        if self.spec.momentum:
+            self.p[-1].copy_(self.features)
+            self.unpool(self.top, self.N, self.p[-1], measure=True)
+        self.reconstruct(self.N, self.p)
+        self.measure(self.spec.steps)
+
+    def reconstruct(self, images: int, stages: list[Tensor], *, residual: bool = True) -> None:
+        """From z of the top layer down to the squares of the image, through p̂_k in `stages`."""
+        for k in range(self.top, 0, -1):
+            shape = self.shapes[k - 1]
+            rows, width = images * shape.blocks[0] * shape.blocks[1], down_tile(shape)
+            tiles = self.down[k - 1].shape[2] // width
+            kernels.down[(triton.cdiv(rows, DOWN["M"]) * tiles,)](
+                self.z[k - 1], self.down[k - 1], stages[k - 2] if k > 1 else self.scale, self.images,
+                self.error[0], self.squares_below, self.scale, rows, **shape.constants(),
+                LOWEST=k == 1, RESIDUAL=residual, N=width, K=depth_block(shape.region_row), **DOWN,
+            )  # fmt: skip
+            if k > 1:
+                self.unpool(k - 1, images, stages[k - 2])
+
+    def unpool(
+        self, k: int, images: int, p: Tensor, *, measure: bool = False, accelerate: int | None = None
+    ) -> None:
+        """z_k from p of layer k; with `accelerate`, the step t, from the point that momentum leads to."""
+        shape = self.shapes[k - 1]
+        rows, t = images * shape.grid[0] * shape.grid[1], accelerate or 0
+        kernels.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.chunks,)](
+            p, self.theta[k - 1], self.z[k - 1], self.features, self.momentum[t], self.uphill_sum,
+            self.momentum[t + 1] if accelerate is not None else self.momentum[t], self.penalties, self.nonzeros,
+            self.scale, rows, self.theta[k - 1][0].numel(), **shape.constants(), ALPHA=self.spec.alpha,
+            MEASURE=measure, ACCELERATE=accelerate is not None, MAPS=CHUNK, **UNPOOL,
+        )  # fmt: skip
+
+    def propagate(self, k: int, images: int, role: Any, move: bool, t: int) -> None:
+        """The error below layer k up to its features, and what `role` does with it there."""
+        shape, spec = self.shapes[k - 1], self.spec
+        rows = images * shape.grid[0] * shape.grid[1]
+        above = min(k, self.top - 1)
+        kernels.up[(triton.cdiv(rows, UP["M"]) * shape.chunks,)](
+            self.error[k - 1], self.up[k - 1], self.p[k - 1], self.theta[k - 1], self.z[k - 1], self.features,
+            self.error[above], self.beta[t], self.penalties, self.nonzeros, self.squares_above, self.uphill,
+            self.scale, rows, self.theta[k - 1][0].numel(), spec.lam, spec.lam * spec.pooling_step, spec.gamma_min,
+            spec.gamma_max, **shape.constants(), ROLE=role, MOVE=move, S_ABOVE=self.shapes[above].pool_size,
+            ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
+            MOMENTUM=spec.momentum, MAPS=CHUNK, PLACES=shape.places, K=depth_block(shape.block_row), **UP,
+        )  # fmt: skip
+
+    def measure(self, t: int) -> None:
+        """The objective's parts before step t."""
+        self.sum(self.squares_below, self.reconstruction[t], self.N, self.spec.lam / 2)
+        self.sum(self.penalties, self.penalty[t], self.N)
+        self.sum(self.nonzeros, self.count[t], self.N)
+
+    def search_line(self, t: int) -> None:
+        """β of step t, from the gradient of the sample and what it reconstructs, by the weights before the step."""
+        for k in range(1, self.top + 1):
+            self.propagate(k, self.sample, kernels.GRADIENT if k == self.top else kernels.BETWEEN, False, t)
+        self.reconstruct(self.sample, self.trial, residual=False)
+        self.sum(self.squares_above, self.gradient_norm, self.sample)
+        self.sum(self.squares_below, self.reconstruction_norm, self.sample)
+        kernels.line_search[(triton.cdiv(self.N, SUM),)](
+            self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.spec.lam,
+            SAMPLE=self.sample if self.spec.step_size == "batch" else 0, BLOCK=SUM,
+        )  # fmt: skip
+
+    def accelerate(self, t: int) -> None:
+        """FISTA's next point."""
+        self.sum(self.uphill, self.uphill_sum, self.N)
+        self.unpool(self.top, self.N, self.p[-1], measure=True, accelerate=t)
+
+    def sum(self, parts: Tensor, out: Tensor, images: int, factor: float = 1.0) -> None:
+        kernels.sum_rows[(images,)](parts, out, float(factor), COUNT=parts.shape[1], BLOCK=SUM, num_warps=1)
+
+
+def axes(theta: Pooling) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """μ and γ along rows and columns, in the order of the kernels' planes."""
+    return theta.mu[:, 0], theta.mu[:, 1], theta.gamma[:, 0], theta.gamma[:, 1]
