@@ -88,18 +88,18 @@ def to_toml(recipe: Recipe) -> str:
     return "\n".join(_lines(recipe, "")) + "\n"
 
 
-def _lines(spec: Any, path: str) -> list[str]:
+def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
     plain, tables = [], []
     for f in fields(spec):
         value = getattr(spec, f.name)
         if is_dataclass(value):
             tables += _lines(value, f"{path}{f.name}.")
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
-            for number, item in enumerate(value, start=1):
-                tables += _lines(item, f"{path}{f.name}.{number}.")
+            for item in value:  # as a list, which is read as it stands; tables by number would be differences
+                tables += _lines(item, f"{path}{f.name}.", "[[{}]]")
         elif value is not None:
             plain.append(f"{f.name} = {json.dumps(value)}")  # JSON's scalars and lists are TOML's
-    head = [f"\n[{path[:-1]}]"] if path and plain else []
+    head = ["\n" + header.format(path[:-1])] if path and plain else []
     return head + plain + tables
 
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from whatwhere.cli import bench, data, info
+from whatwhere.cli import bench, data, info, train
 
 app = typer.Typer(
     name="whatwhere",
@@ -18,6 +18,7 @@ def _program() -> None:
 
 
 app.command("info")(info.info)
+app.command("train")(train.train)
 app.add_typer(bench.bench, name="bench")
 app.add_typer(data.app, name="data")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,9 @@ class RunFolder:
         with self.writing("writing the history"), open(self.history, "a", encoding="utf-8") as file:
             file.write(line(report))
 
-    def save(self, recipe: Recipe, images: str, kept: torch.dtype, state: State, places: Tensor) -> None:
+    def save(
+        self, recipe: Recipe, images: str, kept: torch.dtype, notes: Mapping[str, Any], state: State, places: Tensor
+    ) -> None:
         """Write a checkpoint of this state, and the model beside it for everyone to use."""
         tensors = {"latents.places": places}
         for k, (f, connected) in enumerate(zip(state.model.filters, state.model.connectivity, strict=True), start=1):
@@ -91,7 +94,8 @@ class RunFolder:
         position = (state.layer, state.epoch, state.batch)
         with self.writing("writing the checkpoint"):
             save_checkpoint(
-                Checkpoint(*position, to_toml(recipe), images, dtype_name(kept), history, tensors), self.checkpoint
+                Checkpoint(*position, to_toml(recipe), images, dtype_name(kept), dict(notes), history, tensors),
+                self.checkpoint,
             )
             save(state.model, self.path / "model.safetensors")
 
@@ -154,22 +158,22 @@ class RunFolder:
 
 def changes(old: str, new: str) -> str:
     """The lines in which two recipes differ, in words; empty where they are the same."""
-    before, after = (dict(settings(text)) for text in (old, new))
+    before, after = (dict(settings(tomllib.loads(text))) for text in (old, new))
     differing = sorted(key for key in before | after if before.get(key) != after.get(key))
     return ", ".join(
         f"{key} was {before.get(key, 'not set')} and is now {after.get(key, 'not set')}" for key in differing
     )
 
 
-def settings(text: str) -> Iterator[tuple[str, str]]:
-    """Every setting of a recipe written as TOML, by its full name."""
-    table = ""
-    for row in text.splitlines():
-        if row.startswith("["):
-            table = row.strip("[]") + "."
-        elif row:
-            name, value = row.split(" = ", 1)
-            yield table + name, value
+def settings(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of a parsed recipe, by its full name; layers by their number."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = {str(number): item for number, item in enumerate(value, start=1)}
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from settings(item, f"{name}.{key}" if name else key)
 
 
 def line(report: EpochReport) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,7 @@ def train(
     store: str = "auto",
     latent_dtype: str | torch.dtype | None = None,
     checkpoint_every: int = 1,
+    notes: Mapping[str, Any] | None = None,
     stop: Callable[[], bool] = lambda: False,
     on_start: Callable[[str], None] = nothing,
     on_batch: Callable[[BatchReport], None] = nothing,
@@ -62,6 +63,7 @@ def train(
     store             where latents wait for the next epoch: 'device', 'ram', 'file', or 'auto', the fastest that fits
     latent_dtype      the type latents are kept in: float32 by default, float16 and bfloat16 take half the room
     checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped
+    notes             plain values for the checkpoint, such as where the images came from
     stop              asked after every batch: True ends training with a checkpoint and `TrainingStopped`
     on_start          told what was chosen; on_batch and on_epoch are told how it goes
     """
@@ -80,7 +82,7 @@ def train(
         kept = kept_dtype(latent_dtype, model.dtype)
         batches = [slice(i, min(i + recipe.batch_size, len(images))) for i in range(0, len(images), recipe.batch_size)]
         check_images(model, images, batches)
-        keeper = None if folder is None else Keeper(folder, recipe, fingerprint(images, batches))
+        keeper = None if folder is None else Keeper(folder, recipe, fingerprint(images, batches), notes or {})
         latents = closing.enter_context(open_store(store, model, images, batches, kept, folder, on_start))
         session = Session(recipe, on_device(images, batches, latents), batches, latents, engine, stop, on_batch)
         layer, epoch = first_epoch(recipe)
@@ -125,6 +127,7 @@ class Keeper:
     recipe: Recipe
     images: str
     """fingerprint of the images"""
+    notes: Mapping[str, Any]
 
     def begin(self, session: Session, state: State) -> State:
         """A new run: its first checkpoint holds nothing but the start, so that there always is one."""
@@ -168,7 +171,7 @@ class Keeper:
 
     def _save(self, session: Session, state: State, places: torch.Tensor) -> None:
         if distributed.rank() == 0:
-            self.folder.save(self.recipe, self.images, session.store.kept_dtype, state, places)
+            self.folder.save(self.recipe, self.images, session.store.kept_dtype, self.notes, state, places)
         distributed.wait()
 
 

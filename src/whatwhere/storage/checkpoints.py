@@ -34,6 +34,7 @@ class Checkpoint:
     recipe               as TOML
     images               fingerprint of the images
     latent_dtype         the type that latents are kept in
+    notes                of whoever began the run, for whoever goes on with it
     history              one table an epoch
     tensors              filters and connectivity, the places of the latents, sums of an epoch in progress
     """
@@ -44,6 +45,7 @@ class Checkpoint:
     recipe: str
     images: str
     latent_dtype: str
+    notes: dict[str, Any]
     history: tuple[dict[str, Any], ...]
     tensors: Mapping[str, Tensor]
 

@@ -1,0 +1,191 @@
+"""`whatwhere train`: train a model on images, in a folder that it can be resumed from."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from whatwhere.data import Images
+    from whatwhere.spec import Recipe
+
+Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SOURCE",
+        help="digits (embedded, the default), mnist, fashion-mnist, kmnist, an IDX, .npy or .npz file, or a folder.",
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="RUN", help="Folder of a new run.")]
+Resume = Annotated[
+    Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run from its last checkpoint.")
+]
+RecipeFile = Annotated[
+    Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file of differences from the paper's settings.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as learning.each.epochs=5."),
+]
+Engine = Annotated[str | None, typer.Option(help="auto, or one that `whatwhere info` names.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Store = Annotated[str | None, typer.Option(help="Where latents wait for the next epoch: auto, device, ram or file.")]
+LatentDtype = Annotated[str | None, typer.Option(help="Latents are kept as float32, float16 or bfloat16.")]
+Every = Annotated[int | None, typer.Option(help="Epochs from one checkpoint to the next; 0: only when stopped.", min=0)]
+Limit = Annotated[int | None, typer.Option(help="Take only the first images.", min=1)]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events, too.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
+
+DEFAULTS: dict[str, Any] = {
+    "source": "digits",
+    "limit": None,
+    "engine": "auto",
+    "device": "auto",
+    "store": "auto",
+    "latent_dtype": None,
+    "checkpoint_every": 1,
+}
+
+
+def train(
+    source: Source = None,
+    out: Out = None,
+    resume: Resume = None,
+    recipe: RecipeFile = None,
+    set_: Set = None,
+    engine: Engine = None,
+    device: Device = None,
+    store: Store = None,
+    latent_dtype: LatentDtype = None,
+    checkpoint_every: Every = None,
+    limit: Limit = None,
+    tensorboard: TensorBoard = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume goes on.
+
+    Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train SOURCE --out RUN
+    """
+    if (out is None) == (resume is None):
+        raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to go on with one")
+    given: dict[str, Any] = {
+        "source": source if source is None or not Path(source).exists() else str(Path(source).resolve()),
+        "limit": limit,
+        "engine": engine,
+        "device": device,
+        "store": store,
+        "latent_dtype": latent_dtype,
+        "checkpoint_every": checkpoint_every,
+    }
+    began_with = DEFAULTS if resume is None else {**DEFAULTS, **notes_of(resume)}
+    options = {name: began_with[name] if value is None else value for name, value in given.items()}
+    settings = read_settings(recipe if resume is None or recipe is not None else resume / "recipe.toml", set_ or [])
+    images = read_images(options["source"], options["limit"])
+    run(settings, images, options, out or resume or Path(), resume is not None, tensorboard, quiet)
+
+
+def run(
+    recipe: Recipe, images: Images, options: dict[str, Any], folder: Path, resume: bool, tensorboard: bool, quiet: bool
+) -> None:
+    """Train with a display and with Ctrl-C in hand."""
+    from whatwhere.cli.progress import TrainingProgress
+    from whatwhere.cli.tensorboard import EventWriter
+    from whatwhere.learning import EpochReport, TrainingStopped
+    from whatwhere.learning import train as train_model
+
+    first = os.environ.get("RANK", "0") == "0"
+    events = EventWriter(folder) if tensorboard and first else None
+    keywords = {name: value for name, value in options.items() if name not in ("source", "limit")}
+    progress = TrainingProgress(recipe, len(images), quiet=quiet or not first)
+
+    def on_epoch(report: EpochReport) -> None:
+        progress.on_epoch(report)
+        if events is not None:
+            events.on_epoch(report)
+
+    try:
+        with progress, stop_on_signal() as stop:
+            done = train_model(
+                recipe,
+                images,
+                folder,
+                resume=resume,
+                notes=options,
+                stop=stop,
+                on_start=progress.on_start,
+                on_batch=progress.on_batch,
+                on_epoch=on_epoch,
+                **keywords,
+            )
+    except TrainingStopped as stopped:
+        if first:
+            typer.echo(str(stopped), err=True)
+        raise typer.Exit(130) from None
+    if first and not quiet:
+        typer.echo(f"{done.folder / 'model.safetensors' if done.folder else ''}")
+
+
+def read_settings(file: Path | None, changes: list[str]) -> Recipe:
+    """The recipe of a file (or the paper's) with the settings of --set changed."""
+    import tomllib
+
+    from whatwhere.errors import SpecError
+    from whatwhere.spec import Recipe
+    from whatwhere.spec_toml import amend, read_recipe
+
+    recipe = Recipe.paper() if file is None else read_recipe(file)
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise SpecError(f"--set {change} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
+        try:
+            table = tomllib.loads(f"{key} = {value}")
+        except tomllib.TOMLDecodeError:  # a word without quotes
+            table = tomllib.loads(f"{key} = {value!r}")
+        recipe = amend(recipe, table)
+    return recipe
+
+
+def read_images(source: str, limit: int | None) -> Images:
+    import numpy as np
+
+    from whatwhere.data import load
+
+    images = load(source)
+    return images if limit is None or limit >= len(images) else images.subset(np.arange(limit))
+
+
+def notes_of(folder: Path) -> dict[str, Any]:
+    """What the command that began a run was given."""
+    from whatwhere.learning.run_folder import RunFolder
+
+    return RunFolder(folder).read().notes
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second Ctrl-C ends it at once.
+
+    Under torchrun a worker may get the same signal twice, from the terminal and from torchrun: there only the first
+    counts.
+    """
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked and number == signal.SIGINT and "RANK" not in os.environ:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
