@@ -1,0 +1,89 @@
+"""`whatwhere figures`: the pictures of a run, and its report."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from whatwhere.figures import Section
+
+
+class Format(StrEnum):
+    png = "png"
+    pdf = "pdf"
+    svg = "svg"
+
+
+def figures(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or a result file of curves (JSON).")],
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Draw this picture alone; repeatable.")] = None,
+    format: Annotated[Format, typer.Option(help="Of the picture files; the animation is a GIF.")] = Format.png,
+    beside: Annotated[list[Path] | None, typer.Option(help="Another run to set beside it; repeatable.")] = None,
+    data: Annotated[str, typer.Option(help="Images: a named set, a file or a folder.")] = "digits",
+    count: Annotated[int, typer.Option("--images", min=1, help="How many images to infer.")] = 200,
+    image: Annotated[int, typer.Option(min=0, help="Which of them to take apart.")] = 0,
+    feature: Annotated[int | None, typer.Option(min=1, help="Whose map of where; default: the busiest.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
+    engine: Annotated[str, typer.Option(help="Engine of the inference.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for the pictures [RUN/figures].")] = None,
+) -> None:
+    """Draw the pictures of a run, by its own settings, into RUN/figures, and all of them into RUN/report.html."""
+    from whatwhere.figures import Material, draw, names, read_run, run_report
+
+    if run.suffix == ".json":
+        _draw_curves(run, format, out or run.parent)
+        return
+    home = read_run(run)
+    material = Material(
+        home,
+        _load(data, count),
+        tuple(read_run(other) for other in beside or ()),
+        image=image,
+        feature=None if feature is None else feature - 1,
+        seed=seed,
+        engine=engine,
+    )
+    folder, sections = out or run / "figures", []
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in only or names(material):
+        sections.append(draw(material, name))
+        typer.echo(_write(sections[-1], folder / name, format))
+    if not only:
+        page = run / "report.html"
+        page.write_text(run_report(material, sections), encoding="utf-8")
+        typer.echo(page)
+
+
+def _load(source: str, count: int):  # type: ignore[no-untyped-def]  # torch is imported late
+    """The first images of the test split where there is one, else of the source."""
+    from whatwhere import data
+    from whatwhere.data.catalogue import CATALOGUE
+
+    return data.load(source, split="test" if source in CATALOGUE else None)[:count]
+
+
+def _write(section: Section, path: Path, format: Format) -> Path:
+    """Write a section's picture; the path gets its ending here."""
+    from whatwhere.figures import save
+
+    if isinstance(section.figure, bytes):
+        path = path.with_name(f"{path.name}.gif")
+        path.write_bytes(section.figure)
+        return path
+    assert section.figure is not None
+    path = path.with_name(f"{path.name}.{format}")
+    save(section.figure, path)
+    return path
+
+
+def _draw_curves(results: Path, format: Format, folder: Path) -> None:
+    from whatwhere.figures import curves, read_curves, save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{results.stem}.{format}"
+    save(curves(read_curves(results)), path)
+    typer.echo(path)

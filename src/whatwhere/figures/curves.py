@@ -1,0 +1,112 @@
+"""Curves from result files: error against ISTA steps, error against λ for the four priors (paper, Figs. ista, priors).
+
+A result file is JSON:
+
+    {"title": "Test error against λ",
+     "x": {"label": "λ at inference", "scale": "log"},
+     "y": {"label": "test error, %"},
+     "curves": [{"label": "ℓ0.5 training, ℓ1 inference",
+                 "x": [0.5, 5], "y": [0.9, 0.84], "std": [0.02, 0.03]}, …]}
+
+`title`, `scale` ("linear" or "log") and `std` (a band of one standard deviation on either side) may be left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from whatwhere.errors import RunError
+from whatwhere.figures.style import COLUMN, RULE, curve_styles, sheet, styled
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve: y against x, [n] each, and the standard deviation of y where it was measured."""
+
+    label: str
+    x: np.ndarray
+    y: np.ndarray
+    std: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class CurveSet:
+    """What a result file holds."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x_scale: str
+    y_scale: str
+    curves: tuple[Curve, ...]
+
+
+def read_curves(path: Path) -> CurveSet:
+    """Read a result file; one that does not hold curves is refused, with the entry that is wrong."""
+    if not path.is_file():
+        raise RunError(f"{path} was given as a result file; there is no such file")
+    try:
+        return curve_set(json.loads(path.read_text(encoding="utf-8")))
+    except (KeyError, TypeError, ValueError) as error:
+        wrong = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{path} is not a file of curves: {wrong} (docs/figures.md shows one)") from None
+
+
+def curve_set(content: dict[str, Any]) -> CurveSet:
+    """Curves from the parsed content of a result file."""
+    x, y = content["x"], content["y"]
+    x_scale, y_scale = x.get("scale", "linear"), y.get("scale", "linear")
+    for scale in (x_scale, y_scale):
+        if scale not in ("linear", "log"):
+            raise ValueError(f"scale = {scale!r}; expected 'linear' or 'log'")
+    curves = tuple(_curve(entry) for entry in content["curves"])
+    if not curves:
+        raise ValueError("'curves' is empty; expected at least one curve")
+    return CurveSet(content.get("title", ""), x["label"], y["label"], x_scale, y_scale, curves)
+
+
+def _curve(entry: dict[str, Any]) -> Curve:
+    x, y = np.array(entry["x"], float), np.array(entry["y"], float)
+    std = None if entry.get("std") is None else np.array(entry["std"], float)
+    if x.ndim != 1 or x.shape != y.shape or (std is not None and std.shape != x.shape):
+        raise ValueError(f"curve {entry['label']!r} has {x.size} x, {y.size} y; expected as many of each")
+    order = np.argsort(x, kind="stable")
+    return Curve(entry["label"], x[order], y[order], None if std is None else std[order])
+
+
+def lowest(curves: CurveSet) -> tuple[str, float, float]:
+    """The curve with the lowest point, and that point: label, x, y."""
+    best = min(curves.curves, key=lambda curve: curve.y.min())
+    i = int(best.y.argmin())
+    return best.label, float(best.x[i]), float(best.y[i])
+
+
+@styled
+def curves(results: CurveSet, width: float = COLUMN) -> Figure:
+    """Every curve of a result file, with a ring around the lowest point of all."""
+    figure = sheet(width, 0.74 * width + 0.12 * len(results.curves))
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots()
+    for curve, look in zip(results.curves, curve_styles(), strict=False):
+        axes.plot(curve.x, curve.y, label=curve.label, **look)
+        if curve.std is not None:
+            axes.fill_between(curve.x, curve.y - curve.std, curve.y + curve.std, color=look["color"], alpha=0.15, lw=0)
+    _, x, y = lowest(results)
+    axes.plot(x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor="#222222", markeredgewidth=0.9)
+    axes.set(xlabel=results.x_label, ylabel=results.y_label, xscale=results.x_scale, yscale=results.y_scale)
+    axes.set_title(results.title)
+    axes.grid(color=RULE)
+    if results.x_scale == "log":
+        ticks = sorted({float(x) for curve in results.curves for x in curve.x})
+        axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+        axes.xaxis.set_minor_locator(NullLocator())
+    if len(results.curves) > 1:
+        figure.legend(loc="outside lower left", ncols=1 if width < 5 else 2)
+    return figure

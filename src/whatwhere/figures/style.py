@@ -1,0 +1,163 @@
+"""One look for every figure: sizes, palette, type, and the few ways a picture is put on paper.
+
+Figures are made for print: their width is a column or a page of a two-column paper, their type 7 points. Nothing
+is said by colour alone: features carry their number, curves a marker of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLUMN, PAGE = 3.3, 7.0  # widths in inches
+DPI = 200
+
+INK, GREY, RULE, PAPER = "#222222", "#6b6b6b", "#d9d9d9", "#ffffff"
+MISSING, EXCESS = "#D55E00", "#5D3A9B"  # orange and purple: what a residual lacks, and what it has too much
+# Okabe and Ito's colours, in an order whose neighbours also differ in lightness.
+CURVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#222222")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # it comes with matplotlib, so figures are the same everywhere
+    "font.size": 7,
+    "axes.titlesize": 7,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 7,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "grid.color": RULE,
+    "grid.linewidth": 0.5,
+    "text.color": INK,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.5,
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "savefig.dpi": DPI,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.fonttype": "none",
+    "svg.hashsalt": "whatwhere",  # the same figure is the same file
+}
+
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """A function that draws a figure, drawing it in our style whatever the caller's settings are."""
+
+    @functools.wraps(draw)
+    def in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with matplotlib.rc_context(RC):
+            return draw(*args, **kwargs)
+
+    return in_style
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that the path's ending names; the same figure gives the same bytes."""
+    no_date = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+    with matplotlib.rc_context(RC):
+        figure.savefig(path, metadata=no_date)
+
+
+def sheet(width: float, height: float) -> Figure:
+    """An empty figure of this size in inches."""
+    return Figure(figsize=(width, height))
+
+
+def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes for a picture, without frame or ticks, measured in inches from the figure's upper left corner."""
+    page_width, page_height = figure.get_size_inches()
+    box = (left / page_width, 1 - (top + height) / page_height, width / page_width, height / page_height)
+    axes = figure.add_axes(box)
+    axes.set_axis_off()
+    return axes
+
+
+def write(figure: Figure, left: float, top: float, text: str, **kwargs: Any) -> None:
+    """Text whose upper left corner (or what `ha` and `va` say) is at this place in inches."""
+    page_width, page_height = figure.get_size_inches()
+    settings: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": 7, **kwargs}
+    figure.text(left / page_width, 1 - top / page_height, text, **settings)
+
+
+def title(figure: Figure, left: float, top: float, text: str) -> None:
+    """The heading of a panel; a leading '(a)' stays with it."""
+    write(figure, left, top, text, fontweight="bold")
+
+
+def frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
+    """A coloured frame around a picture."""
+    axes.set_axis_on()
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(True)
+        spine.set_color(colour)
+        spine.set_linewidth(width)
+
+
+def curve_styles() -> Any:
+    """A colour and a marker for one curve after the other."""
+    return ({"color": c, "marker": m} for c, m in zip(itertools.cycle(CURVES), itertools.cycle(MARKERS), strict=False))
+
+
+def feature_colours(features: int) -> np.ndarray:
+    """A hue for each feature, in no particular order: [B, 3] in RGB, as saturated as the screen allows.
+
+    Hues are evenly spaced around the perceptual colour circle, and dealt so that features with neighbouring numbers
+    have hues far apart; lightness changes from one hue to the next, so that those who see few hues see a difference.
+    """
+    step = next(s for s in range(max(1, round(0.38 * features)), features + 1) if math.gcd(s, features) == 1)
+    place_on_circle = np.arange(features) * step % features
+    lightness = np.array([0.58, 0.72, 0.46])[place_on_circle % 3]
+    hue = 2 * np.pi * place_on_circle / features
+    return np.array([_most_saturated(light, angle) for light, angle in zip(lightness, hue, strict=True)])
+
+
+def _most_saturated(lightness: float, hue: float) -> np.ndarray:
+    """The colour of this lightness and hue with the largest chroma that a screen shows, up to a common limit."""
+    chroma = np.linspace(0, 0.17, 60)
+    colours = _oklch_to_rgb(np.full_like(chroma, lightness), chroma, np.full_like(chroma, hue))
+    shown = ((colours >= 0) & (colours <= 1)).all(1)
+    return colours[np.flatnonzero(shown)[-1]]
+
+
+def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
+    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] where not shown."""
+    a, b = chroma * np.cos(hue), chroma * np.sin(hue)
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = np.stack(
+        [
+            4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
+            -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
+            -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
+        ],
+        axis=-1,
+    )
+    bent = 1.055 * np.maximum(linear, 0) ** (1 / 2.4) - 0.055
+    return np.where(linear > 0.0031308, bent, 12.92 * linear)
