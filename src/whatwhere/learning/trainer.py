@@ -43,6 +43,7 @@ def train(
     out: str | os.PathLike[str] | None = None,
     *,
     resume: bool = False,
+    start: DeconvNet | None = None,
     engine: str = "auto",
     device: torch.device | str = "auto",
     store: str = "auto",
@@ -59,6 +60,7 @@ def train(
     images            a tensor [N, C, H, W], or a data set that gives such tensors for slices
     out               folder of the run; None keeps everything in memory
     resume            go on with the run in `out` from its last checkpoint
+    start             the model to begin with; None draws one from the recipe's seed
     device            'auto' takes a GPU where there is one
     store             where latents wait for the next epoch: 'device', 'ram', 'file', or 'auto', the fastest that fits
     latent_dtype      the type latents are kept in: float32 by default, float16 and bfloat16 take half the room
@@ -71,6 +73,8 @@ def train(
         raise SpecError(f"checkpoint_every = {checkpoint_every} was given; expected a number of epochs, or 0 for none")
     if resume and out is None:
         raise SpecError("resume was asked for without a folder; expected out='the folder of the run'")
+    if start is not None and start.spec != recipe.model:
+        raise SpecError("a model to start from was given that is not the recipe's; expected one of the same ModelSpec")
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     home = distributed.default_device() if device == "auto" else torch.device(device)
@@ -78,7 +82,7 @@ def train(
     with torch.no_grad(), distributed.joined(home), ExitStack() as closing:
         if folder is not None and distributed.rank() == 0:
             closing.enter_context(folder.locked())
-        model = DeconvNet(recipe.model, seed=recipe.seed).to(home)
+        model = (start or DeconvNet(recipe.model, seed=recipe.seed)).to(home)
         kept = kept_dtype(latent_dtype, model.dtype)
         batches = [slice(i, min(i + recipe.batch_size, len(images))) for i in range(0, len(images), recipe.batch_size)]
         check_images(model, images, batches)
