@@ -32,11 +32,18 @@ class Regions:
     shape   of the unpooled map z: (B, H, W)
     size    of one region
     stride  from one region to the next; along maps regions never overlap
+    padding how far the first region begins before the map
+    ceil    whether the last region may reach beyond the map, so that every element has a region; otherwise the
+            regions end where PyTorch's pooling ends without `ceil_mode`
+
+    Nothing here asks whether a size is this or that: a map's shape may be symbolic (torch.export).
     """
 
     shape: tuple[int, int, int]
     size: tuple[int, int, int]
     stride: tuple[int, int, int]
+    padding: tuple[int, int, int] = (0, 0, 0)
+    ceil: bool = True
 
     @classmethod
     def of(cls, shape: tuple[int, int, int], size: int, stride: int | None = None, maps: int = 1) -> Regions:
@@ -45,19 +52,45 @@ class Regions:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Number of regions along each axis: enough for every element of z to have one."""
-        b, h, w = (max(0, -((s - n) // t)) + 1 for n, s, t in zip(self.shape, self.size, self.stride, strict=True))
+        """Number of regions along each axis."""
+        b, h, w = (self._count(axis) for axis in range(3))
         return b, h, w
 
-    @property
-    def covered(self) -> tuple[int, int, int]:
-        """The extent that the regions cover: at least the map."""
-        b, h, w = ((g - 1) * t + s for g, s, t in zip(self.grid, self.size, self.stride, strict=True))
-        return b, h, w
+    def _count(self, axis: int) -> int:
+        n, s, t, before = self.shape[axis], self.size[axis], self.stride[axis], self.padding[axis]
+        way = n + 2 * before - s  # that a region can go
+        if not self.ceil:
+            return way // t + 1
+        last = torch.sym_min(-(-way // t), (n + before - 1) // t)  # a region begins before the map ends
+        return torch.sym_max(last, 0) + 1
 
     @property
-    def overlapping(self) -> bool:
-        return self.stride != self.size
+    def extent(self) -> tuple[int, int, int]:
+        """Of the map together with all that the regions reach: it begins where the first region begins."""
+        b, h, w = (self._extent(axis) for axis in range(3))
+        return b, h, w
+
+    def _extent(self, axis: int) -> int:
+        n, before = self.shape[axis], self.padding[axis]
+        if not self.ceil:
+            return n + 2 * before
+        return torch.sym_max((self._count(axis) - 1) * self.stride[axis] + self.size[axis], n + before)
+
+    def inside(self, axis: int) -> bool:
+        """Whether no region can reach beyond the map along an axis; False where a symbolic size leaves it open."""
+        return not self.padding[axis] and (not self.ceil or (self._extent(axis) == self.shape[axis]) is True)
+
+    @property
+    def border(self) -> list[tuple[int, int]]:
+        """What the extent adds before and after the map, along each axis."""
+        return [(p, e - p - n) for n, p, e in zip(self.shape, self.padding, self.extent, strict=True)]
+
+    @property
+    def tiling(self) -> bool:
+        """Whether it is known that the extent is filled by regions side by side."""
+        return self.stride == self.size and all(
+            (g * s == e) is True for g, s, e in zip(self.grid, self.size, self.extent, strict=True)
+        )
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -72,12 +105,12 @@ class Regions:
 
     def exists(self, axis: int, device: torch.device) -> Tensor | None:
         """Which elements lie inside the map, shaped for a region's elements; None where all do."""
-        if self.covered[axis] == self.shape[axis]:
+        if self.inside(axis):
             return None
         s, t, g = self.size[axis], self.stride[axis], self.grid[axis]
-        position = torch.arange(s, device=device)[:, None] + t * torch.arange(g, device=device)
+        position = torch.arange(s, device=device)[:, None] + t * torch.arange(g, device=device) - self.padding[axis]
         shape = [s if a == axis else 1 for a in range(3)] + [g if a == axis else 1 for a in (1, 2)]
-        return (position < self.shape[axis]).view(shape)
+        return ((position >= 0) & (position < self.shape[axis])).view(shape)
 
 
 @dataclass(frozen=True)
@@ -115,24 +148,25 @@ def gaussian_weights(pooling: Pooling, regions: Regions) -> Weights:
 
 def gather(z: Tensor, regions: Regions) -> Tensor:
     """The elements of every region:  z [N, B, H, W] → [N, b, m, s, s, h, w]; zero beyond the map's border."""
-    (b, h, w), (m, s, _), t = regions.grid, regions.size, regions.stride[1]
-    bottom, right = (regions.covered[axis] - regions.shape[axis] for axis in (1, 2))
-    if bottom or right:
-        z = F.pad(z, (0, right, 0, bottom))
-    if regions.overlapping:
-        return F.unfold(z, s, stride=t).view(len(z), b, m, s, s, h, w)
-    return z.reshape(len(z), b, m, h, s, w, s).permute(0, 1, 2, 4, 6, 3, 5)
+    if not (regions.inside(1) and regions.inside(2)):
+        _, (top, bottom), (left, right) = regions.border
+        z = F.pad(z, (left, right, top, bottom))
+    m, s_y, s_x = regions.size
+    elements = z.unfold(2, s_y, regions.stride[1]).unfold(3, s_x, regions.stride[2])
+    elements = elements.unflatten(1, (-1, m)).permute(0, 1, 2, 5, 6, 3, 4)
+    return elements if regions.tiling else elements.contiguous()  # sums over overlapping views are slow
 
 
 def scatter(elements: Tensor, regions: Regions) -> Tensor:
     """The adjoint of `gather`: add every region's elements to their places in the map."""
-    (b, h, w), (m, s, _), t = regions.grid, regions.size, regions.stride[1]
-    _, height, width = regions.covered
-    if regions.overlapping:
-        z = F.fold(elements.reshape(len(elements), b * m * s * s, h * w), (height, width), s, stride=t)
+    (_, height, width), (_, top, left) = regions.shape, regions.padding
+    n, b, m, s_y, s_x, h, w = elements.shape
+    if regions.tiling:
+        z = elements.permute(0, 1, 2, 5, 3, 6, 4).reshape(n, b * m, h * s_y, w * s_x)
     else:
-        z = elements.permute(0, 1, 2, 5, 3, 6, 4).reshape(len(elements), b * m, height, width)
-    return z[:, :, : regions.shape[1], : regions.shape[2]]
+        columns = elements.reshape(n, b * m * s_y * s_x, h * w)
+        z = F.fold(columns, regions.extent[1:], (s_y, s_x), stride=regions.stride[1:])
+    return z[:, :, top : top + height, left : left + width]
 
 
 def unpool(p: Tensor, weights: Weights) -> Tensor:
@@ -171,9 +205,9 @@ def pooling_gradient(error: Tensor, p: Tensor, pooling: Pooling, weights: Weight
 
 def bound(pooling: Pooling, regions: Regions, gamma_min: float, gamma_max: float) -> Pooling:
     """Keep every mean inside its region and every precision between its bounds."""
-    reach = torch.tensor([(regions.size[axis] - 1) / 2 for axis in regions.axes]).to(pooling.mu)
-    reach = reach.view(-1, 1, 1, 1)
-    return Pooling(pooling.mu.clamp(-reach, reach), pooling.gamma.clamp(gamma_min, gamma_max))
+    reach = [(regions.size[axis] - 1) / 2 for axis in regions.axes]
+    mu = [mean.clamp(-r, r) for mean, r in zip(pooling.mu.unbind(1), reach, strict=True)]
+    return Pooling(torch.stack(mu, 1), pooling.gamma.clamp(gamma_min, gamma_max))
 
 
 def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2) -> Pooling:
@@ -190,7 +224,8 @@ def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: f
     for axis in regions.axes:
         x = regions.coordinates(axis, s)
         mean = (s * x).sum((2, 3, 4), keepdim=True)
-        variance = (s * (x - mean).square()).sum((2, 3, 4))
+        # bounded before it is inverted: the derivative of 1 / 0 is no number, even where a later bound cuts it off
+        variance = (s * (x - mean).square()).sum((2, 3, 4)).clamp(min=1 / max(gamma_max, 1))
         mu.append(mean.squeeze((2, 3, 4)))
         gamma.append(variance.reciprocal().where(total.squeeze((2, 3, 4)) > 0, torch.zeros_like(variance)))
     return bound(Pooling(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max)
@@ -199,8 +234,8 @@ def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: f
 def fit_switches(signal: Tensor, regions: Regions) -> Pooling:
     """Max pooling: all weight on the largest |s| of each region, the first of them where several are."""
     where = gather(signal, regions).abs().flatten(2, 4).argmax(2)
-    s = regions.size[1]
-    index = {0: where // (s * s), 1: where // s % s, 2: where % s}
+    _, s_y, s_x = regions.size
+    index = {0: where // (s_y * s_x), 1: where // s_x % s_y, 2: where % s_x}
     centre = [index[axis] - (regions.size[axis] - 1) / 2 for axis in regions.axes]
     mu = torch.stack(centre, 1).to(signal.dtype)
     return Pooling(mu, torch.full_like(mu, SWITCH))

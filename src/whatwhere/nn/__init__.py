@@ -1,0 +1,15 @@
+"""The PyTorch face: differentiable Gaussian pooling for any network.
+
+GaussianPool2d and GaussianUnpool2d are a pair as MaxPool2d and MaxUnpool2d are; `functional` has the same as functions.
+"""
+
+from torch.export import register_dataclass
+
+from whatwhere.latents import Pooling
+from whatwhere.nn import functional
+from whatwhere.nn.modules import GaussianPool2d, GaussianUnpool2d
+
+# so that pooling variables can pass through torch.export, torch.onnx and torch.func as tensors do
+register_dataclass(Pooling, serialized_type_name="whatwhere.Pooling")
+
+__all__ = ["GaussianPool2d", "GaussianUnpool2d", "Pooling", "functional"]

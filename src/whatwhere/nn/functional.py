@@ -1,0 +1,239 @@
+"""Gaussian pooling and unpooling as functions.
+
+Along each axis of a region, with coordinates x centred in it, a Gaussian (μ, γ) gives the weights
+
+    q = softmax_i(-γ (x_i - μ)² / 2),   w = √q,   w(i) = w_y w_x,   Σ w² = 1
+
+and    pool: p(j) = Σ_i w(i) z(i),      unpool: z(i) = Σ_j w(i) p(j)       (i element, j region)
+
+Beyond the border of the map nothing exists: weights are normalised over the elements that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor
+
+from whatwhere.errors import EngineError, SpecError
+from whatwhere.latents import Pooling
+from whatwhere.nn import fused, plain
+from whatwhere.nn.fit import MOMENTS, Fit
+from whatwhere.ops.pooling import Regions
+
+Size2 = int | Sequence[int]
+Form = Literal["auto", "plain", "fused"]
+
+
+def gaussian_pool2d(
+    input: Tensor,
+    kernel_size: Size2,
+    stride: Size2 | None = None,
+    padding: Size2 = 0,
+    ceil_mode: bool = False,
+    where: Pooling | None = None,
+    *,
+    fit: Fit = MOMENTS,
+    form: Form = "auto",
+) -> Tensor:
+    """Pool every region with its Gaussian:  p(j) = Σ_i w(i) z(i).
+
+    input    z [N, C, H, W] or [C, H, W], of any sign
+    where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted to the moments of
+             every region, and differentiated through
+    returns  p [N, C, h, w], or [C, h, w]; h and w as of `torch.nn.functional.max_pool2d`
+
+    >>> z = torch.tensor([[[[0.0, 0.0, 1.0, 1.0], [0.0, 3.0, 1.0, 1.0]]]])
+    >>> gaussian_pool2d(z, 2)  # 3 where all is in one place; Σ z / √4 where it is even
+    tensor([[[[3.0000, 2.0000]]]])
+    """
+    if where is None:
+        return _fit_pool(input, kernel_size, stride, padding, ceil_mode, fit, False, form)[0]
+    if input.dim() == 3:
+        return gaussian_pool2d(
+            input[None], kernel_size, stride, padding, ceil_mode, where.map(_batched), fit=fit, form=form
+        )[0]
+    regions = regions_of(input, kernel_size, stride, padding, ceil_mode)
+    where = _checked(where, input, regions)
+    if _fused(form, regions, input, where.mu, where.gamma):
+        return fused.pool(input, where, regions)
+    return plain.pool(input, where, regions)
+
+
+def gaussian_pool2d_with_where(
+    input: Tensor,
+    kernel_size: Size2,
+    stride: Size2 | None = None,
+    padding: Size2 = 0,
+    ceil_mode: bool = False,
+    *,
+    fit: Fit = MOMENTS,
+    form: Form = "auto",
+) -> tuple[Tensor, Pooling]:
+    """`gaussian_pool2d` with fitted Gaussians, which are returned too: μ and γ [N, 2, C, h, w] in the input's dtype.
+
+    >>> p, where = gaussian_pool2d_with_where(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]), 2)
+    >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, as sharp as the bound allows
+    (tensor([0.5000, 0.5000]), tensor([100., 100.]))
+    """
+    p, where = _fit_pool(input, kernel_size, stride, padding, ceil_mode, fit, True, form)
+    assert where is not None
+    return p, where
+
+
+def gaussian_unpool2d(
+    input: Tensor,
+    where: Pooling,
+    kernel_size: Size2,
+    stride: Size2 | None = None,
+    padding: Size2 = 0,
+    output_size: Sequence[int] | None = None,
+    *,
+    form: Form = "auto",
+) -> Tensor:
+    """Spread every region's feature over its elements:  z(i) = Σ_j w(i) p(j), the adjoint of `gaussian_pool2d`.
+
+    input        p [N, C, h, w] or [C, h, w]
+    where        the Gaussians, as of `gaussian_pool2d`
+    output_size  the height and width of z, (or its whole shape); None: the smallest map that the regions fill
+    returns      z [N, C, H, W], or [C, H, W]; zero where no region reaches
+
+    Where regions do not overlap, pooling what was unpooled gives it back:
+
+    >>> p, where = gaussian_pool2d_with_where(torch.randn(2, 3, 6, 8), 2)
+    >>> z = gaussian_unpool2d(p, where, 2)
+    >>> torch.allclose(gaussian_pool2d(z, 2, where=where), p, atol=1e-6)
+    True
+    """
+    if input.dim() == 3:
+        unpooled = gaussian_unpool2d(
+            input[None], where.map(_batched), kernel_size, stride, padding, output_size, form=form
+        )
+        return unpooled[0]
+    regions = regions_for_unpooling(input, kernel_size, stride, padding, output_size)
+    where = _checked(where, input, regions)
+    if _fused(form, regions, input, where.mu, where.gamma):
+        return fused.unpool(input, where, regions)
+    return plain.unpool(input, where, regions)
+
+
+def _fit_pool(
+    z: Tensor,
+    kernel_size: Size2,
+    stride: Size2 | None,
+    padding: Size2,
+    ceil_mode: bool,
+    fit: Fit,
+    return_where: bool,
+    form: Form,
+) -> tuple[Tensor, Pooling | None]:
+    if z.dim() == 3:
+        p, where = _fit_pool(z[None], kernel_size, stride, padding, ceil_mode, fit, return_where, form)
+        return p[0], where and where.map(lambda theta: theta[0])
+    regions = regions_of(z, kernel_size, stride, padding, ceil_mode)
+    if _fused(form, regions, z):
+        return fused.fit_pool(z, regions, fit, return_where)
+    return plain.fit_pool(z, regions, fit)
+
+
+def regions_of(z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool) -> Regions:
+    """The regions of a map to be pooled, by the rules of PyTorch's pooling layers."""
+    _require_maps(z, "pooled")
+    size, step, before = _geometry(kernel_size, stride, padding)
+    channels, height, width = z.shape[1:]
+    regions = Regions((channels, height, width), (1, *size), (1, *step), (0, *before), ceil_mode)
+    for n, s, p in zip((height, width), size, before, strict=True):
+        if n == 0 or (not ceil_mode and n + 2 * p < s):
+            raise SpecError(
+                f"no region of {size} fits into a map of {height} × {width} with a padding of {before}; "
+                "give a larger map, a smaller kernel or ceil_mode=True"
+            )
+    return regions
+
+
+def regions_for_unpooling(
+    p: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, output_size: Sequence[int] | None
+) -> Regions:
+    """The regions of a map to be unpooled to `output_size`: those of which p has one feature each."""
+    _require_maps(p, "unpooled")
+    size, step, before = _geometry(kernel_size, stride, padding)
+    grid = p.shape[2:]
+    if output_size is None:
+        output_size = [(g - 1) * t + s - 2 * b for g, s, t, b in zip(grid, size, step, before, strict=True)]
+    height, width = output_size[-2:]
+    for ceil_mode in (False, True):
+        regions = Regions((p.shape[1], height, width), (1, *size), (1, *step), (0, *before), ceil_mode)
+        if regions.grid[1:] == tuple(grid):
+            return regions
+    raise SpecError(
+        f"output_size {height} × {width} does not pool to {grid[0]} × {grid[1]} with kernel {size}, stride {step} and "
+        f"padding {before}; give the size of the map that was pooled"
+    )
+
+
+def _require_maps(tensor: Tensor, purpose: str) -> None:
+    if tensor.dim() != 4 or not tensor.is_floating_point():
+        raise SpecError(
+            f"a tensor of shape {tuple(tensor.shape)} and {tensor.dtype} cannot be {purpose}; "
+            "give maps [N, C, H, W] or [C, H, W] in a floating dtype"
+        )
+
+
+def _geometry(
+    kernel_size: Size2, stride: Size2 | None, padding: Size2
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    size = _pair(kernel_size, "kernel_size")
+    step = size if stride is None else _pair(stride, "stride")
+    before = _pair(padding, "padding")
+    if min(size) < 1 or min(step) < 1:
+        raise SpecError(f"kernel_size {size} and stride {step} must be at least 1")
+    if any(b < 0 or 2 * b > s for b, s in zip(before, size, strict=True)):
+        raise SpecError(f"padding {before} must lie between 0 and half of kernel_size {size}")
+    return size, step, before
+
+
+def _pair(value: Size2, name: str) -> tuple[int, int]:
+    if isinstance(value, int):
+        return value, value
+    if len(value) != 2:
+        raise SpecError(f"{name} {tuple(value)}: give one number, or one for rows and one for columns")
+    return value[0], value[1]
+
+
+def _checked(where: Pooling, maps: Tensor, regions: Regions) -> Pooling:
+    """The pooling variables, if they can stand on the pooled map [N, 2, C, h, w]."""
+    shape = (maps.shape[0], 2, *regions.grid)
+    for name, theta in (("mu", where.mu), ("gamma", where.gamma)):
+        if theta.dim() != 5 or any(have != 1 and have != want for have, want in zip(theta.shape, shape, strict=True)):
+            raise SpecError(
+                f"where.{name} is {tuple(theta.shape)}; expected {shape} (N, rows and columns, C, h, w), or 1 along "
+                "axes that share a Gaussian"
+            )
+    return where
+
+
+def _batched(theta: Tensor) -> Tensor:
+    return theta[None]
+
+
+def _fused(form: Form, regions: Regions, *tensors: Tensor) -> bool:
+    """Whether the fused kernels are to run. `auto` takes them wherever they can."""
+    if form not in ("auto", "plain", "fused"):
+        raise SpecError(f"form {form!r}: give 'auto', 'plain' or 'fused'")
+    if form == "plain":
+        return False
+    refusal = fused.refusal(regions, *tensors)
+    if form == "fused" and refusal:
+        raise EngineError(f"the fused kernels cannot pool here: {refusal}; form='plain' can")
+    return refusal is None
+
+
+def chosen_form(input: Tensor, kernel_size: Size2) -> str:
+    """What `form='auto'` takes for such an input, and why.
+
+    >>> chosen_form(torch.zeros(1, 1, 4, 4), 2)
+    'plain: the tensors are on cpu, the kernels run on cuda'
+    """
+    refusal = fused.refusal(regions_of(input, kernel_size, None, 0, True), input)
+    return f"plain: {refusal}" if refusal else "fused"

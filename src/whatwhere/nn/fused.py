@@ -1,0 +1,262 @@
+"""Gaussian pooling as PyTorch operators with fused kernels: one pass over memory forward, one backward.
+
+Five operators, of which the last two are the derivatives of the first three. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
+
+    fit_pool(z) → p, μ, γ                         pool(z, μ, γ) → p         unpool(p, μ, γ) → z
+    fit_pool_backward(z, ∇p, ∇μ, ∇γ) → ∇z         slopes(z, p, μ, γ) → ∂⟨z, U p⟩ / ∂(p, μ, γ)
+
+Nothing is saved for the backward pass but the inputs: a region's Gaussian costs less to fit again than to read.
+Second derivatives are taken through the plain form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from whatwhere.latents import Pooling
+from whatwhere.nn import plain
+from whatwhere.nn.fit import Fit
+from whatwhere.ops.pooling import Regions
+
+LARGEST_KERNEL = 64  # elements: the kernels' loops over a region are unrolled
+HAS_TRITON = find_spec("triton") is not None
+# Geometry, as an operator can take it: Regions' size, stride, padding of rows and columns, height and width, ceil
+Geometry = Sequence[int]
+
+
+def refusal(regions: Regions, *tensors: Tensor) -> str | None:
+    """Why the kernels cannot serve; None where they can."""
+    if any(not tensor.is_cuda for tensor in tensors):
+        return f"the tensors are on {tensors[0].device.type}, the kernels run on cuda"
+    if not HAS_TRITON:
+        return "the package triton is not installed"
+    if regions.size[1] * regions.size[2] > LARGEST_KERNEL:
+        return f"a region has more than {LARGEST_KERNEL} elements"
+    if torch.compiler.is_exporting():
+        return "an exported program holds plain operators only"
+    if not torch.compiler.is_compiling() and _transformed(*tensors):
+        return "torch.func and forward-mode derivatives need the plain form"
+    return None
+
+
+def _transformed(*tensors: Tensor) -> bool:
+    return torch._C._are_functorch_transforms_active() or any(
+        forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors
+    )
+
+
+# --- for callers: with Regions and Pooling
+
+
+def fit_pool(z: Tensor, regions: Regions, fit: Fit, return_where: bool) -> tuple[Tensor, Pooling | None]:
+    p, mu, gamma = _fit_pool(z, geometry(regions), fit.gamma_min, fit.gamma_max, fit.power, return_where)
+    return p, Pooling(mu, gamma) if return_where else None
+
+
+def pool(z: Tensor, where: Pooling, regions: Regions) -> Tensor:
+    mu, gamma = _spread_out(where, z, regions)
+    return _pool(z, mu, gamma, geometry(regions))
+
+
+def unpool(p: Tensor, where: Pooling, regions: Regions) -> Tensor:
+    mu, gamma = _spread_out(where, p, regions)
+    return _unpool(p, mu, gamma, geometry(regions))
+
+
+def _spread_out(where: Pooling, maps: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
+    shape = (maps.shape[0], 2, *regions.grid)
+    return where.mu.expand(shape), where.gamma.expand(shape)
+
+
+def geometry(regions: Regions) -> list[int]:
+    of = (regions.size, regions.stride, regions.padding, regions.shape)
+    return [number for axes in of for number in axes[1:]] + [int(regions.ceil)]
+
+
+def regions_from(geometry: Geometry, channels: int) -> Regions:
+    sy, sx, ty, tx, py, px, height, width, ceil = geometry
+    return Regions((channels, height, width), (1, sy, sx), (1, ty, tx), (0, py, px), bool(ceil))
+
+
+# --- the operators
+
+
+def _new_maps(like: Tensor, height: int, width: int) -> Tensor:
+    n, c = like.shape[:2]
+    if plain.channels_last(like):
+        return like.new_empty(n, height, width, c).permute(0, 3, 1, 2)
+    return like.new_empty(n, c, height, width)
+
+
+def _new_where(like: Tensor, height: int, width: int, dtype: torch.dtype) -> Tensor:
+    n, c = like.shape[:2]
+    if plain.channels_last(like):
+        return like.new_empty(n, 2, height, width, c, dtype=dtype).permute(0, 1, 4, 2, 3)
+    return like.new_empty(n, 2, c, height, width, dtype=dtype)
+
+
+def _new_fit_pool(z: Tensor, geometry: Geometry, lo: float, hi: float, power: int, return_where: bool) -> Any:
+    _, h, w = regions_from(geometry, z.shape[1]).grid
+    where = [_new_where(z, h, w, z.dtype) if return_where else z.new_empty(0) for _ in range(2)]
+    return _new_maps(z, h, w), *where
+
+
+@torch.library.custom_op("whatwhere::gaussian_fit_pool", mutates_args=(), device_types="cuda")
+def _fit_pool(
+    z: Tensor, geometry: Sequence[int], gamma_min: float, gamma_max: float, power: int, return_where: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    from whatwhere.nn import triton_pooling
+
+    p, mu, gamma = _new_fit_pool(z, geometry, gamma_min, gamma_max, power, return_where)
+    triton_pooling.fit_pool(z, p, mu, gamma, geometry, gamma_min, gamma_max, power)
+    return p, mu, gamma
+
+
+@torch.library.custom_op("whatwhere::gaussian_fit_pool_backward", mutates_args=(), device_types="cuda")
+def _fit_pool_backward(
+    z: Tensor,
+    d_p: Tensor,
+    d_mu: Tensor | None,
+    d_gamma: Tensor | None,
+    geometry: Sequence[int],
+    gamma_min: float,
+    gamma_max: float,
+    power: int,
+) -> Tensor:
+    from whatwhere.nn import triton_pooling
+
+    d_z = _new_maps(z, *z.shape[2:])
+    triton_pooling.fit_pool_backward(z, d_p, d_mu, d_gamma, d_z, geometry, gamma_min, gamma_max, power)
+    return d_z
+
+
+@torch.library.custom_op("whatwhere::gaussian_pool", mutates_args=(), device_types="cuda")
+def _pool(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
+    from whatwhere.nn import triton_pooling
+
+    p = _new_maps(z, *mu.shape[3:])
+    triton_pooling.pool(z, mu, gamma, p, geometry)
+    return p
+
+
+@torch.library.custom_op("whatwhere::gaussian_unpool", mutates_args=(), device_types="cuda")
+def _unpool(p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
+    from whatwhere.nn import triton_pooling
+
+    z = _new_maps(p, geometry[6], geometry[7])
+    triton_pooling.unpool(p, mu, gamma, z, geometry)
+    return z
+
+
+def _new_slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Geometry) -> Any:
+    h, w = mu.shape[3:]
+    return _new_maps(p, h, w), _new_where(p, h, w, mu.dtype), _new_where(p, h, w, gamma.dtype)
+
+
+@torch.library.custom_op("whatwhere::gaussian_slopes", mutates_args=(), device_types="cuda")
+def _slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    from whatwhere.nn import triton_pooling
+
+    d_p, d_mu, d_gamma = _new_slopes(z, p, mu, gamma, geometry)
+    triton_pooling.slopes(z, p, mu, gamma, d_p, d_mu, d_gamma, geometry)
+    return d_p, d_mu, d_gamma
+
+
+OPERATORS = (_fit_pool, _fit_pool_backward, _pool, _unpool, _slopes)
+
+_fit_pool.register_fake(_new_fit_pool)
+_fit_pool_backward.register_fake(lambda z, *_: _new_maps(z, *z.shape[2:]))
+_pool.register_fake(lambda z, mu, gamma, geometry: _new_maps(z, *mu.shape[3:]))
+_unpool.register_fake(lambda p, mu, gamma, geometry: _new_maps(p, geometry[6], geometry[7]))
+_slopes.register_fake(_new_slopes)
+
+
+# --- their derivatives
+
+
+def _keep(tensors: int) -> Callable[..., None]:
+    """A setup_context that keeps the first `tensors` inputs as tensors and the others as they are."""
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs[:tensors])
+        ctx.settings = inputs[tensors:]
+
+    return setup_context
+
+
+def _fit_pool_vjp(ctx: Any, d_p: Tensor | None, d_mu: Tensor | None, d_gamma: Tensor | None) -> Any:
+    (z,), settings = ctx.saved_tensors, ctx.settings
+    *numbers, _ = settings
+    if d_p is None:
+        _, h, w = regions_from(numbers[0], z.shape[1]).grid
+        d_p = z.new_zeros(*z.shape[:2], h, w)
+    return _fit_pool_backward(z, d_p, d_mu, d_gamma, *numbers), *[None] * len(settings)
+
+
+def _pool_vjp(ctx: Any, d_p: Tensor) -> Any:
+    z, mu, gamma = ctx.saved_tensors
+    (geometry,) = ctx.settings
+    wanted = ctx.needs_input_grad
+    d_z = _unpool(d_p, mu, gamma, geometry) if wanted[0] else None
+    _, d_mu, d_gamma = _slopes(z, d_p, mu, gamma, geometry) if wanted[1] or wanted[2] else (None, None, None)
+    return d_z, d_mu, d_gamma, None
+
+
+def _unpool_vjp(ctx: Any, d_z: Tensor) -> Any:
+    p, mu, gamma = ctx.saved_tensors
+    (geometry,) = ctx.settings
+    if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+        return *_slopes(d_z, p, mu, gamma, geometry), None
+    return _pool(d_z, mu, gamma, geometry), None, None, None
+
+
+def _fit_pool_backward_vjp(ctx: Any, d_d_z: Tensor) -> Any:
+    geometry, gamma_min, gamma_max, power = ctx.settings
+
+    def first(z: Tensor, *gradients: Tensor | None) -> Sequence[Tensor]:
+        p, where = plain.fit_pool(z, regions_from(geometry, z.shape[1]), Fit(gamma_min, gamma_max, power))
+        given = [(y, d) for y, d in zip((p, where.mu, where.gamma), gradients, strict=True) if d is not None]
+        return torch.autograd.grad([y for y, _ in given], z, [d for _, d in given], create_graph=True)
+
+    return *_through(first, ctx.saved_tensors, [d_d_z]), *[None] * 4
+
+
+def _slopes_vjp(ctx: Any, *gradients: Tensor | None) -> Any:
+    def first(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor) -> Sequence[Tensor]:
+        pooled = plain.pool(z, Pooling(mu, gamma), regions_from(ctx.settings[0], z.shape[1]))
+        return torch.autograd.grad((pooled * p).sum(), (p, mu, gamma), create_graph=True)
+
+    return *_through(first, ctx.saved_tensors, gradients), None
+
+
+def _through(
+    function: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The vector-Jacobian product of a function in plain PyTorch, differentiable itself where that is asked for."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # views, not copies: connected to the graph, so that a third derivative finds its way
+        views = [x if x is None else x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs]
+        outputs = function(*views)
+        given = [(y, d) for y, d in zip(outputs, gradients, strict=True) if d is not None]
+        moved = [x for x in views if x is not None]
+        found = iter(
+            torch.autograd.grad(
+                [y for y, _ in given], moved, [d for _, d in given], create_graph=again, allow_unused=True
+            )
+        )
+    return [None if x is None else next(found) for x in views]
+
+
+_fit_pool.register_autograd(_fit_pool_vjp, setup_context=_keep(1))
+_pool.register_autograd(_pool_vjp, setup_context=_keep(3))
+_unpool.register_autograd(_unpool_vjp, setup_context=_keep(3))
+_fit_pool_backward.register_autograd(_fit_pool_backward_vjp, setup_context=_keep(4))
+_slopes.register_autograd(_slopes_vjp, setup_context=_keep(4))

@@ -1,0 +1,46 @@
+"""Gaussian pooling in plain PyTorch: any device, any floating dtype, every transform of torch.func, any derivative."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from whatwhere.latents import Pooling
+from whatwhere.nn.fit import Fit
+from whatwhere.ops import pooling as ops
+from whatwhere.ops.pooling import Regions
+
+
+def fit_pool(z: Tensor, regions: Regions, fit: Fit) -> tuple[Tensor, Pooling]:
+    """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
+    s = precise(z)
+    theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)
+    p = ops.pool(s, ops.gaussian_weights(theta, regions))
+    return laid_out_like(p.to(z.dtype), z), theta.map(lambda tensor: tensor.to(z.dtype))
+
+
+def pool(z: Tensor, where: Pooling, regions: Regions) -> Tensor:
+    """p(j) = Σ_i w(i) z(i) with given Gaussians:  [N, C, H, W] → [N, C, h, w]."""
+    p = ops.pool(precise(z), ops.gaussian_weights(where.map(precise), regions))
+    return laid_out_like(p.to(z.dtype), z)
+
+
+def unpool(p: Tensor, where: Pooling, regions: Regions) -> Tensor:
+    """z(i) = Σ_j w(i) p(j) over the regions j that hold i, the adjoint of `pool`:  [N, C, h, w] → [N, C, H, W]."""
+    z = ops.unpool(precise(p), ops.gaussian_weights(where.map(precise), regions))
+    return laid_out_like(z.to(p.dtype), p)
+
+
+def precise(tensor: Tensor) -> Tensor:
+    """In float32 where the tensor is in half precision: variances and softmaxes need more than 8 or 11 bits."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def channels_last(tensor: Tensor) -> bool:
+    """Whether channels are next to each other in memory. (vmap cannot be asked by `is_contiguous`.)"""
+    return tensor.shape[1] > 1 and (tensor.stride(1) == 1) is True
+
+
+def laid_out_like(tensor: Tensor, model: Tensor) -> Tensor:
+    """`tensor` in channels_last where `model` is."""
+    return tensor.contiguous(memory_format=torch.channels_last) if channels_last(model) else tensor

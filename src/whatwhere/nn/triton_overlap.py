@@ -1,0 +1,184 @@
+"""The kernels that spread regions over a map where regions overlap: every element adds up the shares of its regions.
+
+A program takes a band of regions after another. First it writes down, for every region of the band and those above
+that reach into it, the few numbers from which a share follows; then it visits the elements of the band, each of which
+reads the numbers of its regions. The notes of a program are small and used again for its next band, so that they stay
+in the cache: memory sees each map once, and the sum has a fixed order.
+"""
+
+# mypy: allow-untyped-defs
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from whatwhere.nn.triton_pooling import common, strides_of
+from whatwhere.nn.triton_region import fit_slopes, gradient, load_slopes, norm, place
+
+BLOCK = 256  # regions or elements at a time
+BAND = 1024  # regions of a band, about
+CHANNELS = 32  # channels of a band where channels are next to each other in memory
+NUMBERS = 12  # that a region's share follows from
+
+
+@triton.jit
+def overlap_kernel(
+    z, p, mu, gamma, out, notes, N, C, H, W, h, w, TY, TX, PY, PX, lo, hi,
+    zn, zc, zy, zx, pn, pc, py, px, mn, ma, mc, my, mx, gn, ga, gc, gy, gx, on, oc, oy, ox, rows, bands, groups,
+    UNPOOL: tl.constexpr, POWER: tl.constexpr, D_MU: tl.constexpr, D_GAMMA: tl.constexpr,
+    KY: tl.constexpr, KX: tl.constexpr, MY: tl.constexpr, MX: tl.constexpr, GROUP: tl.constexpr,
+    INSIDE: tl.constexpr, CHANNELS_LAST: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
+    NUMBERS: tl.constexpr,
+):  # fmt: skip
+    """UNPOOL: out = Σ_j w(i) p(j) with θ = (mu, gamma). Otherwise out = ∇z from ∇p, ∇μ, ∇γ = p, mu, gamma.
+
+    A band is `rows` rows of regions of GROUP channels of one image; MY × MX regions at most hold an element.
+    """
+    unit = tl.program_id(0)
+    step = tl.num_programs(0)
+    if WIDE:
+        unit, step = unit.to(tl.int64), step.to(tl.int64)
+    above: tl.constexpr = MY - 1
+    count = (rows + above) * w * GROUP
+    notes += tl.program_id(0).to(tl.int64) * count * NUMBERS
+    while unit < N * groups * bands:
+        band = unit % bands
+        first_c = unit // bands % groups * GROUP
+        n = unit // bands // groups
+        start = 0
+        while start < count:
+            index = start + tl.arange(0, BLOCK)
+            _, c, y, x = place(index, GROUP, rows + above, w, CHANNELS_LAST)
+            y += band * rows - above
+            c += first_c
+            live = (index < count) & (y >= 0) & (y < h) & (c < C)
+            top, left = y * TY - PY, x * TX - PX
+            p_at = p + n * pn + c * pc + y * py + x * px
+            mu_at = mu + n * mn + c * mc + y * my + x * mx
+            gamma_at = gamma + n * gn + c * gc + y * gy + x * gx
+            note = notes + index
+            if UNPOOL:
+                feature, mu_y, mu_x, g_y, g_x = load_slopes(p_at, mu_at, ma, gamma_at, ga, live, True, True, ACC)
+                peak_y, scale_y = norm(top, H, mu_y, g_y, KY, INSIDE)
+                peak_x, scale_x = norm(left, W, mu_x, g_x, KX, INSIDE)
+                G, peak = feature * scale_y * scale_x, peak_y + peak_x
+            else:
+                slope, s_y, s_x, r_y, r_x = load_slopes(p_at, mu_at, ma, gamma_at, ga, live, D_MU, D_GAMMA, ACC)
+                mu_y, mu_x, g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x = fit_slopes(
+                    z + n * zn + c * zc, top, left, live, H, W, zy, zx, slope, s_y, s_x, r_y, r_x, lo, hi,
+                    KY, KX, POWER, INSIDE, ACC,
+                )  # fmt: skip
+                tl.store(note + 6 * count, largest, mask=live)
+                tl.store(note + 7 * count, c0, mask=live)
+                tl.store(note + 8 * count, a_y, mask=live)
+                tl.store(note + 9 * count, a_x, mask=live)
+                tl.store(note + 10 * count, b_y, mask=live)
+                tl.store(note + 11 * count, b_x, mask=live)
+            tl.store(note, mu_y, mask=live)
+            tl.store(note + count, mu_x, mask=live)
+            tl.store(note + 2 * count, g_y, mask=live)
+            tl.store(note + 3 * count, g_x, mask=live)
+            tl.store(note + 4 * count, G, mask=live)
+            tl.store(note + 5 * count, peak, mask=live)
+            start += BLOCK
+        tl.debug_barrier()
+        elements = rows * TY * W * GROUP
+        start = 0
+        while start < elements:
+            index = start + tl.arange(0, BLOCK)
+            _, in_group, row, col = place(index, GROUP, rows * TY, W, CHANNELS_LAST)
+            in_band, in_row = row // TY, (col + PX) // TX  # the last region that may hold the element
+            i, j = row - in_band * TY, col + PX - in_row * TX
+            row += band * rows * TY - PY
+            c = first_c + in_group
+            live = (index < elements) & (row >= 0) & (row < H) & (c < C)
+            v = tl.zeros((BLOCK,), ACC)
+            if not UNPOOL:
+                v = tl.load(z + n * zn + c * zc + row * zy + col * zx, mask=live, other=0).to(ACC)
+            total = tl.zeros((BLOCK,), ACC)
+            for a in tl.static_range(MY):
+                for b in tl.static_range(MX):
+                    y, x = band * rows + in_band - a, in_row - b
+                    holds = live & (y >= 0) & (y < h) & (i + a * TY < KY) & (x >= 0) & (x < w) & (j + b * TX < KX)
+                    at = (in_band + above - a) * w + x
+                    note = notes + (at * GROUP + in_group if CHANNELS_LAST else in_group * (rows + above) * w + at)
+                    mu_y, mu_x = tl.load(note, mask=holds), tl.load(note + count, mask=holds)
+                    g_y, g_x = tl.load(note + 2 * count, mask=holds), tl.load(note + 3 * count, mask=holds)
+                    G, peak = tl.load(note + 4 * count, mask=holds), tl.load(note + 5 * count, mask=holds)
+                    from_y = i + a * TY - (KY - 1) / 2 - mu_y
+                    from_x = j + b * TX - (KX - 1) / 2 - mu_x
+                    if UNPOOL:
+                        share = G * tl.exp(-0.25 * (g_y * from_y * from_y + g_x * from_x * from_x) - peak)
+                    else:
+                        share = gradient(
+                            v, from_y, from_x, g_y, g_x, G, peak, tl.load(note + 6 * count, mask=holds),
+                            tl.load(note + 7 * count, mask=holds), tl.load(note + 8 * count, mask=holds),
+                            tl.load(note + 9 * count, mask=holds), tl.load(note + 10 * count, mask=holds),
+                            tl.load(note + 11 * count, mask=holds), POWER,
+                        )  # fmt: skip
+                    total += tl.where(holds, share, 0.0)
+            tl.store(out + n * on + c * oc + row * oy + col * ox, total, mask=live)
+            start += BLOCK
+        tl.debug_barrier()
+        unit += step
+
+
+def unpool(p: Tensor, mu: Tensor, gamma: Tensor, z: Tensor, geometry: Sequence[int]) -> None:
+    strides = (*[0] * 4, *p.stride(), *mu.stride(), *gamma.stride(), *z.stride())
+    flags = {"UNPOOL": True, "POWER": 2, "D_MU": True, "D_GAMMA": True}
+    launch(z, p, geometry, (z, p, mu, gamma, z), (0.0, 0.0), strides, flags)
+
+
+def fit_pool_backward(
+    z: Tensor,
+    d_p: Tensor,
+    d_mu: Tensor | None,
+    d_gamma: Tensor | None,
+    d_z: Tensor,
+    geometry: Sequence[int],
+    lo: float,
+    hi: float,
+    power: int,
+) -> None:
+    strides = (*z.stride(), *d_p.stride(), *strides_of(d_mu), *strides_of(d_gamma), *d_z.stride())
+    tensors = (z, d_p, z if d_mu is None else d_mu, z if d_gamma is None else d_gamma, d_z)
+    flags = {"UNPOOL": False, "POWER": power, "D_MU": d_mu is not None, "D_GAMMA": d_gamma is not None}
+    launch(z, d_p, geometry, tensors, (lo, hi), strides, flags)
+
+
+def launch(
+    z: Tensor,
+    p: Tensor,
+    geometry: Sequence[int],
+    tensors: tuple[Tensor, ...],
+    bounds: tuple[float, float],
+    strides: tuple[int, ...],
+    flags: dict[str, Any],
+) -> None:
+    if z.numel() == 0:
+        return
+    size, step, before = geometry[:2], geometry[2:4], geometry[4:6]
+    constants = common(z, p, geometry)
+    (n, c), (h, w) = z.shape[:2], p.shape[2:]
+    group = min(CHANNELS, triton.next_power_of_2(c)) if constants["CHANNELS_LAST"] else 1
+    cells = (z.shape[2] - 1 + before[0]) // step[0] + 1  # rows of regions that elements can begin in
+    rows = min(cells, triton.cdiv(BAND, w * group))
+    bands, groups = triton.cdiv(cells, rows), triton.cdiv(c, group)
+    most = [triton.cdiv(s, t) for s, t in zip(size, step, strict=True)]
+    programs = min(n * groups * bands, 4 * processors(z))
+    kept = (rows + most[0] - 1) * w * group * NUMBERS
+    notes = z.new_empty(programs * kept, dtype=torch.float64 if z.dtype == torch.float64 else torch.float32)
+    with torch.cuda.device_of(z):
+        overlap_kernel[(programs,)](
+            *tensors, notes, *z.shape, h, w, *geometry[2:6], *bounds, *strides, rows, bands, groups,
+            MY=most[0], MX=most[1], GROUP=group, BLOCK=BLOCK, NUMBERS=NUMBERS, **constants, **flags,
+        )  # fmt: skip
+
+
+def processors(z: Tensor) -> int:
+    return torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 1
