@@ -2,6 +2,7 @@
 
 import struct
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -126,13 +127,17 @@ def test_a_header_that_asks_for_terabytes_is_refused_before_anything_is_allocate
     began = time.perf_counter()
     with little_memory(1 << 20), pytest.raises(ImageError, match="cut short"):
         idx.read(path)
-    with little_memory(1 << 20), pytest.raises(ImageError, match=r"more than .* packed bytes can hold"):
+    with little_memory(1 << 20), pytest.raises(ImageError, match="packed bytes can hold"):
         idx.read(save_gzip(path, content))
     assert time.perf_counter() - began < 1
 
 
-def test_a_gzip_bomb_is_refused_as_soon_as_too_much_arrives(path: Path, save_gzip, little_memory) -> None:
-    save_gzip(path, header(1, 28, 28) + bytes(1 << 26))
+def test_a_gzip_bomb_is_refused_as_soon_as_too_much_arrives(path: Path, little_memory) -> None:
+    stream = zlib.compressobj(wbits=31)
+    start, a_megabyte = (
+        stream.compress(content) + stream.flush(zlib.Z_FULL_FLUSH) for content in (header(1, 28, 28), bytes(1 << 20))
+    )
+    path.write_bytes(start + 8192 * a_megabyte)  # 8 GB
     began = time.perf_counter()
     with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
         idx.read(path)

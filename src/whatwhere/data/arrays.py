@@ -24,13 +24,13 @@ def read_file(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _from_npz(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    arrays = npy.read_npz(path)
-    if "images" in arrays:
-        return arrays["images"], arrays.get("labels")
-    if len(arrays) == 1:
-        return next(iter(arrays.values())), None
+    names = npy.npz_names(path)
+    if "images" in names:
+        return npy.read_npz(path, "images"), npy.read_npz(path, "labels") if "labels" in names else None
+    if len(names) == 1:
+        return npy.read_npz(path, names[0]), None
     raise ImageError(
-        f"{path}: holds {', '.join(sorted(arrays)) or 'no arrays'}; expected is one array, or `images` and `labels`"
+        f"{path}: holds {', '.join(sorted(names)[:9]) or 'no arrays'}; expected is one array, or `images` and `labels`"
     )
 
 

@@ -58,13 +58,14 @@ def verify(entry: Entry, file: File) -> State:
 def keep(entry: Entry, file: File, source: Path) -> None:
     """Verify a file, packed or not, and keep it under its name, which it gets only when whole."""
     folder = folder_of(entry)
-    pieces = as_it_is(source) if file.packed else unpacked(source)
     try:
+        pieces = as_it_is(source) if file.packed else unpacked(source)
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
             partial = Path(scratch) / file.name
             with partial.open("wb") as stream:
                 stream.writelines(_verified(entry, file, source, pieces))
+                os.fsync(stream.fileno())
             os.replace(partial, folder / file.name)
     except OSError as error:
         raise ImageError(

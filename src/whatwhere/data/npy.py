@@ -5,6 +5,7 @@ import itertools
 import struct
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -18,8 +19,8 @@ from whatwhere.errors import ImageError
 LONGEST_HEADER = 4096
 NPY_MAGIC = b"\x93NUMPY"
 ZIP_MAGIC = b"PK\x03\x04"
-LOCAL_HEADER = struct.Struct("<4s22xHH")
-"""The head of a zip member: its magic, and at its end the lengths of the name and the extra field that follow."""
+LOCAL_HEADER = struct.Struct("<26xHH")
+"""The fixed head of a zip member, which ends in the lengths of the name and the extra field that follow it."""
 
 
 def read_npy(path: Path) -> np.ndarray:
@@ -28,12 +29,23 @@ def read_npy(path: Path) -> np.ndarray:
         return parse_header(path, file.read(LONGEST_HEADER)).map(0, path.stat().st_size)
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays in an .npz file by name: memory-mapped, or unpacked in memory where they are compressed."""
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays in an .npz file."""
+    with _opened(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
+def read_npz(path: Path, name: str) -> np.ndarray:
+    """One array of an .npz file: memory-mapped, or unpacked in memory where it is compressed."""
+    with _opened(path) as archive:
+        return _read_member(path, archive, archive.getinfo(f"{name}.npy"))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-            return {m.filename.removesuffix(".npy"): _read_member(path, archive, m) for m in members}
+            yield archive
     except ImageError:
         raise
     except Exception as error:  # whatever zipfile may raise on damaged bytes
@@ -77,11 +89,8 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _first_byte(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where a stored member's bytes begin in the archive, all of which must lie within it."""
+    """Where a stored member's bytes begin in the archive."""
     with path.open("rb") as file:
         file.seek(member.header_offset)
-        _, name_length, extra_length = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
-    first = member.header_offset + LOCAL_HEADER.size + name_length + extra_length
-    if first + member.file_size > path.stat().st_size:
-        raise ImageError(f"{path}: cut short inside {member.filename}; copy or save it again")
-    return first
+        name_length, extra_length = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+    return member.header_offset + LOCAL_HEADER.size + name_length + extra_length

@@ -2,7 +2,7 @@
 
 import io
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,7 +88,7 @@ class _Limited(io.FileIO):
         return super().write(data)
 
 
-def _names(files: Any) -> str:
+def _names(files: Iterable[File]) -> str:
     return ", ".join(file.download_name for file in files)
 
 

@@ -44,15 +44,13 @@ class StoredArray:
     def unpack(self, pieces: Iterable[bytes], packed_length: int) -> np.ndarray:
         """The array in memory, from unpacked pieces (header first) of `packed_length` bytes in the file."""
         self._check_unpacked_size(packed_length)
-        content = np.empty(self.offset + self.nbytes, np.uint8)
-        filled = 0
+        content = bytearray()  # grows with what arrives, whatever the header says
         for piece in pieces:
-            if filled + len(piece) > len(content):
-                self._check_length(filled + len(piece) - self.offset)
-            content[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
-            filled += len(piece)
-        self._check_length(filled - self.offset)
-        return np.ndarray(self.shape, self.dtype, content.data, self.offset, order=self.order)
+            content += piece
+            if len(content) > self.offset + self.nbytes:
+                break
+        self._check_length(len(content) - self.offset)
+        return np.ndarray(self.shape, self.dtype, content, self.offset, order=self.order)
 
     def _check_length(self, found: int) -> None:
         if found != self.nbytes:
@@ -65,8 +63,8 @@ class StoredArray:
     def _check_unpacked_size(self, packed_length: int) -> None:
         if self.nbytes > DEFLATE_RATIO * packed_length:
             raise ImageError(
-                f"{self.path}: the header gives the shape {self.shape}, {self.nbytes:,} bytes, "
-                f"more than {packed_length:,} packed bytes can hold; copy or download the file again"
+                f"{self.path}: the header asks for more than {packed_length:,} packed bytes can hold: the shape "
+                f"{self.shape}, {self.nbytes:,} bytes of {self.dtype}; copy or download the file again"
             )
         if self.nbytes > IN_MEMORY_LIMIT:
             raise ImageError(
