@@ -1,0 +1,104 @@
+"""The loop over images and steps: the one function that Python calls."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from whatwhere.inference.engines.cpu.gaussians import weigh
+from whatwhere.inference.engines.cpu.passes import Array, Layer, compiled
+from whatwhere.inference.engines.cpu.simd import apart
+from whatwhere.inference.engines.cpu.steps import Settings, gain, move, observe, propagate
+
+
+@compiled
+def exchange(packed: Array, offset: int, state: Array, at: int, layer: Layer, between: int, inwards: bool) -> int:
+    """Copy a map [B, H, W] of the caller's from or to [H, W, `between`] of the state; where the next map begins."""
+    apart()
+    places = layer.rows * layer.columns
+    for b in range(layer.real_maps):
+        for i in range(places):
+            if inwards:
+                state[at + i * between + b] = packed[offset + b * places + i]
+            else:
+                packed[offset + b * places + i] = state[at + i * between + b]
+    return offset + layer.real_maps * places
+
+
+@compiled
+def exchange_latents(packed: Array, state: Array, p: Array, layers: Array, inwards: bool) -> None:
+    """Copy p and every layer's μ and γ between the caller's order and the state's."""
+    top = layers[len(layers) - 1]
+    offset = exchange(packed, 0, p, 0, top, top.maps, inwards)
+    for k in range(1, len(layers)):
+        layer = layers[k]
+        for start in (layer.mu, layer.gamma):
+            for axis in range(2):
+                at = start + axis * layer.maps
+                offset = exchange(packed, offset, state, at, layer, 2 * layer.maps, inwards)
+
+
+@compiled
+def begin(packed: Array, state: Array, p: Array, layers: Array) -> None:
+    top = layers[len(layers) - 1]
+    p[:] = 0
+    exchange_latents(packed, state, p, layers, True)
+    state[top.features : top.features + len(p)] = p
+    for k in range(1, len(layers)):
+        weigh(state, layers[k])
+
+
+def _fingerprint() -> str:
+    """Of the source that the machine code is made from: Numba itself looks at one file of it only."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _build(source: str) -> Any:
+    @numba.njit(nogil=True, cache=True, error_model="numpy")
+    def advance(
+        first: int, last: int, steps: int, images: Array, packed: Array, states: Array, codes: Array,
+        layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array,
+    ) -> None:  # fmt: skip
+        """Take every image from point `first` to point `last` of its way; point t is the state before step t.
+
+        images  [N, H W C];  packed [N, …] p, μ and γ of all layers, read at point 0, written at the last
+        states  [1 or N, …]  room for the state of one image, or of each where they are taken on in pieces
+        codes   [1 or N, …]  room for p, the p before it, and FISTA's t
+        beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖R g‖² at the last point
+        trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros
+        """
+        source  # noqa: B018  (a part of the cache's key)
+        length = (codes.shape[1] - 1) // 2
+        config = settings[0]
+        for n in range(len(images)):
+            state, code = states[n % len(states)], codes[n % len(states)]
+            p, p_old, top = code[:length], code[length : 2 * length], layers[len(layers) - 1]
+            for t in range(first, last + 1):
+                if t == 0:
+                    begin(packed[n], state, p, layers)
+                    code[2 * length] = 1
+                else:
+                    size, fista = beta[n, t - 1], code[2 * length]
+                    code[2 * length] = move(state, p, p_old, layers, config, size, fista, t == 1)
+                if t == steps:
+                    state[top.features : top.features + length] = p
+                observe(state, filters, layers, images[n], config, trace[n, t])
+                if t == steps:
+                    exchange_latents(packed[n], state, p, layers, False)
+                    continue
+                norms[n, 0] = propagate(state, filters, layers)
+                if config.line_search:
+                    norms[n, 1] = gain(state, filters, layers)
+                if config.own_step:
+                    beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
+
+    return advance
+
+
+advance = _build(_fingerprint())

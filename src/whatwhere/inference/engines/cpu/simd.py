@@ -1,0 +1,223 @@
+"""Vectors of 16 numbers as values in Numba code, so that vectorisation is written down and not hoped for.
+
+`load`, `store` and arithmetic on vectors compile to vector instructions whatever the compiler thinks of the loop
+around them; a processor with narrower registers runs each as two or four.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import extending, types
+from numba.core import cgutils
+
+LANES = 16
+intrinsic: Any = extending.intrinsic  # what it makes is called from Numba code, with other arguments
+
+
+class Vector(types.Type):
+    """LANES numbers of one dtype."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype}x{LANES})")
+
+
+@extending.register_model(Vector)
+class VectorModel(extending.models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+        super().__init__(dmm, fe_type, vector_ir(fe_type.dtype))
+
+
+def scalar_ir(dtype: types.Float) -> ir.Type:
+    return ir.FloatType() if dtype == types.float32 else ir.DoubleType()
+
+
+def vector_ir(dtype: types.Float) -> ir.VectorType:
+    return ir.VectorType(scalar_ir(dtype), LANES)
+
+
+def pointer(context: Any, builder: Any, array_type: types.Array, array: Any, index: Any) -> Any:
+    """Where element `index` of a one-dimensional contiguous array lies."""
+    return builder.gep(cgutils.create_struct_proxy(array_type)(context, builder, array).data, [index])
+
+
+def load_vector(builder: Any, at: Any, dtype: types.Float) -> Any:
+    return builder.load(builder.bitcast(at, vector_ir(dtype).as_pointer()), align=dtype.bitwidth // 8)
+
+
+def store_vector(builder: Any, value: Any, at: Any, dtype: types.Float) -> None:
+    builder.store(value, builder.bitcast(at, vector_ir(dtype).as_pointer()), align=dtype.bitwidth // 8)
+
+
+def broadcast(builder: Any, scalar: Any) -> Any:
+    """The same number in every lane."""
+    empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
+    one = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None))
+
+
+def call(builder: Any, name: str, *arguments: Any) -> Any:
+    """LLVM's own function of this name on vectors."""
+    kind = arguments[0].type
+    suffix = f"v{LANES}f{32 if kind.element == ir.FloatType() else 64}"
+    function = ir.FunctionType(kind, [kind] * len(arguments))
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}"), arguments)
+
+
+def _is_plain(array: Any) -> bool:
+    return isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """The vector array[index : index + LANES]."""
+    if not _is_plain(array):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at = pointer(context, builder, array, *arguments)
+        return load_vector(builder, at, array.dtype)
+
+    return Vector(array.dtype)(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index : index + LANES] = value."""
+    if not _is_plain(array):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        store_vector(builder, arguments[2], pointer(context, builder, array, *arguments[:2]), array.dtype)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, Vector(array.dtype)), codegen
+
+
+@intrinsic
+def splat(typingctx: Any, array: Any, number: Any) -> Any:
+    """A vector of the array's dtype with `number` in every lane."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return broadcast(builder, context.cast(builder, arguments[1], number, array.dtype))
+
+    return Vector(array.dtype)(array, number), codegen
+
+
+@intrinsic
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c, rounded once."""
+    return a(a, a, a), lambda context, builder, signature, arguments: call(builder, "fma", *arguments)
+
+
+@intrinsic
+def total(typingctx: Any, a: Any) -> Any:
+    """The sum of the lanes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return sum_lanes(builder, arguments[0], a.dtype)
+
+    return a.dtype(a), codegen
+
+
+def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
+    """Halves added to halves, down to one number."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        index = ir.VectorType(ir.IntType(32), width)
+        low = builder.shuffle_vector(value, value, ir.Constant(index, list(range(width))))
+        high = builder.shuffle_vector(value, value, ir.Constant(index, list(range(width, 2 * width))))
+        value = builder.fadd(low, high)
+    return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+
+@intrinsic
+def some_nonzero(typingctx: Any, a: Any) -> Any:
+    """Is any lane other than zero?"""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zero = ir.Constant(vector_ir(a.dtype), None)
+        lanes = builder.bitcast(builder.fcmp_unordered("!=", arguments[0], zero), ir.IntType(LANES))
+        return builder.icmp_unsigned("!=", lanes, ir.Constant(ir.IntType(LANES), 0))
+
+    return types.boolean(a), codegen
+
+
+@intrinsic
+def power_of_two(typingctx: Any, a: Any) -> Any:
+    """2^a for whole a, made by writing the exponent's bits."""
+    bits, mantissa, bias = (32, 23, 127) if a.dtype == types.float32 else (64, 52, 1023)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integers = ir.VectorType(ir.IntType(bits), LANES)
+        exponent = builder.add(builder.fptosi(arguments[0], integers), ir.Constant(integers, [bias] * LANES))
+        return builder.bitcast(builder.shl(exponent, ir.Constant(integers, [mantissa] * LANES)), vector_ir(a.dtype))
+
+    return a(a), codegen
+
+
+@intrinsic
+def apart(typingctx: Any) -> Any:
+    """Keep the function in which this stands a function of its own: copies of it at every call compile slowly."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+def _function(name: str, count: int) -> Any:
+    """One of LLVM's functions of one or two vectors, as a function in Numba code."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return call(builder, name, *arguments)
+
+    @intrinsic
+    def of_one(typingctx: Any, a: Any) -> Any:
+        return a(a), codegen
+
+    @intrinsic
+    def of_two(typingctx: Any, a: Any, b: Any) -> Any:
+        return a(a, b), codegen
+
+    return of_one if count == 1 else of_two
+
+
+square_root, nearest = _function("sqrt", 1), _function("rint", 1)
+smaller, larger = _function("minnum", 2), _function("maxnum", 2)
+
+
+def _arithmetic(symbol: Any, instruction: Callable[[Any], Any]) -> None:
+    """Make an operator work between vectors, and between a vector and a number."""
+
+    @extending.type_callable(symbol)
+    def typed(context: Any) -> Any:
+        def typer(a: Any, b: Any) -> Any:
+            if isinstance(a, Vector) and (a == b or isinstance(b, types.Number)):
+                return a
+            return b if isinstance(b, Vector) and isinstance(a, types.Number) else None
+
+        return typer
+
+    def lowered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        dtype = signature.return_type.dtype
+        operands = [
+            value if isinstance(kind, Vector) else broadcast(builder, context.cast(builder, value, kind, dtype))
+            for kind, value in zip(signature.args, arguments, strict=True)
+        ]
+        return instruction(builder)(*operands, flags=("contract",))
+
+    for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
+        extending.lower_builtin(symbol, *kinds)(lowered)
+
+
+_arithmetic(operator.add, lambda builder: builder.fadd)
+_arithmetic(operator.sub, lambda builder: builder.fsub)
+_arithmetic(operator.mul, lambda builder: builder.fmul)
+_arithmetic(operator.truediv, lambda builder: builder.fdiv)

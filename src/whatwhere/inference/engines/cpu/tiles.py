@@ -1,0 +1,127 @@
+"""The two inner loops where the time goes, as LLVM instructions: a block of a matrix product held in registers.
+
+A convolution of maps stored as [row, column, map] is a matrix product: for one row of the filter, its columns and
+maps lie side by side in the image, so a window is a contiguous run of `depth` numbers, and the next row of the
+window lies `jump` further. Output i of a block looks at the window that starts at i · step.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+
+from whatwhere.inference.engines.cpu.simd import (
+    LANES,
+    broadcast,
+    call,
+    intrinsic,
+    load_vector,
+    pointer,
+    store_vector,
+    sum_lanes,
+    vector_ir,
+)
+
+
+@cache
+def product(outputs: int, vectors: int) -> Any:
+    """A function that computes `outputs` × `vectors` vectors of a convolution.
+
+        out[i, v] = Σ_row Σ_d  signal[i · step + row · jump + d]  ·  filters[row, d, v]
+
+    The number d of a window is broadcast, the filters of LANES maps are one vector.
+    """
+
+    @intrinsic
+    def tile(
+        typingctx: Any, out: Any, out_at: Any, out_step: Any, signal: Any, at: Any, step: Any, jump: Any,
+        rows: Any, depth: Any, filters: Any, filters_at: Any, maps: Any,
+    ) -> Any:  # fmt: skip
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            target, target_at, target_step, source, at, step, jump, rows, depth, f, f_at, maps = arguments
+            dtype = out.dtype
+            zero = ir.Constant(vector_ir(dtype), None)
+            sums = [[cgutils.alloca_once_value(builder, zero) for _ in range(vectors)] for _ in range(outputs)]
+            with cgutils.for_range(builder, rows) as row:
+                window = [
+                    pointer(context, builder, signal, source, _affine(builder, at, (i, step), (row.index, jump)))
+                    for i in range(outputs)
+                ]
+                first = builder.mul(row.index, depth)
+                with cgutils.for_range(builder, depth) as d:
+                    line = builder.mul(builder.add(first, d.index), maps)
+                    lines = pointer(context, builder, filters, f, builder.add(f_at, line))
+                    weights = [
+                        load_vector(builder, builder.gep(lines, [_number(v * LANES)]), dtype) for v in range(vectors)
+                    ]
+                    for i in range(outputs):
+                        value = broadcast(builder, builder.load(builder.gep(window[i], [d.index])))
+                        for v in range(vectors):
+                            builder.store(call(builder, "fma", value, weights[v], builder.load(sums[i][v])), sums[i][v])
+            for i in range(outputs):
+                for v in range(vectors):
+                    place = _affine(builder, target_at, (i, target_step), (v, _number(LANES)))
+                    store_vector(
+                        builder, builder.load(sums[i][v]), pointer(context, builder, out, target, place), dtype
+                    )
+            return context.get_dummy_value()
+
+        whole = types.intp
+        return types.void(out, whole, whole, signal, whole, whole, whole, whole, whole, filters, whole, whole), codegen
+
+    return tile
+
+
+@cache
+def dots(outputs: int) -> Any:
+    """A function that computes `outputs` numbers of a convolution onto one map.
+
+    out[i] = Σ_row Σ_d  signal[i · step + row · jump + d] · filters[row, d];  depth is a multiple of LANES.
+    """
+
+    @intrinsic
+    def tile(
+        typingctx: Any, out: Any, out_at: Any, out_step: Any, signal: Any, at: Any, step: Any, jump: Any,
+        rows: Any, depth: Any, filters: Any, filters_at: Any,
+    ) -> Any:  # fmt: skip
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            target, target_at, target_step, source, at, step, jump, rows, depth, f, f_at = arguments
+            dtype = out.dtype
+            zero = ir.Constant(vector_ir(dtype), None)
+            sums = [cgutils.alloca_once_value(builder, zero) for _ in range(outputs)]
+            with cgutils.for_range(builder, rows) as row:
+                window = [
+                    pointer(context, builder, signal, source, _affine(builder, at, (i, step), (row.index, jump)))
+                    for i in range(outputs)
+                ]
+                line = pointer(context, builder, filters, f, _affine(builder, f_at, (row.index, depth)))
+                with cgutils.for_range_slice(builder, _number(0), depth, _number(LANES), inc=True) as (d, _):
+                    weights = load_vector(builder, builder.gep(line, [d]), dtype)
+                    for i in range(outputs):
+                        value = load_vector(builder, builder.gep(window[i], [d]), dtype)
+                        builder.store(call(builder, "fma", value, weights, builder.load(sums[i])), sums[i])
+            for i in range(outputs):
+                place = pointer(context, builder, out, target, _affine(builder, target_at, (i, target_step)))
+                builder.store(sum_lanes(builder, builder.load(sums[i]), dtype), place)
+            return context.get_dummy_value()
+
+        whole = types.intp
+        return types.void(out, whole, whole, signal, whole, whole, whole, whole, whole, filters, whole), codegen
+
+    return tile
+
+
+def _number(value: int) -> ir.Constant:
+    return ir.Constant(ir.IntType(64), value)
+
+
+def _affine(builder: Any, start: Any, *terms: tuple[Any, Any]) -> Any:
+    """start + Σ count · stride."""
+    for count, stride in terms:
+        count = _number(count) if isinstance(count, int) else count
+        start = builder.add(start, builder.mul(count, stride))
+    return start

@@ -1,0 +1,89 @@
+"""Cases on which a fast engine must agree with the reference in float64, and how the difference is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from examples import SPECS, random_images, random_latents
+from whatwhere.inference import ista
+from whatwhere.latents import Latents, Solution
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One problem: a model, images of a size, and what differs from the default settings of inference."""
+
+    model: ModelSpec
+    images: int = 3
+    height: int = 9
+    width: int = 8
+    layer: int | None = None  # the phase's layer; None is the top
+    still: tuple[int, ...] = ()  # layers whose pooling does not move
+    fresh: bool = False  # start anew instead of from random latents
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
+WIDE = ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=33, fan_in=7)))
+UNPOOLED = ModelSpec(layers=(LayerSpec(maps=5, filter_size=4, pool_size=1),))
+AGREEMENTS = {
+    "1 layer, 17×23": Agreement(ONE, height=17, width=23),
+    "1 layer, one pixel": Agreement(ONE, height=1, width=1),
+    "1 layer, no pooling": Agreement(UNPOOLED, height=17, width=23, spec={"momentum": True}),
+    "paper, fresh": Agreement(ModelSpec.paper(), images=2, height=28, width=28, fresh=True),
+    "paper, 17×23, batch step": Agreement(ModelSpec.paper(), 2, 17, 23, spec={"step_size": "batch"}),
+    "paper, layer 1 alone": Agreement(ModelSpec.paper(), 2, 28, 28, layer=1, fresh=True),
+    "wide, 32×32": Agreement(WIDE, images=1, height=32, width=32, fresh=True),
+    "2 layers, batch step, α ½": Agreement(TWO, images=25, spec={"step_size": "batch", "alpha": 0.5}),
+    "2 layers, fixed step, α ½": Agreement(TWO, spec={"step_size": "fixed", "alpha": 0.5}),
+    "2 layers, image step, α ½": Agreement(TWO, images=9, spec={"alpha": 0.5}),
+    "2 layers, momentum, fixed step": Agreement(TWO, spec={"momentum": True, "step_size": "fixed"}),
+    "2 layers, momentum, batch step": Agreement(TWO, images=25, spec={"momentum": True, "step_size": "batch"}),
+    "2 layers, exact shrinkage, α ½": Agreement(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
+    "2 layers, α 0.7": Agreement(TWO, spec={"alpha": 0.7}),
+    "2 layers, θ₁ frozen": Agreement(TWO, still=(1,)),
+    "2 layers, θ frozen": Agreement(TWO, still=(1, 2)),
+    "2 layers, no step": Agreement(TWO, spec={"steps": 0}),
+    "2 layers, 3×3 regions, ragged": Agreement(SPECS["2 layers, 3×3 regions"], height=17, width=23),
+    "2 layers, max": Agreement(SPECS["2 layers, max"]),
+    "2 layers, sum": Agreement(SPECS["2 layers, sum"]),
+    "2 layers, signed": Agreement(SPECS["2 layers, signed"]),
+    "2 layers, signed, α ½": Agreement(SPECS["2 layers, signed"], spec={"alpha": 0.5}),
+    "2 layers, per plane": Agreement(SPECS["2 layers, per plane"]),
+    "3 layers, colour": Agreement(SPECS["3 layers, colour"], height=17, width=23),
+    "colour, 32×32": Agreement(SPECS["1 layer, colour"], height=32, width=32, fresh=True),
+}
+
+
+def solve_both(case: Agreement, engine: ModuleType, dtype: torch.dtype) -> tuple[Solution, Solution]:
+    """The engine's solution in this dtype, and the reference's in float64, of the same problem."""
+    model = DeconvNet(case.model, seed=0, dtype=torch.float64)
+    images = random_images(case.model, case.images, case.height, case.width)
+    latents = Latents() if case.fresh else random_latents(model, images)
+    layer = case.layer or case.model.depth
+    phase = Phase(layer=layer, pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
+    spec = InferenceSpec(**{"lam": 2.0, "steps": 4, "pooling_step": 0.1, **case.spec})
+    truth = ista.solve(model, images, latents, phase, spec)
+    found = engine.solve(model.to(dtype), images.to(dtype), latents.to(dtype), phase, spec)
+    return found, truth
+
+
+def differences(found: Solution, truth: Solution) -> dict[str, float]:
+    """The relative difference ‖x - truth‖ / ‖truth‖ of everything that a solve returns."""
+    pairs = {"p": (found.features, truth.features)}
+    for k, (ours, theirs) in enumerate(zip(found.latents.pooling, truth.latents.pooling, strict=True), start=1):
+        pairs |= {f"mu {k}": (ours.mu, theirs.mu), f"gamma {k}": (ours.gamma, theirs.gamma)}
+    for name in ("reconstruction", "penalty", "nonzeros", "step"):
+        pairs[name] = getattr(found.stats, name), getattr(truth.stats, name)
+    return {name: relative(*pair) for name, pair in pairs.items()}
+
+
+def relative(found: torch.Tensor, truth: torch.Tensor) -> float:
+    assert found.shape == truth.shape, (found.shape, truth.shape)
+    return float((found.double() - truth.double()).norm() / truth.double().norm().clamp(min=1e-30))

@@ -1,0 +1,96 @@
+"""The CPU engine: the reference's values, the same whatever the number of threads, chosen and refused by name."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from agreement import AGREEMENTS, differences, solve_both
+from examples import SPECS, random_images
+from whatwhere.errors import EngineError
+from whatwhere.inference import infer
+from whatwhere.inference.engines import choose, cpu
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+
+pytest.importorskip("numba")
+
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}
+JOINT = Phase(layer=2, pooling=(1, 2))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["float64", "float32"])
+@pytest.mark.parametrize("name", AGREEMENTS)
+def test_agrees_with_the_float64_reference(name: str, dtype: torch.dtype) -> None:
+    found, truth = solve_both(AGREEMENTS[name], cpu, dtype)
+    assert found.engine == "cpu"
+    for quantity, difference in differences(found, truth).items():
+        assert not math.isnan(difference), quantity
+        assert difference <= TOLERANCE[dtype], (quantity, difference)
+
+
+@pytest.mark.parametrize("rule", ["image", "batch", "fixed"])
+def test_the_number_of_threads_changes_nothing(rule: str) -> None:
+    model, images = DeconvNet(SPECS["2 layers"]), random_images(SPECS["2 layers"], 50).float()
+    spec, found = InferenceSpec(steps=5, step_size=rule), {}
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found[threads] = cpu.solve(model, images, Latents(), JOINT, spec)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(1)
+    for threads in (2, 5):
+        for one, many in zip(found[1].latents.tensors(), found[threads].latents.tensors(), strict=True):
+            assert torch.equal(one, many)
+        assert torch.equal(found[1].stats.cost, found[threads].stats.cost)
+        assert torch.equal(found[1].stats.step, found[threads].stats.step)
+
+
+def test_an_image_does_not_depend_on_its_neighbours() -> None:
+    model, images = DeconvNet(ModelSpec.paper()), random_images(ModelSpec.paper(), 3, 28, 28).float()
+    spec = InferenceSpec(steps=3)
+    together = cpu.solve(model, images, Latents(), JOINT, spec)
+    for i in range(3):
+        alone = cpu.solve(model, images[i : i + 1], Latents(), JOINT, spec)
+        for a, b in zip(together.latents[i : i + 1].tensors(), alone.latents.tensors(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)  # the start is fitted by torch, in another order
+
+
+def test_denormal_numbers_stay_as_they_were_for_the_caller() -> None:
+    tiny = torch.tensor([1e-40])
+    infer(DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float(), InferenceSpec(steps=1), engine="cpu")
+    assert float(tiny * 1) > 0
+
+
+def test_auto_takes_it_on_the_cpu() -> None:
+    model, images = DeconvNet(SPECS["2 layers"]), random_images(SPECS["2 layers"]).float()
+    assert infer(model, images, InferenceSpec(steps=1)).engine == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("change", "dtype", "why"),
+    [
+        ({}, torch.float16, "float16"),
+        ({"pool_maps": 2}, torch.float32, "pool_maps = 2"),
+        ({"pool_size": 3, "pool_stride": 2}, torch.float32, "overlapping regions"),
+    ],
+)
+def test_what_it_cannot_serve_goes_to_the_reference_by_name(change: dict, dtype: torch.dtype, why: str) -> None:
+    spec = ModelSpec(layers=(replace(LayerSpec(maps=4, filter_size=3), **change),))
+    model, images = DeconvNet(spec, dtype=dtype), random_images(spec).to(dtype)
+    phase = Phase(layer=1, pooling=(1,))
+    used, reason = choose("auto", model, images, phase, InferenceSpec())
+    assert used == "reference"
+    assert "cpu: " in reason
+    assert why in reason
+    with pytest.raises(EngineError, match=f"'cpu' cannot serve: .*{why}"):
+        choose("cpu", model, images, phase, InferenceSpec())
+
+
+def test_without_numba_it_says_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu.importlib.util, "find_spec", lambda name: None)
+    model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
+    assert "numba" in str(cpu.refusal(model, images, Phase(layer=1), InferenceSpec()))
