@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whatwhere.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.inference import infer as infer
     from whatwhere.latents import Latents as Latents
     from whatwhere.latents import Pooling as Pooling
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 # Loaded when first asked for, so that `whatwhere --help` does not wait for torch.
 _HOME = {
     "DeconvNet": "model",
+    "DeconvNetFeatures": "estimator",
     "DescriptorSpec": "spec",
     "InferenceSpec": "spec",
     "Latents": "latents",

@@ -1,0 +1,105 @@
+"""The vector that a linear classifier sees (paper, "Classification").
+
+A feature map is cut into overlapping patches, one at every position. A patch is pooled in cells and made unit length;
+an image's patches, concatenated and made unit length, are its descriptor. At the paper's size that is
+8·8 patches × 3·3 cells × 16 maps = 9216 numbers at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.classification.matrix import Matrix, collect_rows
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.inference import infer
+from whatwhere.inference.plan import joint
+from whatwhere.learning.epoch import ImageSource
+from whatwhere.model import DeconvNet
+from whatwhere.spec import DescriptorSpec, Recipe
+
+
+def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:
+    """Descriptors [N, D] of the features [N, B, H, W] of these layers, side by side; all of them unit length."""
+    parts = [p.flatten(1) if spec.raw else describe_layer(p, spec, k) for p, k in zip(features, layers, strict=True)]
+    return unit_length(torch.cat([unit_length(part) for part in parts], 1))
+
+
+def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
+    """The patches of one layer, each pooled in cells and made unit length:  [N, B, H, W] → [N, D].
+
+    On a map smaller than a patch, the whole map is the patch.
+    """
+    patch = spec.patch[min(layer, len(spec.patch)) - 1]
+    sides = [min(patch, side) for side in p.shape[2:]]
+    cell = (min(spec.cell, sides[0]), min(spec.cell, sides[1]))
+    pooled = pool_cells(p, cell, spec.pooling)
+    rows, columns = (cell_positions(*sizes, device=p.device) for sizes in zip(p.shape[2:], sides, cell, strict=True))
+    patches = pooled[:, :, rows[:, :, None, None], columns]  # [N, B, patches, cells, patches, cells]
+    patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
+    return unit_length(patches).flatten(1)
+
+
+def pool_cells(p: Tensor, cell: tuple[int, int], pooling: str) -> Tensor:
+    """Every cell of a map, at all positions:  [N, B, H, W] → [N, B, H - c + 1, W - c + 1]."""
+    if pooling == "max":
+        return F.max_pool2d(p, cell, stride=1)
+    if pooling == "mean":
+        return F.avg_pool2d(p, cell, stride=1)
+    return F.avg_pool2d(p.square(), cell, stride=1).sqrt()
+
+
+def cell_positions(extent: int, patch: int, cell: int, *, device: torch.device | None = None) -> Tensor:
+    """Where the cells of every patch begin along one axis:  [patches, cells].
+
+    Cells lie side by side; where they do not divide the patch, the last one overlaps the one before.
+    """
+    starts = torch.arange(0, patch, cell, device=device).clamp(max=patch - cell).unique()
+    return torch.arange(extent - patch + 1, device=device)[:, None] + starts
+
+
+def unit_length(x: Tensor) -> Tensor:
+    """Vectors on the last axis scaled to unit length; a zero vector stays zero."""
+    return F.normalize(x, dim=-1, eps=torch.finfo(x.dtype).tiny)
+
+
+def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
+    """The layers that a descriptor is made of: those it names, or the top one."""
+    layers = spec.layers or (model.spec.depth,)
+    if max(layers) > model.spec.depth:
+        raise SpecError(f"a descriptor of layer {max(layers)} was asked for; the model has {model.spec.depth} layers")
+    return layers
+
+
+def describe_images(
+    model: DeconvNet,
+    images: ImageSource,
+    recipe: Recipe,
+    *,
+    engine: str = "auto",
+    memory: float = 6e9,
+    progress: Callable[[int], Any] = lambda images: None,
+) -> Matrix:
+    """Infer and describe images batch by batch, on the model's device: a matrix [N, D], dense or sparse.
+
+    The recipe says how features are inferred and described. A layer below the top is inferred on its own, as if
+    the model ended there. Only one batch's latents are held at a time; `memory` bounds the matrix, in bytes.
+    """
+    if len(images) == 0:
+        raise ImageError("an empty set of images was given; expected at least one")
+    layers = described_layers(model, recipe.descriptor)
+    top = recipe.plan or joint(model.spec.depth)
+    plans = [top if k == top[-1].layer else joint(k) for k in layers]
+
+    def described(chosen: slice) -> np.ndarray:
+        v = images[chosen].to(model.device, model.dtype)
+        solve = [infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)) for plan in plans]
+        rows = describe([solution.features for solution in solve], recipe.descriptor, layers)
+        return rows.float().cpu().numpy()
+
+    return collect_rows(described, len(images), recipe.batch_size, memory=memory, progress=progress)

@@ -1,0 +1,172 @@
+"""A linear SVM with squared hinge loss, one class against the rest: LIBLINEAR, or Newton's method in torch.
+
+Both solve, for each class with targets t = ±1,
+
+    min_w  ½ ‖w‖² + C Σ_i max(0, 1 - t_i wᵀx_i)²,        x with a 1 appended, so that the last of w is the intercept
+
+(LIBLINEAR regularises the intercept too; so does the solver here, that the two have one minimum.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.classification.matrix import Matrix
+from whatwhere.errors import ImageError, MissingExtra, SpecError
+
+try:
+    from sklearn.svm import LinearSVC
+except ImportError:
+    raise MissingExtra("scikit-learn", "sklearn", "classification") from None
+
+SOLVERS = ("auto", "liblinear", "newton")
+
+
+@dataclass(frozen=True)
+class LinearSVM:
+    """Weights [K, D] and intercepts [K] of the classes [K]."""
+
+    classes: np.ndarray
+    weights: np.ndarray
+    intercepts: np.ndarray
+    solver: str
+
+    def decision(self, x: Matrix) -> np.ndarray:
+        """How far each row lies on the side of each class, [N, K]."""
+        return x @ self.weights.T + self.intercepts
+
+    def predict(self, x: Matrix) -> np.ndarray:
+        """The class of each row, [N]."""
+        return self.classes[self.decision(x).argmax(1)]
+
+    def objective(self, x: Matrix, y: np.ndarray, C: float) -> np.ndarray:
+        """What was minimised, for each class, [K]."""
+        targets = np.where(y[:, None] == self.classes, 1.0, -1.0)
+        slack = np.maximum(0, 1 - targets * self.decision(x).astype(np.float64))
+        length = np.square(self.weights.astype(np.float64)).sum(1) + np.square(self.intercepts.astype(np.float64))
+        return length / 2 + C * np.square(slack).sum(0)
+
+
+def fit_svm(
+    x: Matrix, y: np.ndarray, C: float, *, solver: str = "auto", device: torch.device | str = "cpu"
+) -> LinearSVM:
+    """Fit rows x [N, D] to labels y [N]. 'auto' is LIBLINEAR on the CPU, 'newton' on a GPU."""
+    check_labels(x, y)
+    if not 0 < C < float("inf"):
+        raise SpecError(f"C = {C} was given; expected a finite number above 0")
+    if solver not in SOLVERS:
+        raise SpecError(f"solver = {solver!r} was given; expected one of {', '.join(map(repr, SOLVERS))}")
+    if solver == "auto":
+        solver = "liblinear" if torch.device(device).type == "cpu" else "newton"
+    return _fit_liblinear(x, y, C) if solver == "liblinear" else _fit_newton(x, y, C, torch.device(device))
+
+
+def check_labels(x: Matrix, y: np.ndarray) -> None:
+    """Refuse rows and labels that no classifier can be fitted to."""
+    if x.shape[0] == 0:
+        raise ImageError("an empty set was given; expected at least one image of each of two classes")
+    if y.ndim != 1 or len(y) != x.shape[0]:
+        raise ImageError(f"{x.shape[0]:,} images and labels of shape {list(y.shape)}; expected one label an image")
+    if len(np.unique(y)) < 2:
+        raise ImageError(f"all {len(y):,} labels are {y[0]}; expected at least two classes")
+
+
+def _fit_liblinear(x: Matrix, y: np.ndarray, C: float) -> LinearSVM:
+    found = LinearSVC(C=C, dual=x.shape[0] < x.shape[1], tol=1e-4, max_iter=5000).fit(x, y)
+    w, b = found.coef_, found.intercept_
+    if len(found.classes_) == 2:
+        w, b = np.concatenate([-w, w]), np.concatenate([-b, b])
+    return LinearSVM(found.classes_, w, b, "liblinear")
+
+
+# Newton's method ------------------------------------------------------------------------------------------------
+
+
+def _fit_newton(x: Matrix, y: np.ndarray, C: float, device: torch.device) -> LinearSVM:
+    classes = np.unique(y)
+    fitted = classes if len(classes) > 2 else classes[1:]  # of two classes, one is the other's mirror image
+    targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(device)
+    w = newton(_on_device(x, device), targets, C).T.cpu().numpy()
+    if len(classes) == 2:
+        w = np.concatenate([-w, w])
+    return LinearSVM(classes, w[:, :-1], w[:, -1], "newton")
+
+
+def _on_device(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
+    """The rows with a 1 appended, float32 [N, D + 1]; a sparse matrix is filled in batch by batch."""
+    out = torch.ones(x.shape[0], x.shape[1] + 1, device=device)
+    for i in range(0, x.shape[0], batch):
+        rows = x[i : i + batch]
+        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        out[i : i + batch, :-1] = torch.from_numpy(np.ascontiguousarray(dense, np.float32)).to(device)
+    return out
+
+
+def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: int = 100) -> Tensor:
+    """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K] → w [D, K].
+
+    Every step solves H d = -g by conjugate gradients and then searches along d exactly, each class for itself.
+    It ends when all that Newton's model promises to gain, -½ gᵀd, is `tolerance` of every objective.
+    Matrix products are float32, sums float64.
+    """
+    w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
+    margin = torch.zeros_like(t, dtype=torch.float64)
+    for _ in range(steps):
+        active = (t * margin < 1).to(x.dtype)
+        residual = active * (margin - t)
+        objective = w.square().sum(0) / 2 + C * residual.square().sum(0)
+        g = w + 2 * C * (x.T @ residual.to(x.dtype)).double()
+
+        def hessian(v: Tensor, active: Tensor = active) -> Tensor:
+            return v + 2 * C * (x.T @ (active * (x @ v.to(x.dtype)))).double()
+
+        d = _conjugate_gradient(hessian, -g)
+        if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
+            break
+        along = (x @ d.to(x.dtype)).double()
+        step = _line_search(w, d, margin, along, t, C)
+        w, margin = w + step * d, margin + step * along
+    return w
+
+
+def _conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: float = 0.1, steps: int = 200) -> Tensor:
+    """H d = b for every column by itself; a column that has converged stands still."""
+    d, r = torch.zeros_like(b), b.clone()
+    q, rr = r.clone(), r.square().sum(0)
+    goal = tolerance**2 * rr
+    for _ in range(steps):
+        open_ = rr > goal
+        if not bool(open_.any()):
+            break
+        Hq = H(q)
+        a = (rr / (q * Hq).sum(0)).where(open_, torch.zeros_like(rr))
+        d, r = d + a * q, r - a * Hq
+        rr, rr_old = r.square().sum(0), rr
+        q = r + rr / rr_old.clamp(min=1e-300) * q
+    return d
+
+
+def _line_search(w: Tensor, d: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float, steps: int = 30) -> Tensor:
+    """The step that minimises the objective along d, [K]: Newton on its rising, piecewise linear derivative.
+
+    The minimum is kept between `low` and `high`; where Newton would leave them, the step halves the way instead.
+    """
+    wd, dd = (w * d).sum(0), d.square().sum(0)
+    step, low, high = torch.ones_like(wd), torch.zeros_like(wd), torch.full_like(wd, torch.inf)
+    for _ in range(steps):
+        at = margin + step * along
+        active = (t * at < 1).double()
+        slope = wd + step * dd + 2 * C * (active * along * (at - t)).sum(0)
+        curvature = dd + 2 * C * (active * along.square()).sum(0)
+        low, high = torch.where(slope < 0, step, low), torch.where(slope > 0, step, high)
+        change = (slope / curvature).where(curvature > 0, torch.zeros_like(slope))
+        if bool((change.abs() <= 1e-6 * step).all()):
+            break
+        inside = (step - change >= low) & (step - change <= high)
+        step = torch.where(inside, step - change, (low + high) / 2)
+    return step

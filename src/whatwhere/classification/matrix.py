@@ -1,0 +1,83 @@
+"""A large matrix, row by row: dense, or sparse where that is smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from whatwhere.errors import MissingExtra, SpecError
+
+try:
+    from scipy import sparse
+except ImportError:
+    raise MissingExtra("SciPy", "sklearn", "classification") from None
+
+Matrix: TypeAlias = Any  # np.ndarray or scipy.sparse.csr_array, which has no types, [N, D]
+SPARSE_BELOW = 0.5  # share of non-zeros: a stored one costs 8 bytes in CSR and 4 in a dense array
+
+
+def collect_rows(
+    rows: Callable[[slice], np.ndarray],
+    count: int,
+    batch_size: int,
+    *,
+    memory: float = 6e9,
+    progress: Callable[[int], Any] = lambda count: None,
+) -> Matrix:
+    """Gather `rows(batch)`, float32 [n, D], of every batch: a dense array, or CSR with int32 indices.
+
+    The density of the first batch decides which. No more than `memory` bytes are used to hold the matrix, the
+    joining of its parts included; a larger one is refused before the memory is gone.
+    """
+    first = rows(slice(0, min(batch_size, count)))
+    keeper = _SparseRows if np.count_nonzero(first) < SPARSE_BELOW * first.size else _DenseRows
+    kept = keeper(count, first.shape[1], memory)
+    kept.add(first)
+    progress(len(first))
+    for start in range(len(first), count, batch_size):
+        batch = rows(slice(start, min(start + batch_size, count)))
+        kept.add(batch)
+        progress(len(batch))
+    return kept.matrix()
+
+
+class _DenseRows:
+    """One array, allocated at the start."""
+
+    def __init__(self, count: int, width: int, memory: float) -> None:
+        _require_memory(4 * count * width, count, width, memory)
+        self.array, self.filled = np.empty((count, width), np.float32), 0
+
+    def add(self, rows: np.ndarray) -> None:
+        self.array[self.filled : self.filled + len(rows)] = rows
+        self.filled += len(rows)
+
+    def matrix(self) -> np.ndarray:
+        return self.array
+
+
+class _SparseRows:
+    """Parts in CSR, joined at the end; for a moment every value is held twice."""
+
+    def __init__(self, count: int, width: int, memory: float) -> None:
+        self.shape, self.memory, self.nonzeros = (count, width), memory, 0
+        self.parts: list[sparse.csr_array] = []
+
+    def add(self, rows: np.ndarray) -> None:
+        part = sparse.csr_array(rows)
+        self.nonzeros += part.nnz
+        _require_memory(2 * 8 * self.nonzeros, *self.shape, self.memory)
+        self.parts.append(part)
+
+    def matrix(self) -> sparse.csr_array:
+        return sparse.vstack(self.parts, format="csr")
+
+
+def _require_memory(needed: int, count: int, width: int, memory: float) -> None:
+    if needed > memory:
+        raise SpecError(
+            f"{count:,} descriptors of {width:,} numbers need {needed / 1e9:.1f} GB or more; {memory / 1e9:.1f} GB were"
+            " allowed (allow more with `memory`, take fewer images, or describe fewer layers)"
+        )

@@ -1,0 +1,173 @@
+"""How an error rate is measured: settings chosen on validation images alone, all training images used, test seen once.
+
+chosen = choose({"layer 2": X}, y)                        # among settings and C, by validation images
+score  = evaluate(X, y, X_test, y_test, chosen.C)             # refitted to all training images
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from whatwhere.classification.linear_svm import check_labels, fit_svm
+from whatwhere.classification.matrix import Matrix
+from whatwhere.data.splits import few_labels
+from whatwhere.errors import ImageError
+
+C_GRID = (0.1, 1.0, 10.0, 100.0)
+FOLDS = 6  # one of them validates: a sixth, as the paper's 10,000 of 60,000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a setting and a C came to on validation images."""
+
+    setting: str
+    C: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors on test images: their rate, its 95 % interval, and the confusion matrix [true class, predicted class]."""
+
+    error: float
+    interval: tuple[float, float]
+    errors: int
+    images: int
+    classes: tuple[int, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    C: float
+    solver: str
+
+
+@dataclass(frozen=True)
+class FewLabels:
+    """Error rates of several draws of a few labels: their mean, and its 95 % interval (Student's t over draws)."""
+
+    labels: int
+    errors: tuple[float, ...]
+    Cs: tuple[float, ...]
+    mean: float
+    interval: tuple[float, float]
+
+
+def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
+    """The fold of every image, [N]: each class is spread evenly over the folds, in random order."""
+    fold = np.empty(len(labels), np.int64)
+    generator, start = np.random.default_rng(seed), 0
+    for label in np.unique(labels):
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        fold[rows] = (start + np.arange(len(rows))) % count
+        start += len(rows)  # the next class goes on where this one ended, so that the folds stay of one size
+    return fold
+
+
+def choose(
+    settings: Mapping[str, Matrix],
+    labels: np.ndarray,
+    *,
+    grid: Sequence[float] = C_GRID,
+    rounds: int = 1,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int], Any] = lambda trials: None,
+) -> tuple[Trial, tuple[Trial, ...]]:
+    """The best setting and C on validation images, and all trials.
+
+    settings  the training images described in each way that is to be compared: name → matrix [N, D]
+    rounds    how many of the six folds take their turn as validation images
+    Of equal ones the first setting and the smallest C win.
+    """
+    trials = []
+    for setting, x in settings.items():
+        check_labels(x, labels)
+        fold = folds(labels)
+        for C in sorted(grid):
+            wrong = held = 0
+            for turn in range(rounds):
+                kept, out = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
+                svm = fit_svm(x[kept], labels[kept], C, device=device)
+                wrong, held = wrong + int((svm.predict(x[out]) != labels[out]).sum()), held + len(out)
+            trials.append(Trial(setting, C, wrong / held))
+            progress(1)
+    return min(trials, key=lambda trial: trial.error), tuple(trials)
+
+
+def evaluate(
+    x: Matrix,
+    y: np.ndarray,
+    x_test: Matrix,
+    y_test: np.ndarray,
+    C: float,
+    *,
+    device: torch.device | str = "cpu",
+) -> Score:
+    """Fit all training images with the chosen C, and count the errors on the test images."""
+    if x_test.shape[0] != len(y_test) or len(y_test) == 0:
+        raise ImageError(f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label an image")
+    svm = fit_svm(x, y, C, device=device)
+    predicted = svm.predict(x_test)
+    classes = np.union1d(svm.classes, y_test)
+    confusion = np.zeros((len(classes), len(classes)), int)
+    np.add.at(confusion, (np.searchsorted(classes, y_test), np.searchsorted(classes, predicted)), 1)
+    wrong = int((predicted != y_test).sum())
+    return Score(
+        error=wrong / len(y_test),
+        interval=wilson(wrong, len(y_test)),
+        errors=wrong,
+        images=len(y_test),
+        classes=tuple(int(c) for c in classes),
+        confusion=tuple(tuple(int(n) for n in row) for row in confusion),
+        C=C,
+        solver=svm.solver,
+    )
+
+
+def evaluate_few_labels(
+    x: Matrix,
+    y: np.ndarray,
+    x_test: Matrix,
+    y_test: np.ndarray,
+    count: int,
+    *,
+    draws: int = 10,
+    grid: Sequence[float] = C_GRID,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int], Any] = lambda draws: None,
+) -> FewLabels:
+    """The same with `count` labels only, as many of every class, drawn anew each time.
+
+    C is chosen by cross-validation within the drawn labels: nobody who has 100 labels has others to choose by.
+    """
+    scores = []
+    for seed in range(draws):
+        rows = few_labels(y, count, seed)
+        best, _ = choose({"": x[rows]}, y[rows], grid=grid, rounds=FOLDS, device=device)
+        scores.append(evaluate(x[rows], y[rows], x_test, y_test, best.C, device=device))
+        progress(1)
+    errors = tuple(score.error for score in scores)
+    return FewLabels(count, errors, tuple(score.C for score in scores), float(np.mean(errors)), t_interval(errors))
+
+
+def wilson(errors: int, images: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's 95 % interval of an error rate."""
+    rate, share = errors / images, z * z / images
+    centre = (rate + share / 2) / (1 + share)
+    reach = z / (1 + share) * math.sqrt(rate * (1 - rate) / images + share / images / 4)
+    return max(0.0, centre - reach), min(1.0, centre + reach)
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of a mean, by Student's t; of a single value there is none but everything."""
+    if len(values) < 2:
+        return -math.inf, math.inf
+    from scipy.stats import t
+
+    mean = float(np.mean(values))
+    reach = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return mean - reach, mean + reach
