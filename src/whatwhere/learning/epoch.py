@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from whatwhere import distributed
-from whatwhere.inference.infer import run_plan
+from whatwhere.inference.infer import run_phase
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import update_filters
-from whatwhere.learning.guards import check_cost, check_filters
-from whatwhere.learning.reports import BatchReport, EpochReport, Tally
+from whatwhere.learning.guards import check_batch, check_filters, check_sums
+from whatwhere.learning.reports import BatchReport, EpochReport, Measured, Tally
 from whatwhere.model import DeconvNet
 from whatwhere.spec import LearningSpec, Phase, Recipe
 from whatwhere.storage import LatentStore
@@ -107,10 +107,15 @@ def train_epoch(session: Session, state: State, *, save: bool) -> State:
         for batch in session.mine():
             yield session.read_images(batch), session.store.read(batch)
 
+    where = f"layer {state.layer}, epoch {state.epoch}"
+
+    def summed(total: Tensor) -> Tensor:
+        return check_sums(distributed.total(total), where)
+
     model = state.model
     for k in moving_filters(state.layer, learning):
-        model = update_filters(model, k, stored, learning.cg_steps, distributed.total)
-    check_filters(model, f"layer {state.layer}, epoch {state.epoch}")
+        model = update_filters(model, k, stored, learning.cg_steps, summed)
+    check_filters(model, where)
     tally.sums[4] += time.perf_counter() - start
     report = tally.report(state.layer, state.epoch, learning.inference.steps, active, inference.engine)
     layer, epoch = state.after(session.recipe)
@@ -140,7 +145,9 @@ class EpochInference:
         done, stopped = self.state.batch, False
         for first in range(done - done % processes, batches, processes):
             batch = first + distributed.rank()
-            measured.append((first, self.infer(batch) if done <= batch < batches else ToHost(torch.zeros(5))))
+            measured.append(
+                (first, self.infer(batch) if done <= batch < batches else ToHost(torch.zeros(len(Measured._fields))))
+            )
             done = min(first + processes, batches)
             if len(measured) > ahead and (stopped := self.settle(*measured.popleft())):
                 break
@@ -155,25 +162,25 @@ class EpochInference:
         if self.reset and latents.p is not None:
             latents = replace(latents, p=torch.zeros_like(latents.p))
         v = self.session.read_images(batch)
-        solution = run_plan(state.model, v, latents, (self.phase,), self.learning.inference, self.session.engine)
+        solution = run_phase(state.model, v, latents, self.phase, self.learning.inference, self.session.engine)
         store.write(batch, solution.latents, save=self.save)
         self.engine = solution.engine
-        return ToHost(self.tally.measure(solution, self.learning.inference.lam / 2 * v.square().sum()))
+        nothing = self.learning.inference.lam / 2 * v.square().sum()
+        return ToHost(self.tally.measure(solution, nothing, store.kept_dtype))
 
     def settle(self, first: int, measured: ToHost) -> bool:
         """Add up one round over all processes, check its costs, report it; True where anyone wants to stop."""
         state, session, spec = self.state, self.session, self.learning.inference
-        table = torch.zeros(distributed.count(), 6, dtype=torch.float64)
-        table[distributed.rank(), :5] = measured.value()
-        table[distributed.rank(), 5] = session.stop()
+        table = torch.zeros(distributed.count(), len(Measured._fields), dtype=torch.float64)
+        table[distributed.rank()] = measured.value()
+        table[distributed.rank(), -1] = session.stop()
         table = distributed.total(table)
-        kept = str(session.store.kept_dtype).removeprefix("torch.")
-        for offset, (reconstruction, penalty, _, _, nothing, _) in enumerate(table.tolist()):
-            where = f"layer {state.layer}, epoch {state.epoch}, batch {first + offset + 1} of {len(session.batches)}"
-            check_cost(reconstruction + penalty, nothing, where, state.model, spec, kept)
-        sums = table.sum(0)
-        self.tally.sums[:4] += sums[:4]
-        images = max(1.0, float(sums[3]))
+        for batch, row in enumerate(table.tolist(), start=first + 1):
+            where = f"layer {state.layer}, epoch {state.epoch}, batch {batch} of {len(session.batches)}"
+            check_batch(Measured(*row), where, state.model, spec)
+        sums = Measured(*table.sum(0).tolist())
+        self.tally.sums[:4] += table.sum(0)[:4]
+        images = max(1.0, sums.images)
         session.on_batch(
             BatchReport(
                 layer=state.layer,
@@ -181,14 +188,14 @@ class EpochInference:
                 epochs=self.learning.epochs,
                 batch=min(first + distributed.count(), len(session.batches)),
                 batches=len(session.batches),
-                images=int(sums[3]),
+                images=int(sums.images),
                 steps=spec.steps,
-                reconstruction=float(sums[0]) / images,
-                penalty=float(sums[1]) / images,
-                nonzeros=float(sums[2]) / images,
+                reconstruction=sums.reconstruction / images,
+                penalty=sums.penalty / images,
+                nonzeros=sums.nonzeros / images,
             )
         )
-        return bool(sums[5] > 0)
+        return sums.stop > 0
 
 
 class ToHost:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
+import torch
+from torch import Tensor
+
 from whatwhere.errors import RunError
+from whatwhere.learning.reports import Measured
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
 
@@ -19,31 +23,38 @@ class TrainingDiverged(RunError):
     """Costs or filters are no longer sensible numbers; the last checkpoint stands."""
 
 
-def check_cost(cost: float, nothing: float, where: str, model: DeconvNet, spec: InferenceSpec, kept: str) -> None:
-    """Refuse a batch whose cost is NaN, Inf, or runs away from `nothing`, what it costs with all features at 0."""
-    if math.isfinite(cost) and cost <= RUNAWAY * nothing:
-        return
-    found = f"{cost:.4g}, {cost / nothing:.3g} times that of explaining nothing" if math.isfinite(cost) else f"{cost}"
-    cause = likely_cause(model, spec, kept)
-    raise TrainingDiverged(f"{where}: the cost is {found}. Likely cause: {cause}. The last checkpoint stands.")
+def check_batch(found: Measured, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
+    """Refuse a batch whose cost is NaN or Inf or runs away, or whose features cannot be kept."""
+    cost = found.reconstruction + found.penalty
+    if found.overflow:
+        problem = f"{found.overflow:.0f} features are beyond what float16 holds ({torch.finfo(torch.float16).max:,.0f})"
+        raise diverged(where, problem, "the scale of the images: keep latents as bfloat16 or float32, or scale them")
+    if not math.isfinite(cost):
+        raise diverged(where, f"the cost is {cost}", likely_cause(model, spec))
+    if cost > RUNAWAY * found.nothing:
+        problem = f"the cost is {cost / found.nothing:.3g} times that of explaining nothing"
+        raise diverged(where, problem, likely_cause(model, spec))
+
+
+def check_sums(total: Tensor, where: str) -> Tensor:
+    """Refuse sums for the filter update that are not finite; else return them."""
+    if not total.isfinite().all():
+        raise diverged(where, "the sums for the filter update are not finite", "features or images that are very large")
+    return total
 
 
 def check_filters(model: DeconvNet, where: str) -> None:
     """Refuse filters that are not finite."""
     for k, f in enumerate(model.filters, start=1):
         if not f.isfinite().all():
-            raise TrainingDiverged(
-                f"{where}: the filters of layer {k} are no longer finite after their update. Likely cause: features "
-                "that are very large. Try fewer cg_steps, or a smaller lam. The last checkpoint stands."
-            )
+            problem = f"the filters of layer {k} are no longer finite after their update"
+            raise diverged(where, problem, "features that are very large: try fewer cg_steps, or a smaller lam")
 
 
-def likely_cause(model: DeconvNet, spec: InferenceSpec, kept: str) -> str:
-    """The setting that most often is behind it, and what to try instead."""
+def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
+    """The setting that most often is behind a cost that is not sensible, and what to try instead."""
     if not all(bool(f.isfinite().all()) for f in model.filters):
         return "filters that are not finite"
-    if kept == "float16":
-        return "features beyond what float16 holds (65,504): keep latents as bfloat16 or float32"
     if spec.step_size == "batch":
         return (
             "one step size for the whole batch overshoots on some of its images: "
@@ -52,6 +63,10 @@ def likely_cause(model: DeconvNet, spec: InferenceSpec, kept: str) -> str:
     if spec.pooling_step > 1:
         return f"pooling_step = {spec.pooling_step:g} moves the pooling variables too far: try 1 or less"
     return f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0, 1], or lower lam"
+
+
+def diverged(where: str, problem: str, cause: str) -> TrainingDiverged:
+    return TrainingDiverged(f"{where}: {problem}. Likely cause: {cause}. The last checkpoint stands.")
 
 
 def stopped(where: str, folder: str | None) -> TrainingStopped:

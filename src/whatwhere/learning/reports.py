@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -64,6 +64,23 @@ class BatchReport:
     nonzeros: float
 
 
+class Measured(NamedTuple):
+    """Sums over one batch.
+
+    nothing   what the batch costs with all features at 0
+    overflow  features too large for the type that they are kept in
+    stop      above 0 where someone asked to stop
+    """
+
+    reconstruction: float
+    penalty: float
+    nonzeros: float
+    images: float
+    nothing: float
+    overflow: float
+    stop: float
+
+
 class Tally:
     """Sums over the batches of one epoch.
 
@@ -75,13 +92,17 @@ class Tally:
         self.sums = torch.zeros(5, dtype=torch.float64)
         self.active = torch.zeros(maps, dtype=torch.bool, device=device)
 
-    def measure(self, solution: Solution, nothing: Tensor) -> Tensor:
-        """Sums over one batch, [5] on the device: as above, with `nothing`, the cost of explaining nothing, last."""
+    def measure(self, solution: Solution, nothing: Tensor, kept: torch.dtype) -> Tensor:
+        """`Measured` of one batch, left on the device: [7], float64."""
         stats, p = solution.stats, solution.features
         self.active |= (p != 0).any(0).flatten(1).any(1)
+        overflow = (p.abs() > torch.finfo(kept).max).sum() if kept == torch.float16 else torch.zeros_like(nothing)
         ends = (stats.reconstruction[-1], stats.penalty[-1], stats.nonzeros[-1])
-        sums = [end.sum(dtype=torch.float64) for end in ends]
-        return torch.stack([*sums, sums[0].new_tensor(len(p)), nothing.double()])
+        reconstruction, penalty, nonzeros = (end.sum(dtype=torch.float64) for end in ends)
+        images = torch.full_like(penalty, len(p))
+        return torch.stack(
+            [reconstruction, penalty, nonzeros, images, nothing.double(), overflow.double(), torch.zeros_like(penalty)]
+        )
 
     def report(self, layer: int, epoch: int, steps: int, active: Tensor, engine: str) -> EpochReport:
         reconstruction, penalty, nonzeros, images, seconds = self.sums.tolist()

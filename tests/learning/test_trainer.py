@@ -1,0 +1,306 @@
+"""Training: the same bits in every tier and after every stop, and refusals that say what to do."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import tiny_training as tiny
+import whatwhere.learning.epoch
+import whatwhere.learning.filter_problem
+from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.latents import Latents
+from whatwhere.learning import TrainingDiverged, TrainingStopped, train
+from whatwhere.learning.epoch import Session, State, train_epoch
+from whatwhere.model import DeconvNet, load
+from whatwhere.spec import LayerSpec, LearningSpec, ModelSpec
+from whatwhere.storage import LatentStore
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Training in memory, without a stop."""
+    return train(tiny.recipe(), tiny.images(), **tiny.HERE)
+
+
+@pytest.mark.parametrize("store", ["auto", "device", "ram", "file"])
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_every_tier_gives_the_same_bits(store, in_folder, reference, tmp_path):
+    run = train(tiny.recipe(), tiny.images(), tmp_path / "run" if in_folder else None, store=store, **tiny.HERE)
+    assert tiny.same_filters(run.model, reference.model)
+    assert [r.cost for r in run.history] == [r.cost for r in reference.history]
+
+
+@pytest.mark.parametrize("store", ["ram", "file"])
+@pytest.mark.parametrize("every", [0, 1, 2, 3])
+def test_how_often_checkpoints_are_written_changes_nothing(store, every, reference, tmp_path):
+    run = train(tiny.recipe(), tiny.images(), tmp_path, store=store, checkpoint_every=every, **tiny.HERE)
+    assert tiny.same_filters(run.model, reference.model)
+
+
+def test_a_run_is_a_folder_that_holds_the_model_and_the_history(reference, tmp_path):
+    run = train(tiny.recipe(), tiny.images(), tmp_path / "runs" / "a", **tiny.HERE)
+    assert run.folder == tmp_path / "runs" / "a"
+    found = sorted(path.relative_to(run.folder).as_posix() for path in run.folder.rglob("*"))
+    assert found == [
+        "checkpoint",
+        "checkpoint/lock",
+        "checkpoint/state.safetensors",
+        "history.jsonl",
+        "model.safetensors",
+        "recipe.toml",
+    ]
+    assert tiny.same_filters(load(run.folder / "model.safetensors"), reference.model)
+    lines = [json.loads(line) for line in (run.folder / "history.jsonl").read_text().splitlines()]
+    assert [(line["layer"], line["epoch"]) for line in lines] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert [line["cost"] for line in lines] == [report.cost for report in reference.history]
+    assert {"reconstruction", "penalty", "nonzeros", "dead_maps", "seconds", "engine"} <= lines[0].keys()
+
+
+def test_the_history_is_what_the_last_step_of_inference_measured(monkeypatch):
+    ends = []
+    run_phase = whatwhere.learning.epoch.run_phase
+    monkeypatch.setattr(
+        whatwhere.learning.epoch, "run_phase", lambda *a: (ends.append(solution := run_phase(*a)), solution)[1]
+    )
+    run = train(replace(tiny.recipe(epochs=1)), tiny.images(), **tiny.HERE)
+    first = ends[:3]  # three batches of layer 1
+    assert run.history[0].reconstruction == pytest.approx(
+        sum(float(s.stats.reconstruction[-1].sum()) for s in first) / 5
+    )
+    assert run.history[0].nonzeros == sum(int((s.features != 0).sum()) for s in first) / 5
+    assert run.history[0].images == 5
+
+
+class StopAfter:
+    """Asks to stop when it has been asked this often."""
+
+    def __init__(self, batches: int) -> None:
+        self.left = batches
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+@pytest.mark.parametrize("store", ["ram", "file"])
+@pytest.mark.parametrize("every", [0, 1])
+def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(store, every, reference, tmp_path):
+    options = {"store": store, "checkpoint_every": every, **tiny.HERE}
+    stops = 0
+    resume = False
+    while True:
+        try:
+            run = train(tiny.recipe(), tiny.images(), tmp_path, resume=resume, stop=StopAfter(1), **options)
+            break
+        except TrainingStopped:
+            stops, resume = stops + 1, True
+    assert stops == 15, "after each of three batches and at the end of each of four epochs, but for the very last"
+    assert tiny.same_filters(run.model, reference.model)
+    assert [r.cost for r in run.history] == [r.cost for r in reference.history]
+    assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 4
+
+
+def test_stopped_without_a_folder_says_that_nothing_was_kept():
+    with pytest.raises(TrainingStopped, match="nothing was kept"):
+        train(tiny.recipe(), tiny.images(), stop=lambda: True, **tiny.HERE)
+
+
+def test_a_finished_run_resumes_to_what_it_is(reference, tmp_path):
+    train(tiny.recipe(), tiny.images(), tmp_path, **tiny.HERE)
+    again = train(tiny.recipe(), tiny.images(), tmp_path, resume=True, **tiny.HERE)
+    assert tiny.same_filters(again.model, reference.model)
+    assert len(again.history) == 4
+
+
+def test_features_are_zero_after_a_reset_epoch(monkeypatch):
+    seen = []
+    run_phase = whatwhere.learning.epoch.run_phase
+
+    def watch(model, images, latents, phase, *rest):
+        seen.append((phase.layer, latents))
+        return run_phase(model, images, latents, phase, *rest)
+
+    monkeypatch.setattr(whatwhere.learning.epoch, "run_phase", watch)
+    train(tiny.recipe(epochs=3), tiny.images(2), **tiny.HERE)
+    first, second, third = (latents for layer, latents in seen if layer == 1)
+    assert first == Latents()
+    assert not second.p.any(), "reset_at = (1,): after epoch 1 the features are 0"
+    assert third.p.any()
+    assert second.pooling[0].gamma.any(), "the pooling variables stay"
+
+
+def test_dead_maps_are_counted():
+    spec = ModelSpec(layers=(LayerSpec(maps=3, filter_size=2),))
+    base = tiny.recipe()
+    recipe = replace(base, model=spec, learning=base.learning[:1])
+    model = DeconvNet(spec).with_filters(1, torch.stack([torch.zeros(1, 2, 2), *torch.rand(2, 1, 2, 2)], dim=1))
+    store = LatentStore("ram", 3, device=torch.device("cpu"))
+    batches = [slice(0, 2), slice(2, 4), slice(4, 5)]
+    session = Session(recipe, tiny.images(), batches, store, "reference", lambda: False, lambda report: None)
+    with torch.no_grad():
+        state = train_epoch(session, State(model, 1, 1), save=False)
+    assert state.history[0].dead_maps == 1
+
+
+def test_latents_of_half_size_change_the_cost_a_little(reference):
+    exact = [report.cost for report in reference.history]
+    for dtype, tolerance in (("float16", 0.01), ("bfloat16", 0.05)):
+        run = train(tiny.recipe(), tiny.images(), latent_dtype=dtype, **tiny.HERE)
+        costs = [report.cost for report in run.history]
+        assert costs != exact
+        assert costs == pytest.approx(exact, rel=tolerance)
+
+
+def test_what_was_chosen_is_told():
+    told = []
+    train(tiny.recipe(epochs=1), tiny.images(), store="ram", on_start=told.append, **tiny.HERE)
+    assert told == ["latents in the tier 'ram': asked for"]
+
+
+# Guards ------------------------------------------------------------------------------------------------------
+
+
+def spoil(monkeypatch, call: int, **changes):
+    """Make one call of inference return other statistics."""
+    run_phase = whatwhere.learning.epoch.run_phase
+    calls = iter(range(1, 1000))
+
+    def spoiled(*arguments):
+        solution = run_phase(*arguments)
+        if next(calls) != call:
+            return solution
+        stats = {name: getattr(solution.stats, name) * factor for name, factor in changes.items()}
+        return replace(solution, stats=replace(solution.stats, **stats))
+
+    monkeypatch.setattr(whatwhere.learning.epoch, "run_phase", spoiled)
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e4])
+def test_a_cost_that_is_not_sensible_stops_training_and_keeps_the_checkpoint(factor, reference, tmp_path, monkeypatch):
+    spoil(monkeypatch, call=5, reconstruction=factor)  # layer 1, epoch 2, the second of three batches
+    with pytest.raises(TrainingDiverged, match=r"layer 1, epoch 2, batch 2 of 3: the cost .* Likely cause: one step"):
+        train(tiny.recipe(), tiny.images(), tmp_path, **tiny.HERE)
+    monkeypatch.undo()
+    run = train(tiny.recipe(), tiny.images(), tmp_path, resume=True, **tiny.HERE)
+    assert tiny.same_filters(run.model, reference.model)
+
+
+def test_features_beyond_float16_are_named_as_the_cause():
+    with pytest.raises(TrainingDiverged, match=r"epoch 1, batch 1 of 3: \d+ features are beyond what float16 holds"):
+        train(tiny.recipe(), tiny.images() * 1e6, latent_dtype="float16", **tiny.HERE)
+
+
+def test_sums_that_are_not_finite_do_not_pass_for_a_filter_that_has_converged(monkeypatch):
+    batch_sum = whatwhere.learning.filter_problem.filter_gradient
+    monkeypatch.setattr(
+        whatwhere.learning.filter_problem, "filter_gradient", lambda *a: batch_sum(*a).fill_(float("inf"))
+    )
+    with pytest.raises(TrainingDiverged, match="layer 1, epoch 1: the sums for the filter update are not finite"):
+        train(tiny.recipe(), tiny.images(), **tiny.HERE)
+
+
+def test_filters_that_are_not_finite_are_refused(monkeypatch, tmp_path):
+    def broken(model, k, *_):
+        return model.with_filters(k, model.filters[k - 1] * float("nan"))
+
+    monkeypatch.setattr(whatwhere.learning.epoch, "update_filters", broken)
+    with pytest.raises(TrainingDiverged, match="layer 1, epoch 1: the filters of layer 1 are no longer finite"):
+        train(tiny.recipe(), tiny.images(), tmp_path, **tiny.HERE)
+    assert all(f.isfinite().all() for f in load(tmp_path / "model.safetensors").filters)
+
+
+# Refusals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A run that was stopped in its second epoch."""
+    folder = tmp_path / "run"
+    with pytest.raises(TrainingStopped, match=f"epoch 2, 2 of 3 batches done; go on with: whatwhere .* {folder}"):
+        train(tiny.recipe(), tiny.images(), folder, stop=StopAfter(6), **tiny.HERE)
+    return folder
+
+
+def resumes(folder, reference) -> bool:
+    run = train(tiny.recipe(), tiny.images(), folder, resume=True, **tiny.HERE)
+    return tiny.same_filters(run.model, reference.model)
+
+
+def test_a_changed_recipe_is_refused_by_the_names_of_its_changes(stopped, reference):
+    with pytest.raises(RunError, match=r"another recipe: learning.1.inference.lam was 2.0 and is now 3.0, learning.2"):
+        train(tiny.recipe(lam=3.0), tiny.images(), stopped, resume=True, **tiny.HERE)
+    assert resumes(stopped, reference)
+
+
+@pytest.mark.parametrize("other", [tiny.images(seed=1), tiny.images(4), tiny.images().double()])
+def test_other_images_are_refused(other, stopped, reference):
+    with pytest.raises(RunError, match="another images: they are not those"):
+        train(tiny.recipe(), other, stopped, resume=True, **tiny.HERE)
+    assert resumes(stopped, reference)
+
+
+def test_another_latent_dtype_is_refused(stopped, reference):
+    with pytest.raises(RunError, match="it was float32 and is now float16"):
+        train(tiny.recipe(), tiny.images(), stopped, resume=True, latent_dtype="float16", **tiny.HERE)
+    assert resumes(stopped, reference)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(stopped, reference):
+    with pytest.raises(RunError, match="holds a run already; go on with it"):
+        train(tiny.recipe(), tiny.images(), stopped, **tiny.HERE)
+    assert resumes(stopped, reference)
+
+
+def test_two_processes_cannot_train_in_one_folder(stopped):
+    messages = []
+
+    def intrude(report):
+        with pytest.raises(RunError) as refusal:
+            train(tiny.recipe(), tiny.images(), stopped, resume=True, **tiny.HERE)
+        messages.append(str(refusal.value))
+
+    train(tiny.recipe(), tiny.images(), stopped, resume=True, on_epoch=intrude, **tiny.HERE)
+    assert "another process is training in this folder" in messages[0]
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda folder: (folder / "checkpoint/state.safetensors").unlink(), "there is no checkpoint here"),
+        (lambda folder: (folder / "checkpoint/state.safetensors").write_bytes(b"x" * 100), "is damaged"),
+        (lambda folder: next(folder.glob("checkpoint/latents/*/p.npy")).unlink(), "cannot be read"),
+        (lambda folder: next(folder.glob("checkpoint/latents/layer1-0/p.npy")).write_bytes(b""), "cannot be read"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_and_the_model_stays_usable(harm, message, stopped):
+    harm(stopped)
+    with pytest.raises(RunError, match=message) as refusal:
+        train(tiny.recipe(), tiny.images(), stopped, resume=True, **tiny.HERE)
+    assert "model.safetensors" in str(refusal.value)
+    assert load(stopped / "model.safetensors").spec == tiny.recipe().model
+
+
+def test_there_is_nothing_to_resume_in_an_empty_folder(tmp_path):
+    with pytest.raises(RunError, match=r"no checkpoint here to go on from; .* train anew"):
+        train(tiny.recipe(), tiny.images(), tmp_path, resume=True, **tiny.HERE)
+
+
+def test_bad_calls_are_refused(tmp_path):
+    with pytest.raises(SpecError, match="resume was asked for without a folder"):
+        train(tiny.recipe(), tiny.images(), resume=True)
+    with pytest.raises(SpecError, match="checkpoint_every = -1"):
+        train(tiny.recipe(), tiny.images(), checkpoint_every=-1)
+    with pytest.raises(ImageError, match="empty set"):
+        train(tiny.recipe(), tiny.images(0))
+    with pytest.raises(ImageError, match="NaN or Inf"):
+        train(tiny.recipe(), tiny.images() * float("nan"), tmp_path / "run", **tiny.HERE)
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_a_layer_without_epochs_is_passed_over():
+    recipe = tiny.recipe()
+    none = LearningSpec(inference=recipe.learning[0].inference, epochs=0)
+    run = train(replace(recipe, learning=(none, recipe.learning[1])), tiny.images(), **tiny.HERE)
+    assert [report.layer for report in run.history] == [2, 2]

@@ -1,0 +1,62 @@
+"""A training so small that it takes a fraction of a second, and the processes that tests start, kill and resume."""
+
+import multiprocessing
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from whatwhere.learning import train
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
+from whatwhere.storage import has_checkpoint
+
+# The process that the others are forked from finds this file by PYTHONPATH alone.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+FORKS = multiprocessing.get_context("forkserver")
+HERE: dict[str, Any] = {"engine": "reference", "device": "cpu"}  # nothing to compile in every process
+FORKS.set_forkserver_preload(["tiny_training"])
+
+
+def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
+    """Two layers, with a reset after the first epoch of each."""
+    model = ModelSpec(layers=(LayerSpec(maps=2, filter_size=2), LayerSpec(maps=3, filter_size=2, fan_in=1)))
+    settings = {"lam": 2.0, "alpha": 0.5, "steps": 2, "step_size": "batch", **inference}
+    learning = LearningSpec(inference=InferenceSpec(**settings), epochs=epochs, reset_at=(1,))
+    return Recipe(model=model, learning=(learning, learning), batch_size=batch_size)
+
+
+def images(count: int = 5, seed: int = 0) -> torch.Tensor:
+    return torch.rand(count, 1, 4, 5, generator=torch.Generator().manual_seed(seed))
+
+
+def same_filters(model: DeconvNet, other: DeconvNet) -> bool:
+    return all(torch.equal(f, g) for f, g in zip(model.filters, other.filters, strict=True))
+
+
+def train_or_resume(folder: Path, epochs: int, store: str) -> None:
+    """What a process that is killed at any moment does when it is started again."""
+    torch.set_num_threads(1)
+    resume = has_checkpoint(folder / "checkpoint")
+    train(recipe(epochs), images(), folder, resume=resume, store=store, **HERE)
+
+
+def process(target: Any, *arguments: Any) -> Any:
+    """A real process of its own, forked from one that has imported torch already."""
+    started = FORKS.Process(target=target, args=arguments, daemon=True)
+    started.start()
+    return started
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def as_rank(rank: int, count: int, port: int) -> None:
+    """Make this process what torchrun makes of the ones it starts."""
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
