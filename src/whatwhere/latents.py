@@ -48,6 +48,11 @@ class Latents:
     def to(self, *args: Any, **kwargs: Any) -> Latents:
         return self.map(lambda tensor: tensor.to(*args, **kwargs))
 
+    def put(self, images: Tensor, latents: Latents) -> Latents:
+        """The same latents with those of some images, chosen by a mask [N], replaced."""
+        new = iter(latents.tensors())
+        return self.map(lambda old: old.index_put((images,), next(new)))
+
     def tensors(self) -> list[Tensor]:
         """Every tensor, in a fixed order: p, then μ and γ of layer 1, 2, …"""
         thetas = [tensor for theta in self.pooling for tensor in (theta.mu, theta.gamma)]

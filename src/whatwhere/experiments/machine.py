@@ -46,7 +46,7 @@ def installed(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit of the source this runs from, marked where files differ from it; WHATWHERE_COMMIT where there is no git."""
+    """The commit this runs from, marked where files differ; WHATWHERE_COMMIT where there is no git."""
     here = Path(__file__).parent
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:

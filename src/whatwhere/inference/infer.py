@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.inference import ista
 from whatwhere.inference.engines import choose, engine
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents, Solution, Stats
@@ -27,7 +28,7 @@ def infer(
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
 ) -> Solution:
-    """Infer what and where of images [N, C, H, W].
+    """Infer what and where of images [N, C, H, W]; no image ends with a higher objective than it began with.
 
     plan      phases, one after the other; empty means one joint phase from the top layer
     latents   where to start from, as an earlier solution returned them; None starts anew
@@ -61,10 +62,47 @@ def run_plan(
     model: DeconvNet, images: Tensor, latents: Latents, plan: Sequence[Phase], spec: InferenceSpec, name: str
 ) -> Solution:
     """One batch through every phase; each phase starts from the latents that the one before left."""
-    solution: Solution | None = None
     for phase in plan:
-        used, _ = choose(name, model, images, phase, spec)
-        solution = engine(used).solve(model, images, latents, phase, spec)
-        latents = replace(solution.latents)
-    assert solution is not None
+        ended = run_phase(model, images, latents, phase, spec, name)
+        solution = keep_the_better(model, images, latents, phase, spec, ended)
+        latents = solution.latents
     return solution
+
+
+def run_phase(
+    model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec, name: str
+) -> Solution:
+    """One batch through one phase, by the engine of this name or the one that 'auto' chooses."""
+    used, _ = choose(name, model, images, phase, spec)
+    solution: Solution = engine(used).solve(model, images, latents, phase, spec)
+    return solution
+
+
+def keep_the_better(
+    model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec, solution: Solution
+) -> Solution:
+    """Where an image's objective ended above its start, keep the start.
+
+    It can, since the paper's steps are no line searches of the whole objective: for α < 1 a local minimum may
+    lie above p = 0, and on images of extreme contrast the fixed step of the pooling variables overshoots.
+    Training does without this: an image that was given up would teach the filters nothing.
+    """
+    stats = solution.stats
+    worse = stats.cost[-1] > stats.cost[0]
+    if not worse.any():
+        return solution
+    begun = ista.start(model, images[worse], latents[worse], phase, spec)
+
+    def ended_as_begun(trace: Tensor) -> Tensor:
+        return torch.cat([trace[:-1], trace[0].where(worse, trace[-1])[None]])
+
+    return replace(
+        solution,
+        latents=solution.latents.put(worse, Latents(begun.p, begun.theta)),
+        stats=Stats(
+            ended_as_begun(stats.reconstruction),
+            ended_as_begun(stats.penalty),
+            ended_as_begun(stats.nonzeros),
+            stats.step,
+        ),
+    )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.pooling_update import start_pooling, step_pooling
-from whatwhere.inference.step_size import step_size
+from whatwhere.inference.step_size import line_search, safe_step
 from whatwhere.latents import Latents, Pooling, Solution, Stats
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.deconvnet import objective
@@ -20,13 +20,15 @@ from whatwhere.spec import InferenceSpec, Phase
 class State:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
 
-    Without acceleration y is p itself. `momentum` is FISTA's t of every image.
+    Without acceleration y is p itself. `momentum` is FISTA's t of every image; `beta` the size of the last step,
+    or of every step where it is fixed.
     """
 
     p: Tensor
     theta: tuple[Pooling, ...]
     y: Tensor
     momentum: Tensor
+    beta: Tensor
 
 
 def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
@@ -56,7 +58,8 @@ def step(
     p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
     e = p_hat[0] - v  #                                     the residual
     g, errors = model.ascend(e, U)  #                       ∇p = Rᵀ e, and the error at every z_k
-    beta = step_size(spec.step_size, model, g, U, lam)  #   the step size
+    searching = spec.step_size != "fixed"
+    beta = line_search(spec.step_size, model, g, U, lam) if searching else state.beta
 
     shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
     p = shrink(y - lam * beta * g, beta, alpha)  #          gradient and shrinkage step
@@ -65,7 +68,7 @@ def step(
         theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec)
 
     ahead = accelerate(y, p, state.p, state.momentum) if spec.momentum else (p, state.momentum)
-    return State(p, tuple(theta), *ahead), objective(e, y, lam, alpha), beta.flatten()
+    return State(p, tuple(theta), *ahead, beta), objective(e, y, lam, alpha), beta.flatten()
 
 
 def start(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> State:
@@ -78,7 +81,9 @@ def start(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
         p = latents.p
     else:
         p = images.new_zeros(len(images), *model.regions(*images.shape[2:])[phase.layer - 1].grid)
-    return State(p, theta, y=p, momentum=torch.ones_like(p[:, :1, :1, :1]))
+    ones = p.new_ones(len(p), 1, 1, 1)
+    beta = ones * safe_step(model, phase.layer, spec.lam) if spec.step_size == "fixed" else 0 * ones
+    return State(p, theta, y=p, momentum=ones, beta=beta)
 
 
 def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:

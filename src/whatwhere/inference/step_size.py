@@ -19,14 +19,12 @@ from whatwhere.spec import StepSize
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
 
 
-def step_size(rule: StepSize, model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float) -> Tensor:
-    """β of every image, [N, 1, 1, 1]."""
-    if rule == "fixed":
-        return torch.full_like(g[:, :1, :1, :1], 1 / (lam * lipschitz(model, len(weights))))
+def line_search(rule: StepSize, model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float) -> Tensor:
+    """β of every image, [N, 1, 1, 1]: each its own by the 'image' rule, all the same by the 'batch' rule."""
     if rule == "image":
-        return line_search(model, g, weights, lam, per_image=True)
+        return best_step(model, g, weights, lam, per_image=True)
     seen = slice(0, batch_sample(len(g)))
-    beta = line_search(model, g[seen], [w[seen] for w in weights], lam, per_image=False)
+    beta = best_step(model, g[seen], [w[seen] for w in weights], lam, per_image=False)
     return beta.expand(len(g), 1, 1, 1)
 
 
@@ -35,13 +33,18 @@ def batch_sample(images: int) -> int:
     return max(1, round(BATCH_SHARE * images))
 
 
-def line_search(model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float, *, per_image: bool) -> Tensor:
+def best_step(model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float, *, per_image: bool) -> Tensor:
     """‖g‖² / (λ ‖R g‖²), for every image or for all together; 0 where there is no gradient."""
     numerator = g.square().sum((1, 2, 3), keepdim=True)
     denominator = lam * model.reconstruct(g, weights).square().sum((1, 2, 3), keepdim=True)
     if not per_image:
         numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
     return (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))
+
+
+def safe_step(model: DeconvNet, layer: int, lam: float) -> float:
+    """β = 1 / (λ L), the step of the 'fixed' rule: with L ≥ ‖R‖² no step of ISTA overshoots."""
+    return 1 / (lam * lipschitz(model, layer))
 
 
 def lipschitz(model: DeconvNet, layer: int) -> float:

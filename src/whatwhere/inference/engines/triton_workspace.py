@@ -23,13 +23,13 @@ from whatwhere.inference.engines.triton_shapes import (
     layer_shapes,
 )
 from whatwhere.inference.ista import moving_layers
-from whatwhere.inference.step_size import batch_sample, lipschitz
+from whatwhere.inference.step_size import batch_sample, safe_step
 from whatwhere.latents import Latents, Pooling, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
-UP = {"M": 64, "num_warps": 4, "num_stages": 2}
+DOWN = {"M": 128, "BYTES": 8, "num_warps": 8, "num_stages": 3}
+UP = {"M": 64, "BYTES": 8, "num_warps": 4, "num_stages": 3}
 UNPOOL = {"M": 64, "num_warps": 4}
 SUM = 256  # elements that a sum takes at a time
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32
@@ -71,14 +71,14 @@ class Workspace:
         T = spec.steps
         self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
         self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
-        self.beta = empty(T, N)
+        self.beta = empty(max(T, 1), N)
 
     # In and out ---------------------------------------------------------------------------------------------
 
     def load(self, model: DeconvNet, images: Tensor, p: Tensor, theta: tuple[Pooling, ...]) -> None:
         """Take a batch, where to start from, and the filters."""
         self.images.copy_(images)
-        largest = images.abs().amax()
+        largest = torch.maximum(images.abs().amax(), p.abs().amax())
         unit = torch.exp2(-torch.frexp(largest.where(largest > 0, torch.ones_like(largest)))[1].float())
         self.scale.copy_(torch.stack([unit, 1 / unit]))
         for old, new in zip((*self.down, *self.up), sum(filter_matrices(model, self.shapes), []), strict=True):
@@ -91,7 +91,7 @@ class Workspace:
             self.features.copy_(self.p[-1])
             self.momentum[0].fill_(1.0)
         if self.spec.step_size == "fixed":
-            self.beta.fill_(1 / (self.spec.lam * lipschitz(model, self.top)))
+            self.beta.fill_(safe_step(model, self.top, self.spec.lam))
 
     def latents(self) -> Latents:
         """A copy of what was inferred, shaped as everywhere else."""
@@ -102,7 +102,7 @@ class Workspace:
         return Latents(self.features.permute(0, 3, 1, 2).contiguous(), tuple(pooling))
 
     def stats(self) -> Stats:
-        parts = (self.reconstruction, self.penalty, self.count.long(), self.beta)
+        parts = (self.reconstruction, self.penalty, self.count.long(), self.beta[: self.spec.steps])
         return Stats(*(part.clone() for part in parts))
 
     # The steps ----------------------------------------------------------------------------------------------
@@ -125,23 +125,26 @@ class Workspace:
         self.reconstruct(self.N, self.p)
         self.measure(self.spec.steps)
 
-    def reconstruct(self, images: int, stages: list[Tensor], *, residual: bool = True) -> None:
-        """From z of the top layer down to the squares of the image, through p̂_k in `stages`."""
-        for k in range(self.top, 0, -1):
+    def reconstruct(
+        self, images: int, stages: list[Tensor], *, top: int = 0, to: int = 0, subtract: bool = True, keep: bool = True
+    ) -> None:
+        """From z of layer `top` (0: the top layer) down to the error at the image, through p̂_k in `stages`, or to z_to.
+
+        `subtract` the images, `keep` the error for the way up.
+        """
+        for k in range(top or self.top, to, -1):
             shape = self.shapes[k - 1]
             rows, width = images * shape.blocks[0] * shape.blocks[1], down_tile(shape)
             tiles = self.down[k - 1].shape[2] // width
             kernels.down[(triton.cdiv(rows, DOWN["M"]) * tiles,)](
                 self.z[k - 1], self.down[k - 1], stages[k - 2] if k > 1 else self.scale, self.images,
-                self.error[0], self.squares_below, self.scale, rows, **shape.constants(),
-                LOWEST=k == 1, RESIDUAL=residual, N=width, K=depth_block(shape.region_row), **DOWN,
+                self.error[0], self.squares_below, self.scale, rows, **shape.constants(), LOWEST=k == 1,
+                SUBTRACT=subtract, KEEP=keep, N=width, K=depth_block(shape.region_row), **DOWN,
             )  # fmt: skip
             if k > 1:
                 self.unpool(k - 1, images, stages[k - 2])
 
-    def unpool(
-        self, k: int, images: int, p: Tensor, *, measure: bool = False, accelerate: int | None = None
-    ) -> None:
+    def unpool(self, k: int, images: int, p: Tensor, *, measure: bool = False, accelerate: int | None = None) -> None:
         """z_k from p of layer k; with `accelerate`, the step t, from the point that momentum leads to."""
         shape = self.shapes[k - 1]
         rows, t = images * shape.grid[0] * shape.grid[1], accelerate or 0
@@ -176,7 +179,7 @@ class Workspace:
         """β of step t, from the gradient of the sample and what it reconstructs, by the weights before the step."""
         for k in range(1, self.top + 1):
             self.propagate(k, self.sample, kernels.GRADIENT if k == self.top else kernels.BETWEEN, False, t)
-        self.reconstruct(self.sample, self.trial, residual=False)
+        self.reconstruct(self.sample, self.trial, subtract=False, keep=False)
         self.sum(self.squares_above, self.gradient_norm, self.sample)
         self.sum(self.squares_below, self.reconstruction_norm, self.sample)
         kernels.line_search[(triton.cdiv(self.N, SUM),)](
@@ -190,7 +193,7 @@ class Workspace:
         self.unpool(self.top, self.N, self.p[-1], measure=True, accelerate=t)
 
     def sum(self, parts: Tensor, out: Tensor, images: int, factor: float = 1.0) -> None:
-        kernels.sum_rows[(images,)](parts, out, float(factor), COUNT=parts.shape[1], BLOCK=SUM, num_warps=1)
+        kernels.sum_rows[(triton.cdiv(images, 8),)](parts, out, float(factor), images, COUNT=parts.shape[1], M=8, BLOCK=SUM)
 
 
 def axes(theta: Pooling) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.ista import start as start_state
-from whatwhere.inference.step_size import batch_sample, lipschitz
+from whatwhere.inference.step_size import batch_sample, safe_step
 from whatwhere.latents import Latents, Solution, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
@@ -76,7 +76,7 @@ class Run:
         self.packed = torch.cat([tensor.reshape(N, -1) for tensor in start.tensors()], 1)
         self.beta = np.zeros((N, T))
         if spec.step_size == "fixed":
-            self.beta[:] = 1 / (spec.lam * lipschitz(model, phase.layer))
+            self.beta[:] = safe_step(model, phase.layer, spec.lam)
         self.norms = np.zeros((N, 2))
         self.trace = np.zeros((N, T + 1, 3))
 

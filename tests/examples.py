@@ -1,0 +1,69 @@
+"""Small models and images that many tests use, all in float64 unless asked otherwise."""
+
+import torch
+
+from whatwhere.inference.pooling_update import start_pooling
+from whatwhere.latents import Latents, Pooling
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+
+SPECS = {
+    "1 layer": ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),)),
+    "1 layer, colour": ModelSpec(layers=(LayerSpec(maps=4, filter_size=3),), channels=3),
+    "2 layers": ModelSpec(layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2))),
+    "2 layers, 3×3 regions": ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3, pool_size=3), LayerSpec(maps=4, filter_size=2, pool_size=3))
+    ),
+    "2 layers, overlapping": ModelSpec(
+        layers=(
+            LayerSpec(maps=3, filter_size=3, pool_size=3, pool_stride=2),
+            LayerSpec(maps=4, filter_size=3, pool_size=3, pool_stride=2),
+        )
+    ),
+    "2 layers, 3-D pooling": ModelSpec(
+        layers=(LayerSpec(maps=6, filter_size=3, pool_maps=2), LayerSpec(maps=4, filter_size=3, pool_maps=4))
+    ),
+    "2 layers, max": ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3, pooling="max"), LayerSpec(maps=4, filter_size=3, pooling="max"))
+    ),
+    "2 layers, sum": ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3, pooling="sum"), LayerSpec(maps=4, filter_size=3, pooling="sum"))
+    ),
+    "2 layers, signed": ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3)), nonnegative=False
+    ),
+    "2 layers, per plane": ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2)), normalise="plane"
+    ),
+    "3 layers, colour": ModelSpec(
+        layers=(
+            LayerSpec(maps=3, filter_size=3),
+            LayerSpec(maps=4, filter_size=3, fan_in=2),
+            LayerSpec(maps=5, filter_size=2, pool_size=3),
+        ),
+        channels=3,
+    ),
+}
+
+
+def random_images(spec: ModelSpec, n: int = 3, height: int = 9, width: int = 8, seed: int = 0) -> torch.Tensor:
+    """Random images in [0, 1], or signed where the model is."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(n, spec.channels, height, width, generator=generator, dtype=torch.float64)
+    return images if spec.nonnegative else images - 0.5
+
+
+def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Latents:
+    """Random features of the top layer, and pooling variables anywhere between their bounds; switches stay."""
+    generator = torch.Generator().manual_seed(seed)
+    fitted = start_pooling(model, images, (), model.spec.depth, InferenceSpec())
+    thetas = []
+    for theta, layer in zip(fitted, model.spec.layers, strict=True):
+        if layer.pooling == "gaussian":
+            mu = torch.randn(theta.mu.shape, generator=generator, dtype=images.dtype) / 2
+            gamma = 8 * torch.rand(theta.mu.shape, generator=generator, dtype=images.dtype)
+            theta = Pooling(mu, gamma)
+        thetas.append(theta)
+    grid = model.regions(*images.shape[2:])[-1].grid
+    p = torch.randn(len(images), *grid, generator=generator, dtype=images.dtype)
+    return Latents(p.clamp(min=0) if model.spec.nonnegative else p, tuple(thetas))

@@ -1,0 +1,51 @@
+import pytest
+import torch
+
+from examples import SPECS, random_images
+from whatwhere.errors import EngineError, ImageError, SpecError
+from whatwhere.inference import infer
+from whatwhere.inference.engines import ENGINES, choose, engine
+from whatwhere.inference.plan import ONE_PHASE, joint
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+SPEC = SPECS["2 layers"]
+
+
+def test_progress_counts_every_image() -> None:
+    seen: list[int] = []
+    infer(DeconvNet(SPEC), random_images(SPEC, 5).float(), InferenceSpec(steps=1), batch_size=2, progress=seen.append)
+    assert seen == [2, 2, 1]
+
+
+def test_an_empty_set_is_refused() -> None:
+    with pytest.raises(ImageError, match="empty set"):
+        infer(DeconvNet(SPEC), torch.zeros(0, 1, 8, 8))
+
+
+def test_a_phase_above_the_model_is_refused() -> None:
+    with pytest.raises(SpecError, match="layer 3 was given; the model has 2"):
+        infer(DeconvNet(SPEC), random_images(SPEC).float(), plan=(Phase(layer=3),))
+
+
+def test_an_unknown_engine_is_refused_by_name() -> None:
+    with pytest.raises(EngineError, match=r"'warp' was given; expected 'auto' or one of .*reference"):
+        infer(DeconvNet(SPEC), random_images(SPEC).float(), engine="warp")
+
+
+def test_the_reference_always_serves_and_is_recorded() -> None:
+    assert infer(DeconvNet(SPEC), random_images(SPEC).float(), InferenceSpec(steps=1), engine="reference").engine == (
+        "reference"
+    )
+
+
+def test_auto_takes_the_first_engine_that_can_serve() -> None:
+    model, v = DeconvNet(SPEC), random_images(SPEC).float()
+    able = [name for name in ENGINES if engine(name).refusal(model, v, ONE_PHASE[0], InferenceSpec()) is None]
+    assert choose("auto", model, v, ONE_PHASE[0], InferenceSpec())[0] == able[0]
+    assert infer(model, v, InferenceSpec(steps=1)).engine == able[0]
+
+
+def test_the_default_plan_is_joint_at_any_depth() -> None:
+    assert joint(2) == ONE_PHASE
+    assert joint(3) == (Phase(layer=3, pooling=(1, 2, 3)),)

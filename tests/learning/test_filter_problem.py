@@ -1,0 +1,111 @@
+import pytest
+import torch
+
+from examples import SPECS, random_images, random_latents
+from whatwhere.latents import Latents
+from whatwhere.learning.filter_problem import FilterMap, solve_filters, update_filters
+from whatwhere.model import DeconvNet
+from whatwhere.spec import LayerSpec, ModelSpec
+
+NAMES = [
+    "1 layer, colour",
+    "2 layers",
+    "2 layers, max",
+    "2 layers, signed",
+    "2 layers, 3-D pooling",
+    "3 layers, colour",
+]
+
+
+def problem(name: str, n: int = 6) -> tuple[DeconvNet, torch.Tensor, Latents]:
+    spec = SPECS[name]
+    model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, n)
+    return model, v, random_latents(model, v)
+
+
+def cost(model: DeconvNet, v: torch.Tensor, latents: Latents) -> float:
+    weights = model.weights(latents.pooling, *v.shape[2:])
+    return float((model.reconstruct(latents.p, weights) - v).square().sum())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_is_autograds_at_every_layer(name: str) -> None:
+    model, v, latents = problem(name)
+    weights = model.weights(latents.pooling, *v.shape[2:])
+    model.filters = [f.requires_grad_() for f in model.filters]
+    loss = 0.5 * (model.reconstruct(latents.p, weights) - v).square().sum()
+    for k, expected in enumerate(torch.autograd.grad(loss, model.filters), start=1):
+        A = FilterMap(model, k, v, latents)
+        torch.testing.assert_close(A.adjoint(A(model.filters[k - 1]) - v), expected)
+
+
+@pytest.mark.parametrize("name", ["1 layer, colour", "2 layers", "2 layers, max", "3 layers, colour"])
+def test_run_long_it_is_the_dense_least_squares_solution(name: str) -> None:
+    """The same minimum as a dense solve over the connected weights, from several batches."""
+    model, v, latents = problem(name, 8)
+    k = model.spec.depth
+    f = model.filters[k - 1]
+    A = FilterMap(model, k, v, latents)
+    free = model.connectivity[k - 1][:, :, None, None].expand_as(f).flatten().nonzero().flatten()
+    columns = []
+    for i in free:
+        unit = torch.zeros(f.numel(), dtype=torch.float64)
+        unit[i] = 1
+        columns.append(A(unit.view_as(f)).flatten())
+    dense = torch.stack(columns, 1)
+    truth = torch.linalg.lstsq(dense, v.flatten()[:, None], driver="gelsd").solution.flatten()
+    found = solve_filters(model, k, lambda: ((v[i : i + 5], latents[i : i + 5]) for i in (0, 5)), steps=300)
+    best = (dense @ truth - v.flatten()).square().sum()
+    reached = (A(found) - v).square().sum()
+    assert float(reached - best) <= 1e-8 * float(best)
+    if torch.linalg.matrix_rank(dense) == len(free):
+        torch.testing.assert_close(found.flatten()[free], truth, rtol=1e-8, atol=1e-8)
+    assert (found * ~model.connectivity[k - 1][:, :, None, None] == 0).all()
+
+
+def test_the_dense_comparison_sees_full_rank_somewhere() -> None:
+    """The comparison of the filters themselves above is not idle: this problem has one solution."""
+    model, v, latents = problem("1 layer, colour", 12)
+    A = FilterMap(model, 1, v, latents)
+    f = model.filters[0]
+    dense = torch.stack([A(e.view_as(f)).flatten() for e in torch.eye(f.numel(), dtype=torch.float64)], 1)
+    assert torch.linalg.matrix_rank(dense) == f.numel()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_steps_lower_the_cost(name: str) -> None:
+    model, v, latents = problem(name)
+    for k in range(1, model.spec.depth + 1):
+        f = solve_filters(model, k, lambda: [(v, latents)], steps=2)
+        assert cost(model.with_filters(k, f), v, latents) < 0.999 * cost(model, v, latents)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_updated_filters_are_projected_and_the_rest_untouched(name: str) -> None:
+    model, v, latents = problem(name)
+    k = model.spec.depth
+    new = update_filters(model, k, lambda: [(v, latents)], steps=2)
+    torch.testing.assert_close(new.filters[k - 1], model.project(k, new.filters[k - 1]))
+    assert not torch.equal(new.filters[k - 1], model.filters[k - 1])
+    for j in range(k - 1):
+        assert torch.equal(new.filters[j], model.filters[j])
+
+
+def test_a_filter_that_would_vanish_keeps_its_values() -> None:
+    """One map, one active element: its best filter is the image's patch, negated here, which projects to nothing."""
+    spec = ModelSpec(layers=(LayerSpec(maps=1, filter_size=3, pool_size=1),))
+    model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 1)
+    latents = random_latents(model, v)
+    latents.p.zero_()[0, 0, 5, 5] = 1
+    new = update_filters(model, 1, lambda: [(-v, latents)], steps=2)
+    assert torch.equal(new.filters[0], model.filters[0])
+    assert (update_filters(model, 1, lambda: [(v, latents)], steps=2).filters[0] != model.filters[0]).any()
+
+
+def test_batches_and_processes_add_up() -> None:
+    model, v, latents = problem("2 layers")
+    whole = solve_filters(model, 2, lambda: [(v, latents)], steps=2)
+    split = solve_filters(model, 2, lambda: [(v[:2], latents[:2]), (v[2:], latents[2:])], steps=2)
+    torch.testing.assert_close(split, whole)
+    doubled = solve_filters(model, 2, lambda: [(v, latents)], steps=2, reduce=lambda total: 2 * total)
+    torch.testing.assert_close(doubled, whole)  # twice the images, the same minimum along the same directions

@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from examples import SPECS, random_images, random_latents
+from whatwhere.errors import ImageError
+from whatwhere.inference.pooling_update import start_pooling
+from whatwhere.model import DeconvNet
+from whatwhere.ops.convolution import convolve_down
+from whatwhere.ops.pooling import gaussian_weights, pooling_gradient, unpool
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+
+
+def test_sizes_of_the_paper() -> None:
+    first, second = DeconvNet(ModelSpec.paper()).regions(28, 28)
+    assert first.shape == (16, 32, 32)
+    assert first.grid == (16, 16, 16)
+    assert second.shape == (48, 20, 20)
+    assert second.grid == (48, 10, 10)
+
+
+def test_a_top_feature_sees_14_by_14_pixels() -> None:
+    """One element of z₂ reaches 14×14 pixels, as the paper says."""
+    model = DeconvNet(ModelSpec.paper(), dtype=torch.float64)
+    theta = start_pooling(model, torch.rand(1, 1, 28, 28, dtype=torch.float64), (), 2, InferenceSpec())
+    weights = model.weights(theta, 28, 28)
+    z = torch.zeros(1, 48, 20, 20, dtype=torch.float64)
+    z[0, :, 9, 9] = 1
+    image = model.reconstruct(convolve_down(z, model.filters[1]), weights[:1])[0, 0]
+    rows, columns = (np.flatnonzero(image.abs().sum(d).numpy()) for d in (1, 0))
+    assert rows[-1] - rows[0] + 1 == 14
+    assert columns[-1] - columns[0] + 1 == 14
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_filters_are_masked_projected_and_of_unit_length(name: str) -> None:
+    spec = SPECS[name]
+    model = DeconvNet(spec, seed=3, dtype=torch.float64)
+    for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
+        assert (f[~connected] == 0).all()
+        assert bool((f >= 0).all()) == spec.nonnegative
+        dims = (0, 2, 3) if spec.normalise == "filter" else (2, 3)
+        lengths = f.square().sum(dims)
+        expected = torch.ones_like(lengths) if spec.normalise == "filter" else connected.double()
+        torch.testing.assert_close(lengths, expected)
+        fan_in = spec.layers[k - 1].fan_in or spec.maps_below(k)
+        assert (connected.sum(0) == fan_in).all()
+
+
+def test_same_seed_same_model_in_every_dtype() -> None:
+    one, two, wide = (DeconvNet(ModelSpec.paper(), seed=5, dtype=d) for d in (torch.float32,) * 2 + (torch.float64,))
+    other = DeconvNet(ModelSpec.paper(), seed=6)
+    for k in range(2):
+        assert torch.equal(one.filters[k], two.filters[k])
+        assert torch.equal(one.filters[k], wide.filters[k].float())
+        assert not torch.equal(one.filters[k], other.filters[k])
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_reconstruction_passes_through_every_layer(name: str) -> None:
+    spec = SPECS[name]
+    model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
+    latents = random_latents(model, images)
+    weights = model.weights(latents.pooling, *images.shape[2:])
+    signal = latents.p
+    for k in range(spec.depth, 0, -1):
+        torch.testing.assert_close(model.reconstruct(latents.p, weights, to=k), signal)
+        signal = convolve_down(unpool(signal, weights[k - 1]), model.filters[k - 1])
+    torch.testing.assert_close(model.reconstruct(latents.p, weights), signal)
+    assert signal.shape == images.shape
+
+
+@pytest.mark.parametrize("zero_features", [False, True])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 50.0])
+def test_pooling_gradients_are_autograds_at_every_layer(scale: float, zero_features: bool) -> None:
+    """∂/∂θ_k of ½‖Rp - v‖² in a model of three layers, for γ near 0 and large, and for p = 0."""
+    spec = SPECS["3 layers, colour"]
+    model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
+    latents = random_latents(model, images)
+    p = torch.zeros_like(latents.p) if zero_features else latents.p
+    thetas = [
+        type(theta)(theta.mu.clone().requires_grad_(), (scale * theta.gamma).requires_grad_())
+        for theta in latents.pooling
+    ]
+    weights = model.weights(thetas, *images.shape[2:])
+    cost = 0.5 * (model.reconstruct(p, weights) - images).square().sum()
+    variables = [t for theta in thetas for t in (theta.mu, theta.gamma)]
+    expected = torch.autograd.grad(cost, variables, materialize_grads=True)
+    p_hat = model.descend(p, weights)
+    _, errors = model.ascend(p_hat[0] - images, weights)
+    for k in range(1, 4):
+        found = pooling_gradient(errors[k - 1], p_hat[k], thetas[k - 1], weights[k - 1])
+        for value, truth in ((found.mu, expected[2 * k - 2]), (found.gamma, expected[2 * k - 1])):
+            torch.testing.assert_close(value, truth, rtol=1e-10, atol=1e-10)
+            assert bool((truth == 0).all()) == zero_features
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.7, 1.0])
+def test_objective_is_its_formula(alpha: float) -> None:
+    spec = SPECS["2 layers"]
+    model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
+    latents = random_latents(model, images)
+    weights = model.weights(latents.pooling, *images.shape[2:])
+    found = model.objective(images, latents.p, weights, 3.0, alpha)
+    for n in range(len(images)):
+        error = model.reconstruct(latents.p, weights)[n] - images[n]
+        penalty = sum(abs(float(p)) ** alpha for p in latents.p[n].flatten())
+        assert float(found.reconstruction[n]) == pytest.approx(1.5 * float((error**2).sum()))
+        assert float(found.penalty[n]) == pytest.approx(penalty)
+        assert float(found.cost[n]) == pytest.approx(1.5 * float((error**2).sum()) + penalty)
+        assert int(found.nonzeros[n]) == sum(float(p) != 0 for p in latents.p[n].flatten())
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.integers(1, 3),
+    st.integers(1, 7),
+    st.integers(1, 7),
+)
+def test_any_architecture_fits_together(layers: list, channels: int, height: int, width: int) -> None:
+    spec = ModelSpec(
+        layers=tuple(
+            LayerSpec(maps=b * m, filter_size=k, pool_size=s, pool_stride=min(s, t), pool_maps=m)
+            for b, k, s, t, m in layers
+        ),
+        channels=channels,
+    )
+    model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec, 2, height, width)
+    latents = random_latents(model, images)
+    weights = model.weights(latents.pooling, height, width)
+    down = model.reconstruct(latents.p, weights)
+    up = model.propagate(images, weights)
+    assert down.shape == images.shape
+    assert up.shape == latents.p.shape
+    torch.testing.assert_close(torch.sum(down * images), torch.sum(latents.p * up))
+
+
+BAD_IMAGES = {
+    "a list": ([[0.0]], "list was given"),
+    "wrong rank": (torch.zeros(28, 28), r"shape \[28, 28\]"),
+    "wrong channels": (torch.zeros(1, 3, 8, 8), "3 channels were given; expected 1"),
+    "integers": (torch.zeros(1, 1, 8, 8, dtype=torch.uint8), "divide bytes by 255"),
+    "NaN": (torch.full((1, 1, 8, 8), torch.nan), "NaN or Inf"),
+    "Inf": (torch.full((1, 1, 8, 8), torch.inf), "NaN or Inf"),
+    "negative": (torch.full((1, 1, 8, 8), -0.5), r"down to -0\.5"),
+    "no pixels": (torch.zeros(1, 1, 0, 8), "at least one pixel"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_IMAGES)
+def test_bad_images_are_refused(name: str) -> None:
+    images, message = BAD_IMAGES[name]
+    with pytest.raises(ImageError, match=message):
+        DeconvNet(SPECS["1 layer"]).check_images(images)
+
+
+def test_a_signed_model_takes_negative_images() -> None:
+    DeconvNet(SPECS["2 layers, signed"]).check_images(-torch.ones(1, 1, 8, 8))
+
+
+def test_weights_are_those_of_each_layers_regions() -> None:
+    spec = SPECS["2 layers, 3×3 regions"]
+    model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
+    latents = random_latents(model, images)
+    for weights, theta, regions in zip(
+        model.weights(latents.pooling, 9, 8), latents.pooling, model.regions(9, 8), strict=True
+    ):
+        for found, expected in zip(weights.factors, gaussian_weights(theta, regions).factors, strict=True):
+            assert torch.equal(found, expected)

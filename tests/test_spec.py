@@ -1,0 +1,63 @@
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from whatwhere.errors import SpecError
+from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
+
+
+def test_the_papers_settings() -> None:
+    recipe = Recipe.paper()
+    assert [layer.maps for layer in recipe.model.layers] == [16, 48]
+    assert [layer.filter_size for layer in recipe.model.layers] == [5, 5]
+    assert [(layer.pool_size, layer.stride) for layer in recipe.model.layers] == [(2, 2), (2, 2)]
+    assert [layer.fan_in for layer in recipe.model.layers] == [None, 8]
+    assert recipe.model.nonnegative
+    assert [learning.inference.lam for learning in recipe.learning] == [2.0, 0.5]
+    for learning in recipe.learning:
+        assert (learning.inference.alpha, learning.inference.steps) == (0.5, 100)
+        assert learning.inference.step_size == "batch"
+        assert (learning.epochs, learning.reset_at, learning.cg_steps) == (50, (25,), 2)
+        assert (learning.lower_filters, learning.lower_pooling) == (False, True)
+    assert (recipe.inference.lam, recipe.inference.alpha, recipe.inference.steps) == (5.0, 1.0, 50)
+    assert recipe.descriptor.patch == (9, 6)
+
+
+def test_specs_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Recipe.paper().seed = 3  # type: ignore[misc]
+
+
+BAD = {
+    "maps = 0": lambda: LayerSpec(maps=0),
+    "maps = True": lambda: LayerSpec(maps=True),
+    "maps = 2.5": lambda: LayerSpec(maps=2.5),
+    "pool_stride = 3 with pool_size = 2": lambda: LayerSpec(maps=2, pool_stride=3),
+    "maps = 5 with pool_maps = 2": lambda: LayerSpec(maps=5, pool_maps=2),
+    "pooling = 'mean'": lambda: LayerSpec(maps=2, pooling="mean"),
+    "without layers": lambda: ModelSpec(layers=()),
+    "fan_in = 2 at layer 1": lambda: ModelSpec(layers=(LayerSpec(maps=3, fan_in=2),)),
+    "normalise = 'x'": lambda: ModelSpec(layers=(LayerSpec(maps=3),), normalise="x"),
+    "lam = 0": lambda: InferenceSpec(lam=0.0),
+    "lam = nan": lambda: InferenceSpec(lam=float("nan")),
+    "alpha = 0.4": lambda: InferenceSpec(alpha=0.4),
+    "shrinkage = 'exact' with alpha = 0.7": lambda: InferenceSpec(alpha=0.7, shrinkage="exact"),
+    "steps = -1": lambda: InferenceSpec(steps=-1),
+    "step_size = 'big'": lambda: InferenceSpec(step_size="big"),
+    "pooling_step = -1": lambda: InferenceSpec(pooling_step=-1.0),
+    "gamma_min = 2": lambda: InferenceSpec(gamma_min=2.0, gamma_max=1.0),
+    "moment_power = 3": lambda: InferenceSpec(moment_power=3),
+    "pooling = .* with layer = 2": lambda: Phase(layer=2, pooling=(3,)),
+    "epochs = -1": lambda: LearningSpec(inference=InferenceSpec(), epochs=-1),
+    "reset_at = 0": lambda: LearningSpec(inference=InferenceSpec(), reset_at=(0,)),
+    "2 learning settings for 1 layers": lambda: Recipe(model=ModelSpec(layers=(LayerSpec(maps=2),))),
+    "a phase of layer 3": lambda: Recipe(plan=(Phase(layer=3),)),
+    "a descriptor of layer 3": lambda: Recipe(descriptor=DescriptorSpec(layers=(3,))),
+    "batch_size = 0": lambda: Recipe(batch_size=0),
+}
+
+
+@pytest.mark.parametrize("given", BAD)
+def test_what_cannot_be_is_refused(given: str) -> None:
+    with pytest.raises(SpecError, match=f"{given}.* given; expected"):
+        BAD[given]()

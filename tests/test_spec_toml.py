@@ -1,0 +1,141 @@
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whatwhere.errors import SpecError
+from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
+from whatwhere.spec_toml import read_recipe, to_toml, write_recipe
+
+
+def read(tmp_path: Path, text: str) -> Recipe:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return read_recipe(path)
+
+
+def test_an_empty_file_is_the_paper(tmp_path: Path) -> None:
+    assert read(tmp_path, "") == Recipe.paper()
+
+
+def test_a_file_holds_differences(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        """
+        seed = 3
+        [model]
+        nonnegative = false
+        [model.layers.2]
+        maps = 64
+        [learning.each]
+        epochs = 7
+        [learning.2]
+        inference.lam = 1
+        [inference]
+        lam = 20.0
+        [[plan]]
+        layer = 1
+        pooling = [1]
+        """,
+    )
+    paper = Recipe.paper()
+    assert recipe.seed == 3
+    assert recipe.model.layers == (paper.model.layers[0], replace(paper.model.layers[1], maps=64))
+    assert not recipe.model.nonnegative
+    assert [learning.epochs for learning in recipe.learning] == [7, 7]
+    assert [learning.inference.lam for learning in recipe.learning] == [2.0, 1.0]
+    assert recipe.inference == replace(paper.inference, lam=20.0)
+    assert recipe.plan == (Phase(layer=1, pooling=(1,)),)
+
+
+def test_a_third_layer(tmp_path: Path) -> None:
+    recipe = read(tmp_path, "[model.layers.3]\nmaps = 8\n[learning.3]\nepochs = 4\n[learning.3.inference]\nlam = 0.1")
+    assert recipe.model.layers[2] == LayerSpec(maps=8)
+    assert recipe.learning[2] == LearningSpec(inference=InferenceSpec(lam=0.1), epochs=4)
+
+
+BAD = {
+    "sede = 1": "sede is not a setting; did you mean 'seed'",
+    "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
+    "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'lam'",
+    "[learning.1.inference]\nstep = 1": r"learning\.1\.inference\.step is not a setting; did you mean 'steps'",
+    "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected float, not str",
+    "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
+    "[inference]\nmomentum = 1": r"inference\.momentum = 1 was given; expected bool",
+    "[inference]\nstep_size = 'x'": r"inference\.step_size = 'x' was given; expected one of 'image'",
+    "[inference]\nlam = -1": r"in inference: lam = -1\.0 was given; expected",
+    "[descriptor]\npatch = 9": r"descriptor\.patch = 9 was given; expected a list",
+    "inference = 3": "inference = 3 was given; expected a table",
+    "[model.layers.4]\nmaps = 3": r"model\.layers\.4 was given; expected a number from 1 to 3, or 'each'",
+    "[model.layers.first]\nmaps = 3": r"model\.layers\.first was given",
+    "[model.layers.3]\nfilter_size = 3": r"model\.layers\.3\.maps is missing",
+    "seed = ": "not valid TOML",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_bad_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=BAD[text]):
+        read(tmp_path, text)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"nowhere\.toml was given as a recipe; there is no such file"):
+        read_recipe(tmp_path / "nowhere.toml")
+
+
+layers = st.builds(
+    LayerSpec,
+    maps=st.integers(1, 9).map(lambda n: 2 * n),
+    filter_size=st.integers(1, 9),
+    pooling=st.sampled_from(["gaussian", "max", "sum"]),
+    pool_size=st.integers(2, 4),
+    pool_stride=st.sampled_from([None, 1, 2]),
+    pool_maps=st.sampled_from([1, 2]),
+)
+inferences = st.builds(
+    InferenceSpec,
+    lam=st.floats(1e-3, 1e3),
+    alpha=st.floats(0.5, 1),
+    steps=st.integers(0, 200),
+    step_size=st.sampled_from(["image", "batch", "fixed"]),
+    momentum=st.booleans(),
+    gamma_min=st.floats(0, 1),
+    gamma_max=st.floats(1, 1e6),
+)
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> Recipe:
+    depth = draw(st.integers(1, 3))
+    learning = st.builds(
+        LearningSpec,
+        inference=inferences,
+        epochs=st.integers(0, 60),
+        reset_at=st.lists(st.integers(1, 50), max_size=3).map(tuple),
+        lower_filters=st.booleans(),
+    )
+    return Recipe(
+        model=ModelSpec(layers=tuple(draw(layers) for _ in range(depth)), channels=draw(st.integers(1, 3))),
+        learning=tuple(draw(learning) for _ in range(depth)),
+        inference=draw(inferences),
+        plan=draw(st.sampled_from([(), (Phase(layer=1, pooling=(1,)),)])),
+        descriptor=DescriptorSpec(raw=draw(st.booleans())),
+        seed=draw(st.integers(0, 9)),
+    )
+
+
+@given(recipes())
+def test_a_recipe_comes_back_as_it_was(recipe: Recipe) -> None:
+    from whatwhere.spec_toml import build
+
+    assert build(Recipe, tomllib.loads(to_toml(recipe))) == recipe
+
+
+def test_a_run_folders_recipe_comes_back_as_it_was(tmp_path: Path) -> None:
+    recipe = replace(Recipe.paper(), seed=4, plan=(Phase(layer=2, pooling=(2,)),))
+    write_recipe(recipe, tmp_path / "recipe.toml")
+    assert read_recipe(tmp_path / "recipe.toml") == recipe
