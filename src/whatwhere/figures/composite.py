@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -32,7 +33,9 @@ def filter_sheet(model: DeconvNet) -> np.ndarray:
     """The filters of layer 1, each by its own largest weight: [H, W, 3]."""
     f = model.filters[0].transpose(0, 1)
     largest = f.abs().amax((1, 2, 3), keepdim=True)
-    return tile(picture(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0), columns_for(len(f)))
+    shown = picture(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0)
+    finer = shown.repeat(4, axis=1).repeat(4, axis=2)  # so that the lines between filters are thin beside their weights
+    return tile(finer, columns_for(len(f)))
 
 
 def plane_sheet(model: DeconvNet, layer: int = 2, columns: int = 8) -> np.ndarray:
@@ -119,14 +122,12 @@ def composite(
     A model of one layer has no planes and no second square of samples.
     """
     size, top = tuple(images.shape[2:]), latents[-1]
-    first = _row(
-        {
-            "(a) inputs and reconstructions": reconstruction_pairs(model, images[:pairs], top[:pairs]),
-            "(b) layer 1 filters": filter_sheet(model),
-            f"(c) layer 1, {count} samples each": invariance_sheet(model, latents[0], *size, count=count, seed=seed),
-        }
-    )
-    rows = [first]
+    first = {
+        "(a) inputs and reconstructions": reconstruction_pairs(model, images[:pairs], top[:pairs]),
+        "(b) layer 1 filters": filter_sheet(model),
+        f"(c) layer 1, {count} samples each": invariance_sheet(model, latents[0], *size, count=count, seed=seed),
+    }
+    rows = [_row(first, widths=(3.3, 1.65, 1.65))]
     for k, solved in enumerate(latents[1:], start=2):
         letters = "defghijklmnopqrstuvwxyz"[2 * (k - 2) :]
         below, maps = model.filters[k - 1].shape[:2]
@@ -137,24 +138,32 @@ def composite(
     figure = sheet(PAGE, sum(height for height, _ in rows) + 0.18)
     y = 0.0
     for height, panels in rows:
-        for left, width, heading, shown in panels:
-            title(figure, left, y + 0.04, heading)
-            place(figure, left, y + HEADING, width, height - HEADING - 0.08).imshow(shown)
+        for panel in panels:
+            title(figure, panel.left, y + 0.04, panel.heading)
+            place(figure, panel.left, y + HEADING, panel.width, panel.height).imshow(panel.shown)
         y += height
-    note = "Samples are drawn from all activations of a feature over the images, and each is scaled to its own maximum."
+    note = (
+        "Samples are drawn from all activations of a feature over the images, each scaled to its own maximum; "
+        "grey where a feature has fewer."
+    )
     write(figure, 0, y + 0.02, note, color=GREY, fontsize=6)
     return figure
 
 
-Panel = tuple[float, float, str, np.ndarray]
+@dataclass(frozen=True)
+class _Panel:
+    heading: str
+    shown: np.ndarray
+    left: float
+    width: float
+    height: float
 
 
-def _row(panels: dict[str, np.ndarray], space: float = 0.2) -> tuple[float, list[Panel]]:
-    """Panels of one height that fill the page's width: the row's height, and (left, width, heading, picture) each."""
-    shapes = [shown.shape[1] / shown.shape[0] for shown in panels.values()]
-    height = (PAGE - space * (len(panels) - 1)) / sum(shapes)
+def _row(panels: dict[str, np.ndarray], widths: Sequence[float] = (PAGE,)) -> tuple[float, list[_Panel]]:
+    """Panels of these widths across the page, as high as their pictures: the row's height, and the panels."""
+    space = (PAGE - sum(widths)) / max(1, len(widths) - 1)
     left, placed = 0.0, []
-    for (heading, shown), shape in zip(panels.items(), shapes, strict=True):
-        placed.append((left, height * shape, heading, shown))
-        left += height * shape + space
-    return height + HEADING + 0.08, placed
+    for (heading, shown), width in zip(panels.items(), widths, strict=True):
+        placed.append(_Panel(heading, shown, left, width, width * shown.shape[0] / shown.shape[1]))
+        left += width + space
+    return max(panel.height for panel in placed) + HEADING + 0.08, placed

@@ -73,7 +73,7 @@ def where_map(
     regions = model.regions(*images.shape[2:])[layer - 1]
     spec = model.spec.layers[layer - 1]
     side, small = 4.0, 2.5
-    figure = sheet(PAGE, side + 0.45)
+    figure = sheet(PAGE, side + 0.26)
     colour, size = CURVES[0], spec.pool_size
 
     title(figure, 0, 0.03, f"Where feature {feature + 1} of layer {layer} is: {len(found.x)} Gaussians")

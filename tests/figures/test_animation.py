@@ -1,0 +1,49 @@
+"""The steps of the animation are the steps of inference."""
+
+import io
+from dataclasses import replace
+
+import pytest
+import torch
+from PIL import Image
+
+from whatwhere.figures.animation import animation, steps_shown, trace
+from whatwhere.inference import infer
+from whatwhere.spec import InferenceSpec
+
+
+@pytest.mark.parametrize("momentum", [False, True])
+def test_the_trace_is_the_inference(tiny, momentum):
+    spec, image = InferenceSpec(lam=20.0, steps=5, momentum=momentum), tiny.images[3]
+    snapshots = trace(tiny.model, image, spec)
+    assert [shot.step for shot in snapshots] == list(range(6))
+    for steps in (0, 2, 5):
+        solution = infer(tiny.model, image[None], replace(spec, steps=steps), engine="reference")
+        shot = snapshots[steps]
+        torch.testing.assert_close(shot.latents.p, solution.features)
+        torch.testing.assert_close(shot.latents.pooling[0].mu, solution.latents.pooling[0].mu)
+        assert shot.cost == pytest.approx(float(solution.stats.cost[-1, 0]), rel=1e-5)
+        assert shot.nonzeros == int(solution.stats.nonzeros[-1, 0])
+
+
+def test_the_residual_is_what_the_reconstruction_lacks(tiny):
+    first, *_, last = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4))
+    torch.testing.assert_close(first.residual, -tiny.images[0])
+    assert last.residual.norm() < first.residual.norm()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 50, 100])
+def test_the_first_and_the_last_step_are_shown(steps):
+    shown = steps_shown(steps)
+    assert shown[0] == 0
+    assert shown[-1] == steps
+    assert shown == sorted(set(shown))
+    assert len(shown) <= 30
+
+
+def test_the_gif_has_a_frame_for_every_step_shown(tiny):
+    snapshots = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4))
+    picture = Image.open(io.BytesIO(animation(tiny.model, tiny.images[0], snapshots)))
+    assert picture.format == "GIF"
+    assert picture.n_frames == len(steps_shown(4))
+    assert picture.info["loop"] == 0

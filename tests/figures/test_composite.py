@@ -1,0 +1,62 @@
+"""The composite's panels as data: what stands beside what."""
+
+import numpy as np
+
+from whatwhere.figures.composite import filter_sheet, invariance_sheet, plane_sheet, reconstruction_pairs
+from whatwhere.figures.tiles import GAP, picture
+from whatwhere.latents import Latents
+
+
+def test_an_input_stands_left_of_its_own_reconstruction(tiny):
+    model, images, top = tiny.model, tiny.images, tiny.top
+    v_hat = model.reconstruct(top.p, model.weights(top.pooling, 11, 13))
+    sheet = reconstruction_pairs(model, images, top, columns=3)
+    pair_height, pair_width = 11 + 2, 2 * (13 + 1) + 1
+    for i in range(len(images)):
+        row, column = divmod(i, 3)
+        y, x = 2 + row * (pair_height + 2) + 1, 2 + column * (pair_width + 2) + 1
+        np.testing.assert_allclose(sheet[y : y + 11, x : x + 13], picture(images[i], 1.0))
+        np.testing.assert_allclose(sheet[y : y + 11, x + 14 : x + 27], picture(v_hat[i], 1.0))
+
+
+def test_planes_are_grouped_by_the_map_below_and_grey_where_not_connected(tiny):
+    model = tiny.model
+    below, maps = model.connectivity[1].shape
+    sheet = plane_sheet(model, columns=below)
+    group_height, group_width = 3 * 4 + 1, 2 * 4 + 1  # six planes of 3×3 in two columns
+    assert sheet.shape[:2] == (group_height + 6, below * (group_width + 3) + 3)
+    for c in range(below):
+        for b in range(maps):
+            row, column = divmod(b, 2)
+            y, x = 3 + 1 + row * 4, 3 + c * (group_width + 3) + 1 + column * 4
+            plane = sheet[y : y + 3, x : x + 3]
+            assert (plane == GAP).all() == (not model.connectivity[1][c, b])
+
+
+def test_filters_are_scaled_to_their_own_largest_weight(tiny):
+    sheet = filter_sheet(tiny.model)
+    darkest = [sheet[1 + r * 13 : 13 + r * 13, 1 + c * 13 : 13 + c * 13].min() for r in range(2) for c in range(2)]
+    np.testing.assert_allclose(darkest, 0.1)
+
+
+def test_a_feature_without_activations_is_grey(tiny):
+    p = tiny.top.p.clone()
+    p[:, 3] = 0
+    side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
+    fourth = slice(2, 2 + side), slice(2 + 3 * (side + 2), 2 + 3 * (side + 2) + side)
+    without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling), 11, 13, columns=6, count=4)
+    assert (without[fourth] == GAP).all()
+    with_all = invariance_sheet(tiny.model, tiny.top, 11, 13, columns=6, count=4)
+    assert (with_all[fourth] != GAP).any()
+    assert np.array_equal(
+        np.delete(without, range(fourth[1].start, fourth[1].stop), axis=1),
+        np.delete(with_all, range(fourth[1].start, fourth[1].stop), axis=1),
+    )
+
+
+def test_samples_on_the_sheet_are_by_seed(tiny):
+    def sheet(seed):
+        return invariance_sheet(tiny.model, tiny.layers[0], 11, 13, seed=seed)
+
+    assert np.array_equal(sheet(0), sheet(0))
+    assert not np.array_equal(sheet(0), sheet(1))

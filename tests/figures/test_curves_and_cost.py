@@ -1,0 +1,71 @@
+"""Curves from result files, and the cost from histories."""
+
+import json
+
+import numpy as np
+import pytest
+
+from figures.tiny_model import HISTORY, RESULTS
+from whatwhere.errors import RunError
+from whatwhere.figures.cost import cost_curves, read_history
+from whatwhere.figures.curves import lowest, read_curves
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_results(content) -> object:
+        path = tmp_path / "results.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return write_results
+
+
+def test_curves_are_read_in_the_order_of_x(write):
+    found = read_curves(write(RESULTS))
+    first, second = found.curves
+    assert (found.title, found.x_scale, found.y_scale) == ("Error against λ", "log", "linear")
+    np.testing.assert_array_equal(first.x, [1, 2, 5])
+    np.testing.assert_array_equal(first.y, [1.5, 1.3, 1.2])
+    np.testing.assert_array_equal(first.std, [0.2, 0.3, 0.1])
+    assert second.std is None
+    assert lowest(found) == ("ℓ0.5", 2.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"x": {}}, "'label' is missing"),
+        ({"curves": []}, "empty"),
+        ({"curves": [{"label": "a", "x": [1, 2], "y": [1]}]}, "'a' has 2 x, 1 y"),
+        ({"y": {"label": "e", "scale": "cubic"}}, "'cubic'"),
+        ({"curves": [{"label": "a", "x": ["b"], "y": [1]}]}, "could not convert"),
+    ],
+)
+def test_a_wrong_result_file_is_refused_with_the_entry(write, change, word):
+    with pytest.raises(RunError, match=word):
+        read_curves(write({**RESULTS, **change}))
+
+
+def test_a_file_that_is_no_json_or_not_there_is_refused(write, tmp_path):
+    with pytest.raises(RunError, match="not a file of curves"):
+        read_curves(write("{"))
+    with pytest.raises(RunError, match="no such file"):
+        read_curves(tmp_path / "nothing.json")
+
+
+def test_the_cost_of_a_layer_is_the_sum_of_its_parts(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(json.dumps(epoch) + "\n" for epoch in HISTORY))
+    found = cost_curves(read_history(path), layer=2)
+    np.testing.assert_array_equal(found["epoch"], [1, 2])
+    np.testing.assert_array_equal(found["cost"], [3.0, 2.0])
+    np.testing.assert_array_equal(found["nonzeros"], [20.0, 10.0])
+    assert len(cost_curves(HISTORY, layer=3)["cost"]) == 0
+
+
+def test_a_damaged_history_is_refused(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"layer": 1}\n{"lay')
+    with pytest.raises(RunError, match="one JSON object a line"):
+        read_history(path)

@@ -1,0 +1,101 @@
+"""Every figure draws from a tiny model, in every format, without a warning, at the size of paper."""
+
+import json
+
+import matplotlib
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+import whatwhere as ww
+from figures.tiny_model import HISTORY, RESULTS, make_tiny
+from whatwhere import figures
+from whatwhere.figures.animation import last_frame, trace
+from whatwhere.figures.curves import curve_set
+from whatwhere.figures.style import COLUMN, PAGE
+from whatwhere.latents import Latents
+from whatwhere.spec import InferenceSpec
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def solved(**models):
+    return {name: (one.model, one.top) for name, one in models.items()}
+
+
+DRAW = {
+    "composite": lambda t, m: figures.composite(t.model, t.images, t.layers),
+    "reconstructions": lambda t, m: figures.reconstructions(t.model, t.images, t.top),
+    "filters": lambda t, m: figures.filters(t.model),
+    "planes": lambda t, m: figures.planes(t.model),
+    "invariances": lambda t, m: figures.invariances(t.model, t.images, t.top),
+    "decomposition 1": lambda t, m: figures.decomposition(t.model, t.images[0], t.layers[0][:1]),
+    "decomposition 2": lambda t, m: figures.decomposition(t.model, t.images[0], t.top[:1]),
+    "comparison": lambda t, m: figures.pooling_comparison(t.images, solved(Gaussian=t, max=m)),
+    "reset": lambda t, m: figures.reset(solved(one=t, two=m), 11, 13),
+    "cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}),
+    "curves": lambda t, m: figures.curves(curve_set(RESULTS)),
+    "where 1": lambda t, m: figures.where_map(t.model, t.images, t.top, 1, 0),
+    "where 2": lambda t, m: figures.where_map(t.model, t.images, t.top, 2, 0),
+    "last frame": lambda t, m: last_frame(t.model, t.images[0], trace(t.model, t.images[0], InferenceSpec(steps=2))),
+}
+
+
+@pytest.mark.parametrize("name", DRAW)
+def test_a_figure_draws(tiny, tiny_max, tmp_path, name):
+    figure = DRAW[name](tiny, tiny_max)
+    assert isinstance(figure, matplotlib.figure.Figure)
+    width, height = figure.get_size_inches()
+    assert width <= PAGE
+    assert height < 12
+    figures.save(figure, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("ending", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_other_formats_and_the_same_bytes_again(tiny, tmp_path, ending, start):
+    for name in ("one", "two"):
+        figures.save(figures.decomposition(tiny.model, tiny.images[0], tiny.top[:1]), tmp_path / f"{name}.{ending}")
+    one, two = ((tmp_path / f"{name}.{ending}").read_bytes() for name in ("one", "two"))
+    assert one.startswith(start)
+    assert one == two
+
+
+@pytest.mark.parametrize("name", DRAW)
+def test_nothing_reaches_beyond_the_paper(tiny, tiny_max, name):
+    figure = DRAW[name](tiny, tiny_max)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    drawn, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
+    assert drawn.x0 >= -0.02
+    assert drawn.y0 >= -0.02
+    assert drawn.x1 <= width + 0.02
+    assert drawn.y1 <= height + 0.02
+
+
+def test_colour_images_and_signed_models_draw(tmp_path):
+    for kwargs in ({"channels": 3}, {"nonnegative": False}):
+        one = make_tiny(**kwargs)
+        figures.save(figures.composite(one.model, one.images, one.layers), tmp_path / "a.png")
+        figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
+
+
+def test_an_image_that_nothing_explains_draws(tiny, tmp_path):
+    empty = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling)
+    figures.save(figures.decomposition(tiny.model, tiny.images[0], empty[:1]), tmp_path / "a.png")
+    figures.save(figures.where_map(tiny.model, tiny.images, empty, 1, 0), tmp_path / "b.png")
+    figures.save(figures.invariances(tiny.model, tiny.images, empty), tmp_path / "c.png")
+
+
+def test_maps_that_are_pooled_together_draw(tmp_path):
+    spec = ww.ModelSpec(layers=(ww.LayerSpec(maps=4, filter_size=3, pool_maps=2),))
+    model, images = ww.DeconvNet(spec), torch.rand(2, 1, 8, 8)
+    latents = ww.infer(model, images, InferenceSpec(steps=3), engine="reference").latents
+    figures.save(figures.decomposition(model, images[0], latents[:1]), tmp_path / "a.png")
+    figures.save(figures.where_map(model, images, latents, 1, 1), tmp_path / "b.png")
+    figures.save(figures.composite(model, images, (latents,)), tmp_path / "c.png")
+
+
+def test_widths_are_a_column_or_a_page(tiny, tiny_max):
+    assert figures.curves(curve_set(json.loads(json.dumps(RESULTS)))).get_size_inches()[0] == pytest.approx(COLUMN)
+    assert DRAW["composite"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(PAGE)

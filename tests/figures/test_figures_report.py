@@ -1,0 +1,68 @@
+"""The report: valid HTML, nothing outside it, words for every picture, a page that fits a phone."""
+
+import base64
+import re
+
+import html5lib
+import pytest
+from matplotlib.figure import Figure
+
+from whatwhere.figures.report import Section, report
+
+SECTIONS = [
+    Section("First <heading>", "One.\n\nTwo & three.", Figure(figsize=(2, 1)), 'A "picture" of nothing'),
+    Section("Facts", facts={"λ": "5", "a <b>": "c & d"}),
+]
+
+
+def parse(page: str):
+    """The tree of a page; any fault that HTML's own rules name is an error."""
+    return html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False).parse(page)
+
+
+def test_the_page_is_valid_and_holds_what_was_given():
+    tree = parse(report("A run", SECTIONS, lead="Lead.", facts={"seed": "0"}))
+    assert tree.find("head/title").text == "A run"
+    assert [h.text for h in tree.iter("h2")] == ["First <heading>", "Facts"]
+    assert [p.text for p in tree.iter("p") if p.get("class") != "hint"] == ["Lead.", "One.", "Two & three."]
+    assert [dd.text for dd in tree.iter("dd")] == ["0", "5", "c & d"]
+
+
+def test_the_checker_refuses_a_faulty_page():
+    with pytest.raises(html5lib.html5parser.ParseError):
+        parse(report("A run", SECTIONS).replace("</section>", "</sectio>", 1))
+
+
+def test_every_picture_has_alternative_text():
+    tree = parse(report("A run", SECTIONS))
+    pictures = list(tree.iter("img"))
+    assert [picture.get("alt") for picture in pictures] == ['A "picture" of nothing']
+    with pytest.raises(ValueError, match="no alternative text"):
+        Section("Without words", figure=Figure(), alt="  ")
+
+
+def test_the_page_needs_nothing_beside_it():
+    """No address of another file: pictures are inside, there are no scripts, links or imports."""
+    page = report("A run", SECTIONS)
+    tree = parse(page)
+    sources = [e.get("src") for e in tree.iter() if e.get("src")]
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert base64.b64decode(sources[0].split(",")[1]).startswith(b"\x89PNG")
+    assert not [e for e in tree.iter() if e.get("href") or e.tag in ("script", "link", "iframe")]
+    assert not re.search(r"@import|url\(|https?:", page)
+
+
+def test_the_page_fits_a_phone():
+    page = report("A run", SECTIONS)
+    viewport = next(m for m in parse(page).iter("meta") if m.get("name") == "viewport")
+    assert "width=device-width" in viewport.get("content")
+    assert re.search(r"img \{[^}]*max-width: 100%", page)
+
+
+def test_a_gif_is_a_gif(tiny):
+    from whatwhere.figures.animation import animation, trace
+    from whatwhere.spec import InferenceSpec
+
+    snapshots = trace(tiny.model, tiny.images[0], InferenceSpec(steps=1))
+    page = report("A run", [Section("Moving", figure=animation(tiny.model, tiny.images[0], snapshots), alt="Steps")])
+    assert "data:image/gif;base64,R0lGOD" in page

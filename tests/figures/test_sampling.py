@@ -1,0 +1,95 @@
+"""Which activations become samples, and with whose pooling variables they are projected."""
+
+import numpy as np
+import pytest
+import torch
+
+from whatwhere.figures.sampling import draw_samples, footprint, project_samples
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+from whatwhere.spec import ModelSpec
+
+
+def test_samples_are_activations_of_the_feature(tiny):
+    p = tiny.top.p
+    samples = draw_samples(p, feature=2, count=5, seed=0)
+    values = p[samples.image, 2, samples.row, samples.column]
+    assert len(samples) == 5
+    np.testing.assert_array_equal(samples.value, values)
+    assert (samples.value != 0).all()
+
+
+def test_the_draw_is_by_seed(tiny):
+    def places(**kwargs):
+        s = draw_samples(tiny.layers[0].p, feature=1, count=8, **kwargs)
+        return list(zip(s.image, s.row, s.column, strict=True))
+
+    assert places(seed=3) == places(seed=3)
+    assert places(seed=3) != places(seed=4)
+
+
+def test_no_activation_is_drawn_twice_and_few_are_all_drawn():
+    p = torch.zeros(3, 1, 4, 4)
+    p[0, 0, 1, 2], p[2, 0, 3, 3] = 1.0, 2.0
+    samples = draw_samples(p, feature=0, count=16)
+    found = sorted(zip(samples.image, samples.row, samples.column, strict=True))
+    assert found == [(0, 1, 2), (2, 3, 3)]
+    assert len(draw_samples(torch.zeros(3, 1, 4, 4), feature=0)) == 0
+
+
+def test_samples_follow_the_distribution_not_the_largest():
+    """Of 1,000 activations from 1 to 1,000, samples have the mean and the spread of all of them, not of the top."""
+    p = torch.arange(1.0, 1001.0).view(1000, 1, 1, 1)
+    drawn = np.concatenate([draw_samples(p, 0, count=16, seed=seed).value for seed in range(60)])
+    assert drawn.mean() == pytest.approx(500, abs=40)
+    assert drawn.std() == pytest.approx(1000 / 12**0.5, rel=0.1)
+    assert drawn.min() < 20
+
+
+def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
+    """The projection equals that of the one activation with its image's pooling, and differs with another's."""
+    latents, (height, width) = tiny.top, tiny.images.shape[2:]
+    samples = draw_samples(latents.p, feature=0, count=6, seed=5)
+    projected = project_samples(tiny.model, latents, samples, height, width)
+
+    def alone(i: int, image: int) -> torch.Tensor:
+        p = torch.zeros(1, *latents.p.shape[1:])
+        row, column = int(samples.row[i]), int(samples.column[i])
+        p[0, 0, row, column] = float(samples.value[i])
+        own = latents[image : image + 1].pooling
+        pixels = tiny.model.reconstruct(p, tiny.model.weights(own, height, width))[0]
+        (top, bottom), (left, right) = (footprint(tiny.model, 2, place) for place in (row, column))
+        padded = torch.nn.functional.pad(pixels, (30, 30, 30, 30))
+        return padded[:, 30 + top : 30 + bottom, 30 + left : 30 + right]
+
+    other_differs = []
+    for i, image in enumerate(samples.image):
+        torch.testing.assert_close(projected[i], alone(i, int(image)))
+        other_differs.append(not torch.allclose(projected[i], alone(i, (int(image) + 1) % len(tiny.images))))
+    assert any(other_differs)
+
+
+def test_the_footprint_holds_all_that_an_activation_reaches(tiny):
+    """Nothing of a projection lies outside the cut: the cut has the same sum as the whole."""
+    latents, (height, width) = tiny.top, tiny.images.shape[2:]
+    for feature in range(latents.p.shape[1]):
+        samples = draw_samples(latents.p, feature, count=4)
+        p = torch.zeros(len(samples), *latents.p.shape[1:])
+        p[np.arange(len(samples)), feature, samples.row, samples.column] = torch.as_tensor(samples.value)
+        own = latents[torch.as_tensor(samples.image)].pooling
+        whole = tiny.model.reconstruct(p, tiny.model.weights(own, height, width))
+        cut = project_samples(tiny.model, latents, samples, height, width)
+        torch.testing.assert_close(cut.sum((1, 2, 3)), whole.sum((1, 2, 3)))
+
+
+def test_the_papers_footprints():
+    model = DeconvNet(ModelSpec.paper())
+    assert footprint(model, 1, 0) == (-4, 2)
+    first, beyond = footprint(model, 2, 3)
+    assert beyond - first == 16  # one z₂ element sees 14 pixels, and a region of two of them 16
+
+
+def test_a_feature_without_activations_projects_to_nothing(tiny):
+    latents = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling)
+    samples = draw_samples(latents.p, 0)
+    assert project_samples(tiny.model, latents, samples, *tiny.images.shape[2:]).shape[0] == 0

@@ -1,0 +1,60 @@
+"""What figures are tested on: a tiny model with its latents of a few images, a result file, a history."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import whatwhere as ww
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+
+
+@dataclass(frozen=True)
+class Tiny:
+    model: DeconvNet
+    images: Tensor
+    layers: tuple[Latents, ...]
+
+    @property
+    def top(self) -> Latents:
+        return self.layers[-1]
+
+
+def tiny_spec(pooling: str = "gaussian", channels: int = 1, nonnegative: bool = True) -> ww.ModelSpec:
+    layers = (
+        ww.LayerSpec(maps=4, filter_size=3, pooling=pooling),
+        ww.LayerSpec(maps=6, filter_size=3, fan_in=3, pooling=pooling),
+    )
+    return ww.ModelSpec(layers=layers, channels=channels, nonnegative=nonnegative)
+
+
+def make_tiny(**kwargs) -> Tiny:
+    spec = tiny_spec(**kwargs)
+    model = ww.DeconvNet(spec, seed=1)
+    generator = torch.Generator().manual_seed(2)
+    images = torch.rand(6, spec.channels, 11, 13, generator=generator)  # sides that the pooling does not divide
+    images = images * (torch.rand(6, 1, 11, 13, generator=generator) > 0.6)
+    settings = ww.InferenceSpec(lam=20.0, steps=6)
+    layers = tuple(
+        ww.infer(model, images, settings, (ww.Phase(layer=k, pooling=tuple(range(1, k + 1))),), engine="reference")
+        for k in (1, 2)
+    )
+    return Tiny(model, images, tuple(solution.latents for solution in layers))
+
+
+RESULTS = {
+    "title": "Error against λ",
+    "x": {"label": "λ", "scale": "log"},
+    "y": {"label": "error, %"},
+    "curves": [
+        {"label": "ℓ1", "x": [5, 1, 2], "y": [1.2, 1.5, 1.3], "std": [0.1, 0.2, 0.3]},
+        {"label": "ℓ0.5", "x": [1, 2, 5], "y": [1.1, 0.9, 1.0]},
+    ],
+}
+
+HISTORY = [
+    {"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzeros": 50.0},
+    {"layer": 2, "epoch": 1, "reconstruction": 2.0, "penalty": 1.0, "nonzeros": 20.0},
+    {"layer": 2, "epoch": 2, "reconstruction": 1.5, "penalty": 0.5, "nonzeros": 10.0},
+]
