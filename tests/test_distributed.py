@@ -1,0 +1,125 @@
+"""Many real processes on 127.0.0.1: they agree, miss one that is killed, and go on in another number."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tiny_training as tiny
+from whatwhere import distributed
+from whatwhere.errors import RunError
+from whatwhere.learning import TrainingStopped, train
+from whatwhere.model import load
+
+IMAGES = 9  # five batches: unequal shares for two and for three processes
+
+
+def start(count: int, target, *arguments) -> list:
+    port = tiny.free_port()
+    return [tiny.process(target, rank, count, port, *arguments) for rank in range(count)]
+
+
+def train_as(rank: int, count: int, port: int, folder: Path, resume: bool, stop_after: int, store: str) -> None:
+    """One process of a run; the filters that it ends with are kept for each rank. It may stop on its own."""
+    tiny.as_rank(rank, count, port)
+    batches = iter(range(1, 10**6))
+    asked_of_the_last_rank_only = rank == count - 1
+
+    def stop() -> bool:
+        return asked_of_the_last_rank_only and next(batches) == stop_after
+
+    try:
+        run = train(tiny.recipe(), tiny.images(IMAGES), folder, resume=resume, stop=stop, store=store, **tiny.HERE)
+    except TrainingStopped:
+        sys.exit(7)
+    torch.save(run.model.filters, folder / f"filters{rank}.pt")
+
+
+def die_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
+    """The last rank kills itself in the second epoch; the others write down how they end."""
+    tiny.as_rank(rank, count, port)
+
+    def on_batch(report) -> None:
+        if rank == count - 1 and report.epoch == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        train(tiny.recipe(), tiny.images(IMAGES), folder, on_batch=on_batch, **tiny.HERE)
+    except RunError as error:
+        (folder / f"error{rank}").write_text(str(error))
+
+
+def join(processes: list, limit: float = 60) -> list[int]:
+    end = time.monotonic() + limit
+    for process in processes:
+        process.join(max(0, end - time.monotonic()))
+    codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()
+    return codes
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return train(tiny.recipe(), tiny.images(IMAGES), **tiny.HERE)
+
+
+def close(filters: list, others: list) -> bool:
+    return all(float((f - g).norm() / g.norm()) <= 1e-5 for f, g in zip(filters, others, strict=True))
+
+
+@pytest.mark.parametrize(("count", "store"), [(2, "ram"), (3, "file")])
+def test_any_number_of_processes_gives_the_same_filters(count, store, alone, tmp_path):
+    assert join(start(count, train_as, tmp_path, False, 0, store)) == [0] * count
+    assert close(load(tmp_path / "model.safetensors").filters, alone.model.filters)
+    ranks = [torch.load(tmp_path / f"filters{rank}.pt") for rank in range(count)]
+    assert all(torch.equal(f, g) for other in ranks[1:] for f, g in zip(ranks[0], other, strict=True))
+    costs = [json.loads(line)["cost"] for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert costs == pytest.approx([report.cost for report in alone.history], rel=1e-5)
+
+
+def test_a_killed_process_ends_the_others_and_the_run_resumes_in_another_number(alone, tmp_path):
+    began = time.monotonic()
+    assert join(start(3, die_amid_training, tmp_path)) == [0, 0, -9]
+    assert time.monotonic() - began < 60
+    for rank in (0, 1):
+        message = (tmp_path / f"error{rank}").read_text()
+        assert f"process {rank} of 3 lost the others" in message
+        assert "start all of them again with --resume" in message
+    assert join(start(2, train_as, tmp_path, True, 0, "ram")) == [0, 0]
+    assert close(load(tmp_path / "model.safetensors").filters, alone.model.filters)
+
+
+def test_stopped_by_one_of_them_amid_an_epoch_the_run_resumes_in_another_number(alone, tmp_path):
+    assert join(start(2, train_as, tmp_path, False, 5, "ram")) == [7, 7]
+    run = train(tiny.recipe(), tiny.images(IMAGES), tmp_path, resume=True, **tiny.HERE)
+    assert close(run.model.filters, alone.model.filters)
+    assert [r.cost for r in run.history] == pytest.approx([r.cost for r in alone.history], rel=1e-5)
+
+
+def test_on_one_process_everything_is_the_identity():
+    with distributed.joined(torch.device("cpu")):
+        assert (distributed.rank(), distributed.count()) == (0, 1)
+        tensor = torch.ones(2)
+        assert distributed.total(tensor) is tensor
+        distributed.wait()
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_command(tmp_path):
+    images = tmp_path / "images.npy"
+    np.save(images, tiny.images(IMAGES).numpy())
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    settings = ["--set=batch_size=2", "--set=learning.each.epochs=1", "--set=learning.each.inference.steps=1"]
+    command = ["-m", "whatwhere", "train", str(images), f"--out={tmp_path / 'run'}", "--engine=reference", *settings]
+    done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("layer 2  epoch 1/1") == 1, "only the first process says how it goes"
+    assert load(tmp_path / "run" / "model.safetensors").spec.depth == 2
