@@ -13,6 +13,7 @@ from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingDiverged, TrainingStopped, train
 from whatwhere.learning.epoch import Session, State, train_epoch
+from whatwhere.learning.trainer import Pace
 from whatwhere.model import DeconvNet, load
 from whatwhere.spec import LayerSpec, LearningSpec, ModelSpec
 from whatwhere.storage import LatentStore
@@ -33,10 +34,26 @@ def test_every_tier_gives_the_same_bits(store, in_folder, reference, tmp_path):
 
 
 @pytest.mark.parametrize("store", ["ram", "file"])
-@pytest.mark.parametrize("every", [0, 1, 2, 3])
+@pytest.mark.parametrize("every", [None, 0, 1, 2, 3])
 def test_how_often_checkpoints_are_written_changes_nothing(store, every, reference, tmp_path):
     run = train(tiny.recipe(), tiny.images(), tmp_path, store=store, checkpoint_every=every, **tiny.HERE)
     assert tiny.same_filters(run.model, reference.model)
+
+
+def test_checkpoints_are_due_every_epoch_or_as_often_as_a_tenth_of_the_time_allows():
+    assert [Pace(2).due(epoch, 10.0) for epoch in (1, 2, 3, 4)] == [False, True, False, True]
+    assert not Pace(0).due(1, 10.0)
+    for cost, expected in ((1.0, [True] * 6), (2.5, [True, False, False, True, False, False])):
+        now = 0.0
+        pace = Pace(None, lambda: now)  # noqa: B023  (called within this round)
+        due = []
+        for epoch in range(1, 7):
+            due.append(pace.due(epoch, 10.0))
+            now += 10.0  # an epoch
+            if due[-1]:
+                with pace.measured():
+                    now += cost
+        assert due == expected, f"checkpoints of {cost} s, epochs of 10 s"
 
 
 def test_a_run_is_a_folder_that_holds_the_model_and_the_history(reference, tmp_path):

@@ -37,7 +37,14 @@ Engine = Annotated[str | None, typer.Option(help="auto, or one that `whatwhere i
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Store = Annotated[str | None, typer.Option(help="Where latents wait for the next epoch: auto, device, ram or file.")]
 LatentDtype = Annotated[str | None, typer.Option(help="Latents are kept as float32, float16 or bfloat16.")]
-Every = Annotated[int | None, typer.Option(help="Epochs from one checkpoint to the next; 0: only when stopped.", min=0)]
+Every = Annotated[
+    int | None,
+    typer.Option(
+        help="Epochs from one checkpoint to the next (default: every epoch, or less often where that would take more "
+        "than a tenth of the time; 0: only when stopped).",
+        min=0,
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Take only the first images.", min=1)]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events, too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
@@ -49,7 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "device": "auto",
     "store": "auto",
     "latent_dtype": None,
-    "checkpoint_every": 1,
+    "checkpoint_every": None,
 }
 
 
@@ -141,14 +148,15 @@ def read_settings(file: Path | None, changes: list[str]) -> Recipe:
 
     recipe = Recipe.paper() if file is None else read_recipe(file)
     for change in changes:
-        key, equals, value = change.partition("=")
-        if not equals:
-            raise SpecError(f"--set {change} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
-        try:
-            table = tomllib.loads(f"{key} = {value}")
-        except tomllib.TOMLDecodeError:  # a word without quotes
-            table = tomllib.loads(f"{key} = {value!r}")
-        recipe = amend(recipe, table)
+        key, _, value = change.partition("=")
+        for text in (f"{key} = {value}", f"{key} = {value!r}"):  # the second is a word that needs no quotes
+            try:
+                recipe = amend(recipe, tomllib.loads(text))
+                break
+            except tomllib.TOMLDecodeError:
+                continue
+        else:
+            raise SpecError(f"--set {change!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
     return recipe
 
 

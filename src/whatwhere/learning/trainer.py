@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ def train(
     device: torch.device | str = "auto",
     store: str = "auto",
     latent_dtype: str | torch.dtype | None = None,
-    checkpoint_every: int = 1,
+    checkpoint_every: int | None = None,
     notes: Mapping[str, Any] | None = None,
     stop: Callable[[], bool] = lambda: False,
     on_start: Callable[[str], None] = nothing,
@@ -64,12 +65,13 @@ def train(
     device            'auto' takes a GPU where there is one
     store             where latents wait for the next epoch: 'device', 'ram', 'file', or 'auto', the fastest that fits
     latent_dtype      the type latents are kept in: float32 by default, float16 and bfloat16 take half the room
-    checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped
+    checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None writes one every
+                      epoch, or as seldom as keeps them to a tenth of the time
     notes             plain values for the checkpoint, such as where the images came from
     stop              asked after every batch: True ends training with a checkpoint and `TrainingStopped`
     on_start          told what was chosen; on_batch and on_epoch are told how it goes
     """
-    if checkpoint_every < 0:
+    if checkpoint_every is not None and checkpoint_every < 0:
         raise SpecError(f"checkpoint_every = {checkpoint_every} was given; expected a number of epochs, or 0 for none")
     if resume and out is None:
         raise SpecError("resume was asked for without a folder; expected out='the folder of the run'")
@@ -93,34 +95,64 @@ def train(
         state = State(model, layer, epoch)
         if keeper is not None:
             state = keeper.resume(session, home) if resume else keeper.begin(session, state)
-        state = run_epochs(session, state, keeper, checkpoint_every, on_epoch)
+        state = run_epochs(session, state, keeper, Pace(checkpoint_every), on_epoch)
     return TrainedModel(state.model, state.history, None if folder is None else folder.path)
 
 
 def run_epochs(
-    session: Session, state: State, keeper: Keeper | None, every: int, on_epoch: Callable[[EpochReport], None]
+    session: Session, state: State, keeper: Keeper | None, pace: Pace, on_epoch: Callable[[EpochReport], None]
 ) -> State:
     """Epoch after epoch until the recipe is done or someone asks to stop."""
     depth = session.recipe.model.depth
     while state.layer <= depth:
-        last = state.after(session.recipe)[0] > depth
-        due = every > 0 and (len(state.history) + 1) % every == 0 and not last
-        done = len(state.history)
+        done, last = len(state.history), state.after(session.recipe)[0] > depth
+        expected = state.history[-1].seconds if state.history else 0.0
+        due = keeper is not None and not last and anyone(distributed.rank() == 0 and pace.due(done + 1, expected))
         with keeper.folder.writing("training") if keeper is not None else nullcontext():
-            state = train_epoch(session, state, save=due and keeper is not None)
+            state = train_epoch(session, state, save=due)
         for report in state.history[done:]:
             if keeper is not None:
                 keeper.append(report)
             on_epoch(report)
-        stopping = bool(state.batch) or bool(distributed.total(torch.tensor([float(session.stop())])) > 0)
+        stopping = anyone(state.batch > 0 or session.stop()) and state.layer <= depth
         if keeper is not None and state.layer > depth:
             keeper.finish(session, state)
         elif keeper is not None and (due or stopping):
-            keeper.checkpoint(session, state)
-        if stopping and state.layer <= depth:
+            with pace.measured():
+                keeper.checkpoint(session, state)
+        if stopping:
             where = f"layer {state.layer}, epoch {state.epoch}, {state.batch} of {len(session.batches)} batches done"
             raise stopped(where, None if keeper is None else str(keeper.folder.path))
     return state
+
+
+def anyone(holds: bool) -> bool:
+    """Does it hold for any of the processes? All of them get the same answer."""
+    return bool(distributed.total(torch.tensor([float(holds)])) > 0)
+
+
+class Pace:
+    """When a checkpoint is due: every n epochs, or as often as a tenth of the time allows."""
+
+    SHARE = 0.1
+
+    def __init__(self, every: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.every, self.clock = every, clock
+        self.cost, self.last = 0.0, clock()
+
+    def due(self, epoch: int, seconds: float) -> bool:
+        """Asked as an epoch begins that is expected to take this long: is a checkpoint due when it ends?"""
+        if self.every is not None:
+            return self.every > 0 and epoch % self.every == 0
+        return self.cost <= self.SHARE * (self.clock() + seconds - self.last)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Around the writing of a checkpoint, to learn what one costs."""
+        start = self.clock()
+        yield
+        self.last = self.clock()
+        self.cost = self.last - start
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,187 @@
+"""`whatwhere train` as a person uses it: options, a live display, Ctrl-C, going on."""
+
+import json
+import os
+import pty
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tiny_training as tiny
+from whatwhere.cli import app, main
+from whatwhere.cli.progress import Clock, TrainingProgress, duration, rate
+from whatwhere.errors import RunError, SpecError
+from whatwhere.learning import BatchReport, EpochReport
+from whatwhere.model import load
+from whatwhere.spec_toml import read_recipe, write_recipe
+
+
+@pytest.fixture
+def images(tmp_path) -> Path:
+    np.save(tmp_path / "images.npy", tiny.images().numpy())
+    return tmp_path / "images.npy"
+
+
+@pytest.fixture
+def recipe(tmp_path) -> Path:
+    write_recipe(tiny.recipe(), tmp_path / "recipe.toml")
+    return tmp_path / "recipe.toml"
+
+
+def whatwhere(*arguments) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=True)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+OPTIONS = ("--engine", "reference", "--device", "cpu")
+
+
+def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
+    out = tmp_path / "run"
+    said = whatwhere("train", images, "--out", out, "--recipe", recipe, "--store", "file", *OPTIONS)
+    lines = said.splitlines()
+    assert lines[0] == "latents in the tier 'file': asked for"
+    assert lines[1].startswith("layer 1  epoch 1/2  cost ")
+    assert all(
+        word in lines[1] for word in ("reconstruction", "penalty", "non-zeros", "dead maps", "image-iterations/s")
+    )
+    assert len(lines) == 6
+    assert lines[-1] == f"{out}/model.safetensors"
+    assert read_recipe(out / "recipe.toml") == tiny.recipe()
+    assert load(out / "model.safetensors").spec == tiny.recipe().model
+
+
+def test_quiet_says_nothing(images, recipe, tmp_path):
+    assert whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--quiet", *OPTIONS) == ""
+
+
+def test_settings_are_changed_by_name(images, recipe, tmp_path):
+    out = tmp_path / "run"
+    changes = ("--set", "learning.each.epochs=1", "--set", "learning.2.inference.step_size=image", "--limit", 3)
+    whatwhere("train", images, "--out", out, "--recipe", recipe, *changes, *OPTIONS)
+    written = read_recipe(out / "recipe.toml")
+    assert [spec.epochs for spec in written.learning] == [1, 1]
+    assert [spec.inference.step_size for spec in written.learning] == ["batch", "image"]
+    assert json.loads((out / "history.jsonl").read_text().splitlines()[0])["images"] == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("epochs", "expected KEY=VALUE"),
+        ("learning.each.epoch=1", "did you mean 'epochs'"),
+        ("a b=1", "expected KEY=VALUE"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(change, message, images, tmp_path):
+    with pytest.raises(SpecError, match=message):
+        whatwhere("train", images, "--out", tmp_path / "run", "--set", change)
+
+
+def test_where_to_is_asked_for(images):
+    result = CliRunner().invoke(app, ["train", str(images)])
+    assert result.exit_code == 2
+    assert "--out" in result.output
+
+
+def test_tensorboard_events(images, recipe, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--tensorboard", *OPTIONS)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    costs = [json.loads(line)["cost"] for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    assert [event.value for event in events.Scalars("layer2/cost")] == pytest.approx(costs[2:])
+
+
+def test_a_changed_recipe_file_is_refused(images, recipe, tmp_path):
+    out = tmp_path / "run"
+    whatwhere("train", images, "--out", out, "--recipe", recipe, *OPTIONS)
+    text = (out / "recipe.toml").read_text()
+    (out / "recipe.toml").write_text(text.replace("lam = 2.0", "lam = 2.5", 1))
+    with pytest.raises(RunError, match=r"learning\.1\.inference\.lam was 2\.0 and is now 2\.5"):
+        whatwhere("train", "--resume", out)
+
+
+def in_a_terminal(arguments: list[str], output: Path) -> None:
+    """Run the command in a terminal of its own, and keep what it shows."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update(TERM="xterm-256color", COLUMNS="120", LINES="30")
+        sys.argv = ["whatwhere", *arguments]
+        main()
+        os._exit(0)
+    asked = False
+    shown = b""
+    while True:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+        if b" left" in shown and not asked:
+            asked = True
+            os.kill(child, signal.SIGINT)
+    _, status = os.waitpid(child, 0)
+    output.write_bytes(shown)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
+    out, shown = tmp_path / "run", tmp_path / "shown"
+    write_recipe(tiny.recipe(epochs=12), recipe)
+    arguments = ["train", str(images), "--out", str(out), "--recipe", str(recipe), *OPTIONS]
+    process = tiny.process(in_a_terminal, arguments, shown)
+    process.join(60)
+    text = shown.read_bytes().decode()
+    assert process.exitcode == 130, text
+    assert f"whatwhere train --resume {out}" in text.replace("\r\n", "")
+    for word in ("layer 1 of 2", "batch ", "reconstruction", "non-zeros", "image-iterations/s"):
+        assert word in text, f"the live display shows {word!r}"
+    assert len((out / "history.jsonl").read_text().splitlines()) < 60
+    whatwhere("train", "--resume", out, "--quiet")
+    whatwhere("train", images, "--out", tmp_path / "whole", "--recipe", recipe, "--quiet", *OPTIONS)
+    assert tiny.same_filters(load(out / "model.safetensors"), load(tmp_path / "whole" / "model.safetensors"))
+
+
+def batch_report(batch: int, epoch: int = 1) -> BatchReport:
+    return BatchReport(1, epoch, 2, batch, 2, images=10, steps=5, reconstruction=1.0, penalty=0.5, nonzeros=3.0)
+
+
+def test_time_left_is_judged_by_the_pace_of_the_layer(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    clock = Clock(tiny.recipe(steps=5), images=20)  # two layers of two epochs: 4 × 100 image-iterations
+    clock.count(batch_report(1))
+    assert clock.left() is None, "the first batch only starts the clock"
+    now += 2.0
+    clock.count(batch_report(2))
+    assert clock.rate() == 25.0
+    assert clock.left() == (400 - 100) / 25
+
+
+def test_the_display_passes_through_the_phases_of_an_epoch():
+    progress = TrainingProgress(tiny.recipe(), 5, quiet=True)
+    assert progress.phase == "starting"
+    progress.on_batch(batch_report(1))
+    assert progress.phase == "inferring"
+    progress.on_batch(batch_report(2))
+    assert progress.phase == "updating filters"
+    progress.on_epoch(EpochReport(1, 1, 1.0, 0.5, 3.0, 0, 2.0, "reference", 20, 5))
+    assert progress.phase == "writing a checkpoint"
+
+
+def test_numbers_are_written_for_people():
+    assert rate(3_210_000) == "3.21M image-iterations/s"
+    assert rate(12) == "12 image-iterations/s"
+    assert duration(59.6) == "1:00"
+    assert duration(3_725) == "1:02:05"
