@@ -35,7 +35,7 @@ def test_planes_are_grouped_by_the_map_below_and_grey_where_not_connected(tiny):
 
 def test_filters_are_scaled_to_their_own_largest_weight(tiny):
     sheet = filter_sheet(tiny.model)
-    darkest = [sheet[1 + r * 13 : 13 + r * 13, 1 + c * 13 : 13 + c * 13].min() for r in range(2) for c in range(2)]
+    darkest = [sheet[2 + r * 14 : 14 + r * 14, 2 + c * 14 : 14 + c * 14].min() for r in range(2) for c in range(2)]
     np.testing.assert_allclose(darkest, 0.1)
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from whatwhere.figures import Section
 
 
@@ -19,17 +21,21 @@ class Format(StrEnum):
 
 
 def figures(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or a result file of curves (JSON).")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a result file of curves (JSON).")],
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Draw this picture alone; repeatable.")] = None,
     format: Annotated[Format, typer.Option(help="Of the picture files; the animation is a GIF.")] = Format.png,
-    beside: Annotated[list[Path] | None, typer.Option(help="Another run to set beside it; repeatable.")] = None,
-    data: Annotated[str, typer.Option(help="Images: a named set, a file or a folder.")] = "digits",
+    beside: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="Another run to set beside it; repeatable.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="A named set, a file or a folder; default: the run's own.")
+    ] = None,
     count: Annotated[int, typer.Option("--images", min=1, help="How many images to infer.")] = 200,
     image: Annotated[int, typer.Option(min=0, help="Which of them to take apart.")] = 0,
     feature: Annotated[int | None, typer.Option(min=1, help="Whose map of where; default: the busiest.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
     engine: Annotated[str, typer.Option(help="Engine of the inference.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder for the pictures [RUN/figures].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the pictures; default: RUN/figures.")] = None,
 ) -> None:
     """Draw the pictures of a run, by its own settings, into RUN/figures, and all of them into RUN/report.html."""
     from whatwhere.figures import Material, draw, names, read_run, run_report
@@ -40,25 +46,33 @@ def figures(
     home = read_run(run)
     material = Material(
         home,
-        _load(data, count),
+        first_images(data or source_of(run), count),
         tuple(read_run(other) for other in beside or ()),
         image=image,
         feature=None if feature is None else feature - 1,
         seed=seed,
         engine=engine,
     )
-    folder, sections = out or run / "figures", []
+    folder, drawn = out or run / "figures", {}
     folder.mkdir(parents=True, exist_ok=True)
     for name in only or names(material):
-        sections.append(draw(material, name))
-        typer.echo(_write(sections[-1], folder / name, format))
+        drawn[name] = draw(material, name)
+        typer.echo(_write(drawn[name], folder / name, format))
     if not only:
         page = run / "report.html"
-        page.write_text(run_report(material, sections), encoding="utf-8")
+        page.write_text(run_report(material, drawn), encoding="utf-8")
         typer.echo(page)
 
 
-def _load(source: str, count: int):  # type: ignore[no-untyped-def]  # torch is imported late
+def source_of(run: Path) -> str:
+    """The images that a run was trained on, where it noted them; else the embedded digits."""
+    from whatwhere.cli.train import notes_of
+    from whatwhere.storage import has_checkpoint
+
+    return notes_of(run).get("source", "digits") if has_checkpoint(run / "checkpoint") else "digits"
+
+
+def first_images(source: str, count: int) -> Tensor:
     """The first images of the test split where there is one, else of the source."""
     from whatwhere import data
     from whatwhere.data.catalogue import CATALOGUE

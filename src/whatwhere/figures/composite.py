@@ -35,7 +35,7 @@ def filter_sheet(model: DeconvNet) -> np.ndarray:
     largest = f.abs().amax((1, 2, 3), keepdim=True)
     shown = picture(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0)
     finer = shown.repeat(4, axis=1).repeat(4, axis=2)  # so that the lines between filters are thin beside their weights
-    return tile(finer, columns_for(len(f)))
+    return tile(finer, columns_for(len(f)), gap=2)
 
 
 def plane_sheet(model: DeconvNet, layer: int = 2, columns: int = 8) -> np.ndarray:

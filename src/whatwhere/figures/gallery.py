@@ -35,24 +35,20 @@ def draw(material: Material, name: str) -> Section:
         return entry.draw(material)
 
 
-def run_report(material: Material, sections: list[Section]) -> str:
-    """The page of a run: its settings, and the pictures."""
+def run_report(material: Material, pictures: Mapping[str, Section]) -> str:
+    """The page of a run: its settings, and its pictures by name; the composite is left out, its panels are there."""
     recipe, model = material.run.recipe, material.run.model.spec
-    layers = ", ".join(f"{layer.maps} maps ({layer.pooling} pooling)" for layer in model.layers)
-    training = ", ".join(
-        f"λ {learning.inference.lam:g}, α {learning.inference.alpha:g}, {learning.inference.steps} steps, "
-        f"{learning.epochs} epochs"
-        for learning in recipe.learning
-    )
-    i = recipe.inference
-    facts = {
-        "layers": layers,
-        "training": training,
-        "inference": f"λ {i.lam:g}, α {i.alpha:g}, {i.steps} steps",
-        "images": f"{len(material.images)} for these pictures",
-        "seed": str(recipe.seed),
-    }
+    facts = {}
+    for k, (layer, learning) in enumerate(zip(model.layers, recipe.learning, strict=True), start=1):
+        i = learning.inference
+        facts[f"layer {k}"] = (
+            f"{layer.maps} maps, {layer.pooling} pooling; trained for {learning.epochs} epochs with λ {i.lam:g}, "
+            f"α {i.alpha:g} and {i.steps} steps"
+        )
+    facts["pictures"] = f"of {len(material.images)} images, inferred by the settings of the training"
+    facts["seed"] = str(recipe.seed)
     lead = "What this run learned: which features explain an image, and where in it they are."
+    sections = [section for name, section in pictures.items() if name != "composite"]
     return report(f"Run {material.run.name}", sections, lead, facts)
 
 
