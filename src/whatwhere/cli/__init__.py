@@ -2,7 +2,7 @@
 
 import typer
 
-from whatwhere.cli import bench, data, figures, info, train
+from whatwhere.cli import bench, classify, data, demo, encode, figures, info, train
 
 app = typer.Typer(
     name="whatwhere",
@@ -17,6 +17,9 @@ def _program() -> None:
     """With a callback the program keeps its commands' names even while there is one alone."""
 
 
+app.command("demo")(demo.demo)
+app.command("encode")(encode.encode)
+app.command("classify")(classify.classify)
 app.command("figures")(figures.figures)
 app.command("info")(info.info)
 app.command("train")(train.train)

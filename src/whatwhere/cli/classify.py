@@ -1,0 +1,138 @@
+"""`whatwhere classify`: how well a linear SVM tells classes apart by the features of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whatwhere.cli.encode import Device, Engine, Json, Quiet, Run
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from whatwhere.classification.protocol import FewLabels, Score
+    from whatwhere.data import Images
+
+Source = Annotated[str, typer.Argument(metavar="IMAGES", help="Training images: a named set, a file or a folder.")]
+LabelFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of IMAGES: an IDX or .npy file.")]
+TestSource = Annotated[
+    str | None,
+    typer.Option(
+        "--test", metavar="IMAGES", help="Test images; default: a named set's test split, or a sixth held out."
+    ),
+]
+TestLabels = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of the test images.")]
+Layers = Annotated[
+    list[int] | None, typer.Option("--layer", help="Describe this layer; repeatable; default: as the recipe says.")
+]
+Few = Annotated[
+    list[int] | None, typer.Option("--few", metavar="N", help="Also with N labels, over ten draws; repeatable.")
+]
+Cs = Annotated[list[float] | None, typer.Option("--C", metavar="C", help="Choose among these; repeatable.")]
+
+
+def classify(
+    run: Run,
+    images: Source = "digits",
+    labels: LabelFile = None,
+    test: TestSource = None,
+    test_labels: TestLabels = None,
+    layer: Layers = None,
+    few: Few = None,
+    C: Cs = None,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Describe images by a run's features, choose C on a sixth of the training images, fit all of them, test once."""
+    from dataclasses import asdict, replace
+
+    from whatwhere.classification import describe_images, protocol
+    from whatwhere.cli.inputs import open_run
+    from whatwhere.cli.stages import Stages
+
+    recipe, model = open_run(run, device)
+    if layer:
+        recipe = replace(recipe, descriptor=replace(recipe.descriptor, layers=tuple(layer)))
+    sets = read_sets(images, labels, test, test_labels)
+    grid = tuple(C or protocol.C_GRID)
+    stages = Stages(quiet=quiet)
+    described: list[tuple[Any, np.ndarray]] = []
+    for name, part in zip(("training", "test"), sets, strict=True):
+        with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
+            assert part.labels is not None
+            described.append((describe_images(model, part, recipe, engine=engine, progress=advance), part.labels))
+    (x, y), (x_test, y_test) = described
+    with stages.stage("choosing C on validation images", len(grid)) as advance:
+        best, trials = protocol.choose({"": x}, y, grid=grid, device=model.device, progress=advance)
+    with stages.stage("testing", 1) as advance:
+        score = protocol.evaluate(x, y, x_test, y_test, best.C, device=model.device)
+    draws = []
+    for count in few or ():
+        with stages.stage(f"{count} labels, ten draws", 10) as advance:
+            draws.append(
+                protocol.evaluate_few_labels(
+                    x, y, x_test, y_test, count, grid=grid, device=model.device, progress=advance
+                )
+            )
+    if as_json:
+        facts = {"run": str(run), "training": sets[0].name, "test": sets[1].name, "dimensions": x.shape[1]}
+        validation = [{"C": trial.C, "error": trial.error} for trial in trials]
+        found = {"validation": validation, **asdict(score), "few_labels": [asdict(d) for d in draws]}
+        typer.echo(json.dumps({**facts, **found}))
+    else:
+        typer.echo(f"{sets[0].name} ({len(y):,} images), tested on {sets[1].name} ({len(y_test):,})")
+        typer.echo("\n".join(lines(score, draws, sets[0].classes)))
+
+
+def read_sets(images: str, labels: Path | None, test: str | None, test_labels: Path | None) -> tuple[Images, Images]:
+    """Training and test images, labelled; without test images a sixth of the others is held out, class by class."""
+    import numpy as np
+
+    from whatwhere import data
+    from whatwhere.classification.linear_svm import check_labels
+    from whatwhere.classification.protocol import folds
+    from whatwhere.cli.inputs import labelled
+    from whatwhere.data.catalogue import CATALOGUE
+    from whatwhere.errors import SpecError
+
+    if test is None and test_labels is not None:
+        raise SpecError("--test-labels was given without --test; give the test images, too")
+    training = labelled(data.load(images, labels), "--labels")
+    if test is not None:
+        split = "test" if test in CATALOGUE else None
+        return training, labelled(data.load(test, test_labels, split=split), "--test-labels")
+    if images in CATALOGUE:
+        return training, data.load(images, split="test")
+    assert training.labels is not None
+    check_labels(training.pixels, training.labels)
+    held = folds(training.labels, seed=1) == 0
+    rows = np.flatnonzero(~held), np.flatnonzero(held)
+    return training.subset(rows[0]), training.subset(rows[1], f"a held-out sixth of {training.name}")
+
+
+def lines(score: Score, draws: Sequence[FewLabels], classes: tuple[str, ...] | None) -> list[str]:
+    """The result in words, and the confusion matrix."""
+    low, high = score.interval
+    out = [
+        f"error {score.error:.2%} ({score.errors} of {score.images:,}; 95 % interval {low:.2%} to {high:.2%}), "
+        f"C = {score.C:g}, {score.solver}"
+    ]
+    for draw in draws:
+        low, high = draw.interval
+        out.append(
+            f"error {draw.mean:.2%} with {draw.labels} labels (95 % interval of ten draws {low:.2%} to {high:.2%})"
+        )
+    names = [str(c) if classes is None or c >= len(classes) else classes[c] for c in score.classes]
+    wide = max(len(name) for name in names) + 2
+    cell = max(wide, len(str(score.images)) + 2)
+    out += ["", "confusion: a row a true class, a column a predicted one"]
+    out.append(" " * wide + "".join(f"{name:>{cell}}" for name in names))
+    for name, row in zip(names, score.confusion, strict=True):
+        out.append(f"{name:>{wide}}" + "".join(f"{number or '·':>{cell}}" for number in row))
+    return out

@@ -1,0 +1,31 @@
+"""`whatwhere demo`: what the program does, on the embedded digits, in a few minutes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whatwhere.cli.encode import Json, Quiet
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder of the run and its report.")] = Path("runs/demo"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report."""
+    from whatwhere.cli.stages import Stages
+    from whatwhere.experiments.demo import MARK, row, run_demo
+
+    done = run_demo(out, Stages(quiet=quiet).stage)
+    if as_json:
+        found = json.loads((out / MARK).read_text(encoding="utf-8"))
+        typer.echo(json.dumps({**found, "report": str(done.report)}))
+        return
+    typer.echo("test error of a linear SVM")
+    for line in done.lines:
+        typer.echo(f"  {line.name:<12} {row(line)}")
+    typer.echo(f"{done.seconds:.0f} s; see {done.report}")

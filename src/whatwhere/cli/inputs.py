@@ -1,0 +1,42 @@
+"""What commands are given: the folder of a run, a device, labelled images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whatwhere.data import Images
+    from whatwhere.model import DeconvNet
+    from whatwhere.spec import Recipe
+
+
+def open_run(folder: Path, device: str) -> tuple[Recipe, DeconvNet]:
+    """The recipe of a run, and its model on a device ('auto': a GPU where there is one)."""
+    import torch
+
+    from whatwhere.distributed import default_device
+    from whatwhere.errors import RunError, SpecError
+    from whatwhere.model import load
+    from whatwhere.spec_toml import read_recipe
+
+    missing = [name for name in ("recipe.toml", "model.safetensors") if not (folder / name).is_file()]
+    if missing:
+        found = f"there is no {' and no '.join(missing)} in it" if folder.is_dir() else "there is no such folder"
+        raise RunError(f"{folder} was given as a run; {found} (`whatwhere train --out {folder}` makes one)")
+    try:
+        home = default_device() if device == "auto" else torch.device(device)
+    except RuntimeError:
+        raise SpecError(f"--device {device} was given; expected auto, cpu, cuda, cuda:1, …") from None
+    if home.type == "cuda" and not torch.cuda.is_available():
+        raise SpecError(f"--device {device} was given; there is no GPU that torch can use here (--device cpu)")
+    return read_recipe(folder / "recipe.toml"), load(folder / "model.safetensors").to(home)
+
+
+def labelled(images: Images, option: str) -> Images:
+    """The same images, refused where they have no labels."""
+    from whatwhere.errors import ImageError
+
+    if images.labels is None:
+        raise ImageError(f"{images.name} brings no labels; give them with {option}, an IDX or .npy file")
+    return images

@@ -1,0 +1,128 @@
+"""Descriptors: the definition computed patch by patch, the paper's sizes, storage by density, memory."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import whatwhere as ww
+from whatwhere.classification import describe, describe_images
+from whatwhere.classification.matrix import collect_rows
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.spec import DescriptorSpec, Phase, Recipe
+
+POOL = {"rms": lambda c: np.sqrt((c**2).mean((1, 2))), "max": lambda c: c.max((1, 2)), "mean": lambda c: c.mean((1, 2))}
+
+
+def sparse_features(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.1)
+
+
+def patch_by_patch(p: np.ndarray, patch: int, cell: int, pooling: str) -> np.ndarray:
+    """One image's descriptor, [B, H, W] → [D], written as the docstring says it."""
+    out = []
+    for i in range(p.shape[1] - patch + 1):
+        for j in range(p.shape[2] - patch + 1):
+            part = p[:, i : i + patch, j : j + patch]
+            starts = sorted({min(a, patch - cell) for a in range(0, patch, cell)})
+            cells = [POOL[pooling](part[:, a : a + cell, b : b + cell]) for a in starts for b in starts]
+            vector = np.stack(cells, 1).ravel()
+            out.append(vector / (np.linalg.norm(vector) or 1))
+    whole = np.concatenate(out)
+    return whole / (np.linalg.norm(whole) or 1)
+
+
+@pytest.mark.parametrize("pooling", ["rms", "max", "mean"])
+@pytest.mark.parametrize(("patch", "cell"), [(6, 3), (6, 4), (5, 2), (4, 4)])
+def test_a_descriptor_is_what_its_definition_says(pooling: str, patch: int, cell: int) -> None:
+    p = sparse_features(3, 5, 9, 8).double()
+    found = describe([p], DescriptorSpec(patch=(patch,), cell=cell, pooling=pooling), [1])  # type: ignore[arg-type]
+    for image, row in zip(p.numpy(), found.numpy(), strict=True):
+        np.testing.assert_allclose(row, patch_by_patch(image, patch, cell, pooling), atol=1e-12)
+
+
+def test_the_papers_sizes() -> None:
+    assert describe([sparse_features(2, 16, 16, 16)], DescriptorSpec(), [1]).shape == (2, 9216)
+    assert describe([sparse_features(2, 48, 10, 10)], DescriptorSpec(), [2]).shape == (2, 4800)
+
+
+def test_every_descriptor_has_unit_length_and_an_empty_one_is_zero() -> None:
+    first, second = sparse_features(4, 3, 9, 9), sparse_features(4, 6, 6, 6, seed=1)
+    first[2], second[2] = 0, 0
+    found = describe([first, second], DescriptorSpec(), [1, 2])
+    np.testing.assert_allclose(found.norm(dim=1), [1, 1, 0, 1], atol=1e-6)
+    parts = found.split([first.shape[1] * 9, found.shape[1] - first.shape[1] * 9], 1)
+    np.testing.assert_allclose(parts[0].norm(dim=1)[[0, 1, 3]], 0.5**0.5, atol=1e-6)  # each layer weighs the same
+
+
+def test_raw_features_are_only_scaled() -> None:
+    p = sparse_features(3, 4, 5, 5)
+    found = describe([p], DescriptorSpec(raw=True), [1])
+    np.testing.assert_allclose(found, (p.flatten(1) / p.flatten(1).norm(dim=1, keepdim=True)), atol=1e-6)
+
+
+def test_a_map_smaller_than_a_patch_is_one_patch() -> None:
+    assert describe([sparse_features(2, 3, 2, 1)], DescriptorSpec(), [1]).shape == (2, 3)
+    assert describe([sparse_features(2, 3, 7, 4)], DescriptorSpec(patch=(5,)), [1]).shape == (2, 3 * 3 * 2 * 2)
+
+
+# Storage ---------------------------------------------------------------------------------------------------------
+
+
+def test_density_decides_how_rows_are_kept_and_not_what_they_are() -> None:
+    rows = sparse_features(50, 40).numpy()
+    kept = collect_rows(lambda batch: rows[batch], 50, 7)
+    assert isinstance(kept, sparse.csr_array)
+    assert kept.indices.dtype == np.int32
+    assert kept.indptr.dtype == np.int32
+    assert kept.dtype == np.float32
+    np.testing.assert_array_equal(kept.toarray(), rows)
+    dense = collect_rows(lambda batch: rows[batch] + 1, 50, 7)
+    assert isinstance(dense, np.ndarray)
+    np.testing.assert_array_equal(dense, rows + 1)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_more_than_the_stated_memory_is_refused(offset: int) -> None:
+    rows = sparse_features(50, 40).numpy() + offset
+    with pytest.raises(SpecError, match=r"50 descriptors of 40 numbers need .*\(allow more with `memory`"):
+        collect_rows(lambda batch: rows[batch], 50, 7, memory=1000)
+
+
+# From images -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    model = ww.ModelSpec(layers=(ww.LayerSpec(maps=3, filter_size=3), ww.LayerSpec(maps=4, filter_size=3)))
+    learning = (ww.LearningSpec(inference=ww.InferenceSpec()),) * 2
+    return Recipe(model=model, learning=learning, inference=ww.InferenceSpec(steps=4), batch_size=4)
+
+
+def images(count: int) -> torch.Tensor:
+    return torch.rand(count, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+
+
+def test_images_are_inferred_and_described_batch_by_batch(recipe: Recipe) -> None:
+    from dataclasses import replace
+
+    model, v = ww.DeconvNet(recipe.model), images(10)
+    both = replace(recipe, descriptor=DescriptorSpec(layers=(1, 2), patch=(4, 3), cell=2))
+    counted: list[int] = []
+    found = describe_images(model, v, both, engine="reference", progress=counted.append)
+    plans = ((Phase(layer=1, pooling=(1,)),), (Phase(layer=2, pooling=(1, 2)),))
+    features = [ww.infer(model, v, recipe.inference, plan, engine="reference").features for plan in plans]
+    found = found if isinstance(found, np.ndarray) else found.toarray()
+    np.testing.assert_allclose(found, describe(features, both.descriptor, (1, 2)), atol=1e-6)
+    assert counted == [4, 4, 2]
+
+
+def test_no_images_and_no_such_layer_are_refused(recipe: Recipe) -> None:
+    from dataclasses import replace
+
+    one_layer = ww.DeconvNet(ww.ModelSpec(layers=recipe.model.layers[:1]))
+    with pytest.raises(ImageError, match="an empty set of images"):
+        describe_images(one_layer, images(0), recipe)
+    with pytest.raises(SpecError, match="a descriptor of layer 2 was asked for; the model has 1 layers"):
+        describe_images(one_layer, images(2), replace(recipe, descriptor=DescriptorSpec(layers=(2,))))
