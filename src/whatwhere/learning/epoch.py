@@ -114,7 +114,7 @@ def train_epoch(session: Session, state: State, *, save: bool) -> State:
 
     model = state.model
     for k in moving_filters(state.layer, learning):
-        model = update_filters(model, k, stored, learning.cg_steps, summed)
+        model = update_filters(model, k, stored, learning.cg_steps, summed, inference.engine)
     check_filters(model, where)
     tally.sums[4] += time.perf_counter() - start
     report = tally.report(state.layer, state.epoch, learning.inference.steps, active, inference.engine)
@@ -162,11 +162,20 @@ class EpochInference:
         if self.reset and latents.p is not None:
             latents = replace(latents, p=torch.zeros_like(latents.p))
         v = self.session.read_images(batch)
+        latents = self.infer_layers_below(v, latents)
         solution = run_phase(state.model, v, latents, self.phase, self.learning.inference, self.session.engine)
         store.write(batch, solution.latents, save=self.save)
         self.engine = solution.engine
         nothing = self.learning.inference.lam / 2 * v.square().sum()
         return ToHost(self.tally.measure(solution, nothing, store.kept_dtype))
+
+    def infer_layers_below(self, v: Tensor, latents: Latents) -> Latents:
+        """Layers below that were trained elsewhere are inferred as in their training: their pooling is then known."""
+        for k in range(len(latents.pooling) + 1, self.state.layer):
+            learning = self.session.recipe.learning[k - 1]
+            phase = training_phase(k, learning)
+            latents = run_phase(self.state.model, v, latents, phase, learning.inference, self.session.engine).latents
+        return latents
 
     def settle(self, first: int, measured: ToHost) -> bool:
         """Add up one round over all processes, check its costs, report it; True where anyone wants to stop."""
