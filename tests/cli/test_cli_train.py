@@ -49,11 +49,10 @@ def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
     said = whatwhere("train", images, "--out", out, "--recipe", recipe, "--store", "file", *OPTIONS)
     lines = said.splitlines()
     assert lines[0] == "latents in the tier 'file': asked for"
-    assert lines[1].startswith("layer 1  epoch 1/2  cost ")
-    assert all(
-        word in lines[1] for word in ("reconstruction", "penalty", "non-zeros", "dead maps", "image-iterations/s")
-    )
-    assert len(lines) == 6
+    assert lines[1] == "engine reference; costs and non-zeros are per image, cost = reconstruction + penalty"
+    assert lines[2].startswith("layer 1  epoch 1/2  cost ")
+    assert all(word in lines[2] for word in (" + ", "non-zeros", "dead maps", "image-iterations/s"))
+    assert len(lines) == 7
     assert lines[-1] == f"{out}/model.safetensors"
     assert read_recipe(out / "recipe.toml") == tiny.recipe()
     assert load(out / "model.safetensors").spec == tiny.recipe().model
@@ -145,7 +144,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     text = shown.read_bytes().decode()
     assert process.exitcode == 130, text
     assert f"whatwhere train --resume {out}" in text.replace("\r\n", "")
-    for word in ("layer 1 of 2", "batch ", "reconstruction", "non-zeros", "image-iterations/s"):
+    for word in ("layer 1 of 2", "batch ", "cost ", "non-zeros", "image-iterations/s"):
         assert word in text, f"the live display shows {word!r}"
     assert len((out / "history.jsonl").read_text().splitlines()) < 60
     whatwhere("train", "--resume", out, "--quiet")

@@ -22,7 +22,7 @@ class TrainingProgress:
     def __init__(self, recipe: Recipe, images: int, *, quiet: bool = False) -> None:
         self.recipe, self.images = recipe, images
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
-        self.phase = "starting"
+        self.phase, self.engine = "starting", ""
         self.batch: BatchReport | None = None
         self.clock = Clock(recipe, images)
         self.live = Live(console=self.console, transient=True, refresh_per_second=4, get_renderable=self.render)
@@ -38,7 +38,7 @@ class TrainingProgress:
         self.live.stop()
 
     def on_start(self, chosen: str) -> None:
-        self.console.print(chosen, soft_wrap=True)
+        self.say(chosen)
 
     def on_batch(self, report: BatchReport) -> None:
         self.clock.count(report)
@@ -48,12 +48,17 @@ class TrainingProgress:
     def on_epoch(self, report: EpochReport) -> None:
         self.clock.end_epoch(report)
         self.phase = "writing a checkpoint"
+        if report.engine != self.engine:
+            self.engine = report.engine
+            self.say(f"engine {report.engine}; costs and non-zeros are per image, cost = reconstruction + penalty")
         epochs = self.recipe.learning[report.layer - 1].epochs
-        self.console.print(
+        self.say(
             f"layer {report.layer}  epoch {report.epoch}/{epochs}  {costs(report)}  {report.dead_maps} dead maps  "
-            f"{rate(report.image_iterations_per_second)}  {report.seconds:.1f} s  {report.engine}",
-            soft_wrap=True,
+            f"{rate(report.image_iterations_per_second)}  {report.seconds:.1f} s"
         )
+
+    def say(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True)
 
     def render(self) -> Table:
         """The live display: what is done now, how far, what it costs, how fast, how long yet."""
@@ -61,20 +66,15 @@ class TrainingProgress:
         if self.batch is None:
             table.add_row(self.phase)
             return table
-        at = self.batch
+        at, left = self.batch, self.clock.left()
         table.add_row(
-            f"[bold]layer {at.layer} of {self.recipe.model.depth}[/] {self.phase}",
+            f"[bold]layer {at.layer} of {self.recipe.model.depth}, {self.phase}[/]",
             f"epoch {at.epoch}/{at.epochs}",
-            ProgressBar(total=at.batches, completed=at.batch, width=20),
             f"batch {at.batch}/{at.batches}",
+            ProgressBar(total=at.batches, completed=at.batch, width=20),
         )
-        left = self.clock.left()
-        table.add_row(
-            costs(at),
-            rate(self.clock.rate()),
-            "" if left is None else f"{duration(left)} left",
-            f"{self.images:,} images",
-        )
+        time_left = "" if left is None else f"{duration(left)} left"
+        table.add_row(costs(at), rate(self.clock.rate()), time_left, f"{self.images:,} images")
         return table
 
 
@@ -111,10 +111,7 @@ class Clock:
 
 def costs(report: BatchReport | EpochReport) -> str:
     cost = report.reconstruction + report.penalty
-    return (
-        f"cost {cost:.4g} = {report.reconstruction:.4g} reconstruction + {report.penalty:.4g} penalty  "
-        f"{report.nonzeros:.1f} non-zeros"
-    )
+    return f"cost {cost:.4g} = {report.reconstruction:.4g} + {report.penalty:.4g}  {report.nonzeros:.1f} non-zeros"
 
 
 def rate(per_second: float) -> str:
