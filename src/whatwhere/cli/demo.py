@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from whatwhere.cli.encode import Json, Quiet
+from whatwhere.cli.encode import Engine, Json, Quiet
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the run and its report.")] = Path("runs/demo"),
+    engine: Engine = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -20,7 +21,7 @@ def demo(
     from whatwhere.cli.stages import Stages
     from whatwhere.experiments.demo import MARK, row, run_demo
 
-    done = run_demo(out, Stages(quiet=quiet).stage)
+    done = run_demo(out, Stages(quiet=quiet).stage, engine=engine)
     if as_json:
         found = json.loads((out / MARK).read_text(encoding="utf-8"))
         typer.echo(json.dumps({**found, "report": str(done.report)}))

@@ -56,7 +56,12 @@ def demo_recipe() -> Recipe:
 
 
 def run_demo(
-    folder: Path, stage: Stage, *, recipe: Recipe | None = None, images: tuple[Images, Images] | None = None
+    folder: Path,
+    stage: Stage,
+    *,
+    engine: str = "auto",
+    recipe: Recipe | None = None,
+    images: tuple[Images, Images] | None = None,
 ) -> Demo:
     """Run it all into a folder: a run, `demo.json` and `report.html`. `images` are for training and for the test."""
     start = time.monotonic()
@@ -70,12 +75,13 @@ def run_demo(
             recipe,
             training,
             folder,
+            engine=engine,
             device="cpu",
             checkpoint_every=0,
             on_batch=lambda report: advance(report.images),
         )
     lines = []
-    for name, x, x_test in descriptions(done.model, recipe, training, test, stage):
+    for name, x, x_test in descriptions(done.model, recipe, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             lines.append(measure(name, x, training.labels, x_test, test.labels, advance))
     with stage("drawing the report", 1):
@@ -108,14 +114,17 @@ def measure(
 
 
 def descriptions(
-    model: DeconvNet, recipe: Recipe, training: Images, test: Images, stage: Stage
+    model: DeconvNet, recipe: Recipe, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
     """The images described in every way: by their pixels, then by every layer of the model."""
     yield "raw pixels", pixels(training), pixels(test)
     for k in range(1, recipe.model.depth + 1):
         by_layer = replace(recipe, descriptor=replace(recipe.descriptor, layers=(k,)))
         with stage(f"layer {k}: inferring {len(training) + len(test):,} images", len(training) + len(test)) as advance:
-            yield f"layer {k}", *(describe_images(model, part, by_layer, progress=advance) for part in (training, test))
+            x, x_test = (
+                describe_images(model, part, by_layer, engine=engine, progress=advance) for part in (training, test)
+            )
+        yield f"layer {k}", x, x_test
 
 
 def pixels(images: Images) -> np.ndarray:
@@ -130,7 +139,7 @@ def draw_report(demo: Demo, test: Images) -> str:
 
     recipe, model, best = demo.recipe, demo.model, demo.lines[-1]
     shown = test[:36]
-    solution = infer(model, shown, recipe.inference, recipe.plan)
+    solution = infer(model, shown, recipe.inference, recipe.plan, engine=demo.engine)
     rates = "; ".join(f"{line.name} {line.score.error:.2%}" for line in demo.lines)
     sections = [
         Section(

@@ -1,0 +1,79 @@
+"""`whatwhere classify` as a person uses it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tiny_run as tiny
+from tiny_run import PLAIN, whatwhere
+from whatwhere.errors import ImageError, RunError, SpecError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.make(tmp_path_factory.mktemp("classify") / "run")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Labelled training images, and test images with their labels in another file."""
+    images, labels = tiny.bars(120, seed=1)
+    np.savez(tmp_path / "train.npz", images=images, labels=labels)
+    images, labels = tiny.bars(50, seed=2)
+    np.save(tmp_path / "test.npy", images)
+    np.save(tmp_path / "labels.npy", labels)
+    return tmp_path
+
+
+def test_the_error_of_a_run_on_ones_own_images(run: Path, files: Path) -> None:
+    test = ("--test", files / "test.npy", "--test-labels", files / "labels.npy")
+    told = whatwhere("classify", run, files / "train.npz", *test, "--few", 15, "--few", 30, "--json", *PLAIN)
+    found = json.loads(told)
+    assert found["images"] == 50
+    assert found["error"] == found["errors"] / 50 < 0.2
+    assert sum(map(sum, found["confusion"])) == 50
+    assert found["interval"][0] <= found["error"] <= found["interval"][1]
+    assert {trial["C"] for trial in found["validation"]} == {0.1, 1, 10, 100}
+    assert [few["labels"] for few in found["few_labels"]] == [15, 30]
+    assert all(len(few["errors"]) == 10 for few in found["few_labels"])
+
+
+def test_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
+    told = whatwhere("classify", run, files / "train.npz", "--C", 1, "--layer", 1, "--layer", 2, *PLAIN)
+    assert "(100 images), tested on a held-out sixth of" in told
+    assert "95 % interval" in told
+    assert "C = 1, liblinear" in told
+    assert "confusion" in told
+
+
+def test_progress_goes_to_standard_error_and_quiet_is_quiet(run: Path, files: Path) -> None:
+    from typer.testing import CliRunner
+
+    from whatwhere.cli import app
+
+    arguments = ["classify", str(run), str(files / "train.npz"), "--C", "1", *PLAIN]
+    said = CliRunner().invoke(app, arguments)
+    assert "describing 100 training images" in said.stderr
+    assert "describing" not in said.stdout
+    assert CliRunner().invoke(app, [*arguments, "--quiet"]).stderr == ""
+
+
+def test_what_cannot_be_classified_is_refused(run: Path, files: Path) -> None:
+    with pytest.raises(RunError, match="was given as a run"):
+        whatwhere("classify", files, files / "train.npz", *PLAIN)
+    with pytest.raises(ImageError, match="brings no labels; give them with --labels"):
+        whatwhere("classify", run, files / "test.npy", *PLAIN)
+    np.save(files / "short.npy", np.arange(49))
+    with pytest.raises(ImageError, match="50 images and 49 labels"):
+        whatwhere("classify", run, files / "test.npy", "--labels", files / "short.npy", *PLAIN)
+    np.save(files / "same.npy", np.zeros(50, int))
+    with pytest.raises(ImageError, match="all 50 labels are 0; expected at least two classes"):
+        whatwhere("classify", run, files / "test.npy", "--labels", files / "same.npy", *PLAIN)
+    with pytest.raises(SpecError, match="--test-labels was given without --test"):
+        whatwhere("classify", run, files / "train.npz", "--test-labels", files / "labels.npy", *PLAIN)
+    with pytest.raises(SpecError, match="layer 3"):
+        whatwhere("classify", run, files / "train.npz", "--layer", 3, *PLAIN)
+    with pytest.raises(SpecError, match="C = -1"):
+        whatwhere("classify", run, files / "train.npz", "--C", -1, *PLAIN)
