@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tiny_training as tiny
+import whatwhere.distributed
 import whatwhere.learning.epoch
 import whatwhere.learning.filter_problem
 from whatwhere.errors import ImageError, RunError, SpecError
@@ -116,6 +117,7 @@ def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(store, e
     assert stops == 15, "after each of three batches and at the end of each of four epochs, but for the very last"
     assert tiny.same_filters(run.model, reference.model)
     assert [r.cost for r in run.history] == [r.cost for r in reference.history]
+    assert {r.engine for r in run.history} == {"reference"}
     assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 4
 
 
@@ -146,6 +148,17 @@ def test_features_are_zero_after_a_reset_epoch(monkeypatch):
     assert not second.p.any(), "reset_at = (1,): after epoch 1 the features are 0"
     assert third.p.any()
     assert second.pooling[0].gamma.any(), "the pooling variables stay"
+
+
+def test_between_processes_only_filter_sums_and_a_few_numbers_would_move(monkeypatch):
+    moved = []
+    monkeypatch.setattr(whatwhere.distributed, "total", lambda tensor: (moved.append(tensor.nbytes), tensor)[1])
+    train(tiny.recipe(epochs=1), tiny.images(), **tiny.HERE)
+    rounds, measured, flags, cg_steps = 3, 7 * 8, 4, 2
+    layer1, layer2 = 1 * 2 * 2 * 2 * 8, 2 * 3 * 2 * 2 * 8  # float64 sums of the filters
+    maps1, maps2 = 2 * 8, 3 * 8
+    for_each_layer = rounds * measured + flags
+    assert sum(moved) == (1 + cg_steps) * (layer1 + layer2) + maps1 + maps2 + 2 * for_each_layer
 
 
 def test_dead_maps_are_counted():

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from whatwhere import distributed
+from whatwhere.inference.engines import choose
 from whatwhere.inference.infer import run_phase
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import update_filters
@@ -134,7 +135,9 @@ class EpochInference:
         self.learning = session.recipe.learning[state.layer - 1]
         self.phase = training_phase(state.layer, self.learning)
         self.reset = state.epoch - 1 in self.learning.reset_at
-        self.engine = ""
+        v = session.images[slice(0, 1)].to(session.store.device, session.store.dtype)
+        # chosen here too: after a stop at the end of an epoch's inference there may be no batch left to tell it by
+        self.engine, _ = choose(session.engine, state.model, v, self.phase, self.learning.inference)
 
     def run(self) -> tuple[int, bool]:
         """Infer the batches that are left: how many of the epoch are done, and whether someone asked to stop."""
