@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.engines.cpu.simd import LANES
+from whatwhere.inference.engines.cpu.winograd import LARGEST, POINTS, SMALLEST, TILES, transform_filters
 from whatwhere.model import DeconvNet
 
 LAYER = np.dtype(
@@ -30,6 +31,7 @@ LAYER = np.dtype(
             "columns",
             "border",  # zeros around p
             "moves",  # do the pooling variables move?
+            "winograd",  # is the convolution done in Winograd's way?
             # where things begin in the state of one image
             "features",  # p̂, the reconstruction on its way down
             "error",  # the residual on its way up; at the top, the gradient g
@@ -39,8 +41,11 @@ LAYER = np.dtype(
             "weights",  # [row, column, axis, element, map]
             "mu",  # [row, column, axis, map]
             "gamma",
+            "work",  # room for Winograd's transforms
+            "patches",
+            "products",
             # where things begin in the filters
-            "up",  # [row, column, map below, map]
+            "up",  # [row, column, map below, map]; in Winograd's way the points stand for rows and columns
             "down",  # [row, column, map, map below], turned by half a circle; with few maps below, those first
             "scatter",  # [map, row, column, map below]
         )
@@ -67,6 +72,7 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
         _, row["height"], row["width"] = regions.shape
         _, row["rows"], row["columns"] = regions.grid
         row["moves"] = k in moving
+        row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_size <= LARGEST
         table[k - 1]["border"] = layer.filter_size - 1
     return table, _place_state(table)
 
@@ -89,6 +95,9 @@ def _place_state(table: np.ndarray) -> int:
             place(row, ("z", "z_error"), regions * s * s)
             place(row, ("weights",), regions * 2 * s)
             place(row, ("mu", "gamma"), regions * 2)
+        if row["winograd"]:
+            place(row, ("work",), 2 * POINTS**2 * LANES)
+            place(row, ("patches", "products"), POINTS**2 * TILES * int(max(row["maps"], table[k - 1]["maps"])))
     return end
 
 
@@ -101,11 +110,11 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
         wide[: f.shape[0], : f.shape[1]] = f
         turned = wide.flip(2, 3)
         few = table[k - 1]["maps"] % LANES != 0
-        for name, piece in (
-            ("up", wide.permute(2, 3, 0, 1)),
-            ("down", turned.permute(0, 2, 3, 1) if few else turned.permute(2, 3, 1, 0)),
-            ("scatter", wide.permute(1, 2, 3, 0)),
-        ):
+        if row["winograd"]:
+            up, down = transform_filters(wide), transform_filters(turned.transpose(0, 1))
+        else:
+            up, down = wide.permute(2, 3, 0, 1), turned.permute(0, 2, 3, 1) if few else turned.permute(2, 3, 1, 0)
+        for name, piece in (("up", up), ("down", down), ("scatter", wide.permute(1, 2, 3, 0))):
             row[name] = sum(p.numel() for p in pieces)
             pieces.append(piece.reshape(-1))
     return torch.cat(pieces).numpy()

@@ -8,10 +8,10 @@ from typing import Any
 
 import numba
 
-from whatwhere.inference.engines.cpu.gaussians import weigh
-from whatwhere.inference.engines.cpu.passes import Array, Layer, compiled
+from whatwhere.inference.engines.cpu.pooling import Layer, weigh
+from whatwhere.inference.engines.cpu.rows import OPTIONS, Array, compiled, spliced
 from whatwhere.inference.engines.cpu.simd import apart
-from whatwhere.inference.engines.cpu.steps import Settings, gain, move, observe, propagate
+from whatwhere.inference.engines.cpu.steps import Settings, copy, gain, move, observe, propagate
 
 
 @compiled
@@ -28,7 +28,7 @@ def exchange(packed: Array, offset: int, state: Array, at: int, layer: Layer, be
     return offset + layer.real_maps * places
 
 
-@compiled
+@spliced
 def exchange_latents(packed: Array, state: Array, p: Array, layers: Array, inwards: bool) -> None:
     """Copy p and every layer's μ and γ between the caller's order and the state's."""
     top = layers[len(layers) - 1]
@@ -41,12 +41,12 @@ def exchange_latents(packed: Array, state: Array, p: Array, layers: Array, inwar
                 offset = exchange(packed, offset, state, at, layer, 2 * layer.maps, inwards)
 
 
-@compiled
+@spliced
 def begin(packed: Array, state: Array, p: Array, layers: Array) -> None:
     top = layers[len(layers) - 1]
     p[:] = 0
     exchange_latents(packed, state, p, layers, True)
-    state[top.features : top.features + len(p)] = p
+    copy(p, 0, state, top.features, len(p))
     for k in range(1, len(layers)):
         weigh(state, layers[k])
 
@@ -60,7 +60,7 @@ def _fingerprint() -> str:
 
 
 def _build(source: str) -> Any:
-    @numba.njit(nogil=True, cache=True, error_model="numpy")
+    @numba.njit(cache=True, **OPTIONS)
     def advance(
         first: int, last: int, steps: int, images: Array, packed: Array, states: Array, codes: Array,
         layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array,
@@ -87,7 +87,7 @@ def _build(source: str) -> Any:
                     size, fista = beta[n, t - 1], code[2 * length]
                     code[2 * length] = move(state, p, p_old, layers, config, size, fista, t == 1)
                 if t == steps:
-                    state[top.features : top.features + length] = p
+                    copy(p, 0, state, top.features, length)
                 observe(state, filters, layers, images[n], config, trace[n, t])
                 if t == steps:
                     exchange_latents(packed[n], state, p, layers, False)

@@ -149,6 +149,17 @@ def some_nonzero(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
+def where_positive(typingctx: Any, a: Any, yes: Any, no: Any) -> Any:
+    """In every lane `yes` where a > 0, else `no`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zero = ir.Constant(vector_ir(a.dtype), None)
+        return builder.select(builder.fcmp_ordered(">", arguments[0], zero), arguments[1], arguments[2])
+
+    return a(a, a, a), codegen
+
+
+@intrinsic
 def power_of_two(typingctx: Any, a: Any) -> Any:
     """2^a for whole a, made by writing the exponent's bits."""
     bits, mantissa, bias = (32, 23, 127) if a.dtype == types.float32 else (64, 52, 1023)
@@ -189,7 +200,7 @@ def _function(name: str, count: int) -> Any:
     return of_one if count == 1 else of_two
 
 
-square_root, nearest = _function("sqrt", 1), _function("rint", 1)
+square_root, nearest, magnitude = _function("sqrt", 1), _function("rint", 1), _function("fabs", 1)
 smaller, larger = _function("minnum", 2), _function("maxnum", 2)
 
 

@@ -7,18 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.inference.engines.cpu.gaussians import step_pooling
-from whatwhere.inference.engines.cpu.passes import (
-    Array,
-    Layer,
-    compiled,
-    convolve_down,
-    convolve_up,
-    place,
-    pool,
-    scatter_down,
-    unpool,
-)
+from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
+from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, step_pooling, unpool
+from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.simd import LANES
 
 # The settings that the kernels read, as one record.
@@ -39,12 +30,12 @@ SETTINGS = np.dtype(
 Settings = Any  # one such record
 
 
-@compiled
+@spliced
 def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonzeros: int) -> float:
     """Every p̂_k from the top down, the residual e = R p - v at the image, and ‖e‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
-        scattered = nonzeros * layer.pool * layer.pool * 2
+        scattered = nonzeros * layer.pool * layer.pool * (10 if layer.winograd else 2)
         if k == len(layers) - 1 and below.maps % LANES == 0 and scattered < below.rows * below.columns * layer.maps:
             scatter_down(state, filters, below, layer, below.features)
         else:
@@ -61,7 +52,7 @@ def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonze
     return squares
 
 
-@compiled
+@spliced
 def propagate(state: Array, filters: Array, layers: Array) -> float:
     """The residual up to g = Rᵀ e, leaving the error at every z_k; ‖g‖²."""
     for k in range(1, len(layers)):
@@ -71,7 +62,7 @@ def propagate(state: Array, filters: Array, layers: Array) -> float:
     return sum_of_squares(state, top.error, top.rows * top.columns * top.maps)
 
 
-@compiled
+@spliced
 def gain(state: Array, filters: Array, layers: Array) -> float:
     """‖R g‖²."""
     for k in range(len(layers) - 1, 0, -1):
@@ -82,6 +73,13 @@ def gain(state: Array, filters: Array, layers: Array) -> float:
     for y in range(bottom.rows):
         squares += sum_of_squares(state, place(bottom, bottom.line, y, 0), bottom.columns * bottom.maps)
     return squares
+
+
+@spliced
+def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None:
+    """A slice to a slice; written as one, Numba would compile for seconds to word an error that cannot occur."""
+    for i in range(length):
+        target[at + i] = source[begin + i]
 
 
 @compiled
@@ -125,7 +123,7 @@ def penalise(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
     return penalty, nonzeros
 
 
-@compiled
+@spliced
 def descend_gradient(state: Array, p: Array, top: Layer, beta: float, settings: Settings) -> None:
     """p ← project(shrink(y - λ β g, β)), from the y and g in the state."""
     kind = state.dtype.type
@@ -146,7 +144,7 @@ def descend_gradient(state: Array, p: Array, top: Layer, beta: float, settings: 
             p[i] = shrink(moved, beta, settings.alpha, settings.exact)
 
 
-@compiled
+@spliced
 def accelerate(state: Array, p: Array, p_old: Array, top: Layer, t: float) -> float:
     """FISTA's next point into the state, restarted where it points uphill; the next t (see `ista.accelerate`)."""
     y = top.features
@@ -161,7 +159,7 @@ def accelerate(state: Array, p: Array, p_old: Array, top: Layer, t: float) -> fl
     return t_next
 
 
-@compiled
+@spliced
 def observe(state: Array, filters: Array, layers: Array, image: Array, settings: Settings, trace: Array) -> None:
     """Reconstruct, and write the objective's parts and the number of non-zeros into `trace`."""
     penalty, nonzeros = penalise(state, layers[len(layers) - 1], settings.alpha)
@@ -169,7 +167,7 @@ def observe(state: Array, filters: Array, layers: Array, image: Array, settings:
     trace[1], trace[2] = penalty, nonzeros
 
 
-@compiled
+@spliced
 def move(
     state: Array, p: Array, p_old: Array, layers: Array, settings: Settings, beta: float, t: float, first: bool
 ) -> float:
@@ -180,9 +178,9 @@ def move(
             step = settings.lam * settings.pooling_step
             step_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, first)
     if settings.momentum:
-        p_old[:] = p
+        copy(p, 0, p_old, 0, len(p))
     descend_gradient(state, p, top, beta, settings)
     if settings.momentum:
         return accelerate(state, p, p_old, top, t)
-    state[top.features : top.features + len(p)] = p
+    copy(p, 0, state, top.features, len(p))
     return t

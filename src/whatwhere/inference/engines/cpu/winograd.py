@@ -1,0 +1,133 @@
+"""Convolution with small filters in fewer products (Winograd; Toom and Cook).
+
+Two polynomials of degrees m - 1 and K - 1 multiply by their values at m + K - 1 = 8 points: 0, ±1, ±2, ±½ and ∞.
+So m × m outputs of a K × K filter, with m = 9 - K, take 8 × 8 products a pair of maps instead of m² K², and the
+sum over maps is one matrix product a point. At K = 5 that is 64 products for 400.
+
+    outputs = Aᵀ [ (G f Gᵀ) ⊙ (Bᵀ patch B) ] A
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from whatwhere.inference.engines.cpu.rows import Array, compiled, product_row, spliced
+from whatwhere.inference.engines.cpu.simd import LANES, apart, load, splat, store
+
+POINTS = 8  # along one axis
+TILES = 8  # multiplied together
+SMALLEST, LARGEST = 2, 7  # filters for which it is used
+
+
+def transform_filters(f: Tensor) -> Tensor:
+    """G f Gᵀ:  [C, B, K, K] → [8, 8, C, B], computed in float64."""
+    finite = torch.tensor([0, 1, -1, 2, -2, 0.5, -0.5], dtype=torch.float64)
+    scale = torch.tensor([1, -2 / 9, -2 / 9, 1 / 90, 1 / 90, 32 / 45, 32 / 45], dtype=torch.float64)
+    size = f.shape[-1]
+    G = torch.zeros(POINTS, size, dtype=torch.float64)
+    G[:-1] = scale[:, None] * finite[:, None] ** torch.arange(size)
+    G[-1, -1] = 1
+    return torch.einsum("yi,cbij,xj->yxcb", G, f.double(), G).to(f.dtype)
+
+
+@spliced
+def transform_in(source: Array, at: int, step: int, target: Array, to: int, stride: int) -> None:
+    """Bᵀ of 8 vectors that lie `step` apart."""
+    d0, d1, d2, d3 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
+    at += 4 * step
+    d4, d5, d6, d7 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
+    store(target, to, d0 - d6 + (d4 - d2) * 5.25)
+    even, odd = d2 + d6 - d4 * 4.25, d1 + d5 - d3 * 4.25
+    store(target, to + stride, even + odd)
+    store(target, to + 2 * stride, even - odd)
+    even, odd = d2 * 0.25 - d4 * 1.25 + d6, d1 * 0.5 - d3 * 2.5 + d5 * 2
+    store(target, to + 3 * stride, even + odd)
+    store(target, to + 4 * stride, even - odd)
+    even, odd = d2 * 4 - d4 * 5 + d6, d1 * 2 - d3 * 2.5 + d5 * 0.5
+    store(target, to + 5 * stride, even + odd)
+    store(target, to + 6 * stride, even - odd)
+    store(target, to + 7 * stride, d7 - d1 + (d3 - d5) * 5.25)
+
+
+@spliced
+def transform_out(source: Array, at: int, step: int, target: Array, to: int, stride: int, m: int, count: int) -> None:
+    """Aᵀ of 8 vectors that lie `step` apart: the first `count` of m outputs."""
+    m0, m1, m2, m3 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
+    at += 4 * step
+    m4, m5, m6, m7 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
+    s1, s2, s3 = m1 + m2, m3 + m4, m5 + m6
+    d1, d2, d3 = m1 - m2, (m3 - m4) * 2, (m5 - m6) * 0.5
+    up, down = 1.0, 1.0
+    for i in range(0, count, 2):
+        even, odd = s1 + s2 * up + s3 * down, d1 + d2 * up + d3 * down
+        even = even + m0 if i == 0 else even
+        even = even + m7 if i == m - 1 else even
+        odd = odd + m7 if i == m - 2 else odd
+        store(target, to + i * stride, even)
+        if i + 1 < count:
+            store(target, to + (i + 1) * stride, odd)
+        up, down = up * 4, down * 0.25
+
+
+@spliced
+def patch_in(state: Array, at: int, pitch: int, maps: int, height: int, width: int, work: int, to: int) -> None:
+    """Bᵀ patch B of one patch and LANES maps; beyond `height` and `width` the patch is zero."""
+    step = maps
+    if height < POINTS or width < POINTS:
+        zeros = splat(state, 0)
+        for y in range(POINTS):
+            for x in range(POINTS):
+                inside = y < height and x < width
+                store(
+                    state,
+                    work + (POINTS * POINTS + y * POINTS + x) * LANES,
+                    load(state, at + y * pitch + x * maps) if inside else zeros,
+                )
+        at, pitch, step = work + POINTS * POINTS * LANES, POINTS * LANES, LANES
+    for y in range(POINTS):
+        transform_in(state, at + y * pitch, step, state, work + y * POINTS * LANES, LANES)
+    point = TILES * maps
+    for x in range(POINTS):
+        transform_in(state, work + x * LANES, POINTS * LANES, state, to + x * point, POINTS * point)
+
+
+@spliced
+def patch_out(
+    state: Array, at: int, maps: int, m: int, height: int, width: int, work: int, to: int, pitch: int
+) -> None:
+    """Aᵀ products A of one tile and LANES maps: the `height` × `width` outputs that exist."""
+    point = TILES * maps
+    for x in range(POINTS):
+        transform_out(state, at + x * point, POINTS * point, state, work + x * LANES, POINTS * LANES, m, height)
+    for y in range(height):
+        transform_out(state, work + y * POINTS * LANES, LANES, state, to + y * pitch, maps, m, width)
+
+
+@compiled
+def correlate(
+    state: Array, source: int, source_pitch: int, source_maps: int, target: int, target_pitch: int, maps: int,
+    rows: int, columns: int, size: int, filters: Array, f: int, work: int, patches: int, products: int,
+) -> None:  # fmt: skip
+    """out(y, x) = Σ source(y + i, x + j) · f(i, j), for `rows` × `columns` outputs."""
+    apart()
+    m = POINTS + 1 - size
+    across, tiles = -(-columns // m), -(-rows // m) * -(-columns // m)
+    for first in range(0, tiles, TILES):
+        count = min(TILES, tiles - first)
+        for i in range(count):
+            y, x = (first + i) // across * m, (first + i) % across * m
+            for c in range(0, source_maps, LANES):
+                at, to = source + y * source_pitch + x * source_maps + c, patches + i * source_maps + c
+                height, width = rows + size - 1 - y, columns + size - 1 - x
+                patch_in(state, at, source_pitch, source_maps, height, width, work, to)
+        for k in range(POINTS * POINTS):
+            out, signal = products + k * TILES * maps, patches + k * TILES * source_maps
+            depth = source_maps
+            product_row(state, out, maps, count, state, signal, depth, 0, 1, depth, filters, f + k * depth * maps, maps)
+        for i in range(count):
+            y, x = (first + i) // across * m, (first + i) % across * m
+            for b in range(0, maps, LANES):
+                to = target + y * target_pitch + x * maps + b
+                height, width = min(m, rows - y), min(m, columns - x)
+                patch_out(state, products + i * maps + b, maps, m, height, width, work, to, target_pitch)
