@@ -23,26 +23,27 @@ def test_planes_are_grouped_by_the_map_below_and_grey_where_not_connected(tiny):
     model = tiny.model
     below, maps = model.connectivity[1].shape
     sheet = plane_sheet(model, columns=below)
-    group_height, group_width = 3 * 4 + 1, 2 * 4 + 1  # six planes of 3×3 in two columns
-    assert sheet.shape[:2] == (group_height + 6, below * (group_width + 3) + 3)
+    pitch = 21 + 1  # a plane of 3×3 is drawn seven times as large
+    height, width, gap = 3 * pitch + 1, 2 * pitch + 1, 6  # six planes in two columns
+    assert sheet.shape[:2] == (height + 2 * gap, below * (width + gap) + gap)
     for c in range(below):
         for b in range(maps):
             row, column = divmod(b, 2)
-            y, x = 3 + 1 + row * 4, 3 + c * (group_width + 3) + 1 + column * 4
-            plane = sheet[y : y + 3, x : x + 3]
+            y, x = gap + 1 + row * pitch, gap + c * (width + gap) + 1 + column * pitch
+            plane = sheet[y : y + 21, x : x + 21]
             assert (plane == GAP).all() == (not model.connectivity[1][c, b])
 
 
 def test_filters_are_scaled_to_their_own_largest_weight(tiny):
     sheet = filter_sheet(tiny.model)
-    darkest = [sheet[2 + r * 14 : 14 + r * 14, 2 + c * 14 : 14 + c * 14].min() for r in range(2) for c in range(2)]
+    darkest = [sheet[1 + r * 22 : 22 + r * 22, 1 + c * 22 : 22 + c * 22].min() for r in range(2) for c in range(2)]
     np.testing.assert_allclose(darkest, 0.1)
 
 
 def test_a_feature_without_activations_is_grey(tiny):
     p = tiny.top.p.clone()
     p[:, 3] = 0
-    side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
+    side = 2 * (20 + 1) + 1  # four samples of 10 × 10 pixels, drawn twice as large
     fourth = slice(2, 2 + side), slice(2 + 3 * (side + 2), 2 + 3 * (side + 2) + side)
     without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling), 11, 13, columns=6, count=4)
     assert (without[fourth] == GAP).all()

@@ -12,6 +12,7 @@ from figures.tiny_model import HISTORY, RESULTS, make_tiny
 from whatwhere import figures
 from whatwhere.figures.animation import last_frame, trace
 from whatwhere.figures.curves import curve_set
+from whatwhere.figures.errors import errors
 from whatwhere.figures.style import COLUMN, PAGE
 from whatwhere.latents import Latents
 from whatwhere.spec import InferenceSpec
@@ -35,6 +36,7 @@ DRAW = {
     "reset": lambda t, m: figures.reset(solved(one=t, two=m), 11, 13),
     "cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}),
     "curves": lambda t, m: figures.curves(curve_set(RESULTS)),
+    "errors": lambda t, m: errors({"raw pixels": (0.09, 0.08, 0.1), "layer 1": (0.03, 0.02, 0.04)}),
     "where 1": lambda t, m: figures.where_map(t.model, t.images, t.top, 1, 0),
     "where 2": lambda t, m: figures.where_map(t.model, t.images, t.top, 2, 0),
     "last frame": lambda t, m: last_frame(t.model, t.images[0], trace(t.model, t.images[0], InferenceSpec(steps=2))),

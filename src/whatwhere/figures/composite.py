@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whatwhere.figures.sampling import draw_samples, project_samples
 from whatwhere.figures.style import GREY, PAGE, place, sheet, styled, title, write
-from whatwhere.figures.tiles import GAP, WHITE, columns_for, picture, shade, tile
+from whatwhere.figures.tiles import GAP, WHITE, columns_for, enlarge, picture, shade, tile
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 
@@ -33,9 +33,7 @@ def filter_sheet(model: DeconvNet) -> np.ndarray:
     """The filters of layer 1, each by its own largest weight: [H, W, 3]."""
     f = model.filters[0].transpose(0, 1)
     largest = f.abs().amax((1, 2, 3), keepdim=True)
-    shown = picture(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0)
-    finer = shown.repeat(4, axis=1).repeat(4, axis=2)  # so that the lines between filters are thin beside their weights
-    return tile(finer, columns_for(len(f)), gap=2)
+    return tile(enlarge(picture(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0)), columns_for(len(f)))
 
 
 def plane_sheet(model: DeconvNet, layer: int = 2, columns: int = 8) -> np.ndarray:
@@ -46,8 +44,8 @@ def plane_sheet(model: DeconvNet, layer: int = 2, columns: int = 8) -> np.ndarra
     f, connected = model.filters[layer - 1].cpu().numpy(), model.connectivity[layer - 1].cpu().numpy()
     largest = np.abs(f).max((0, 2, 3), keepdims=True)
     shown = shade(np.where(connected[:, :, None, None], f / np.where(largest > 0, largest, 1), np.nan), 1.0)
-    groups = [tile(group, columns_for(f.shape[1])) for group in shown]
-    return tile(groups, min(columns, len(groups)), gap=3, between=WHITE)
+    groups = [tile(enlarge(group), columns_for(f.shape[1])) for group in shown]
+    return tile(groups, min(columns, len(groups)), gap=groups[0].shape[0] // 10, between=WHITE)
 
 
 def invariance_sheet(
@@ -68,10 +66,10 @@ def invariance_sheet(
         samples = draw_samples(latents.p, feature, count, seed)
         pixels = project_samples(model, latents, samples, height, width)
         largest = pixels.abs().amax((1, 2, 3), keepdim=True)
-        shown = picture(pixels / largest.where(largest > 0, torch.ones_like(largest)), 1.0)
+        shown = enlarge(picture(pixels / largest.where(largest > 0, torch.ones_like(largest)), 1.0))
         missing = np.broadcast_to(GAP, (count - len(samples), *shown.shape[1:]))
         groups.append(tile(np.concatenate([shown, missing]), side))
-    return tile(groups, columns or columns_for(len(groups)), gap=max(2, groups[0].shape[0] // 16), between=WHITE)
+    return tile(groups, columns or columns_for(len(groups)), gap=groups[0].shape[0] // 16, between=WHITE)
 
 
 @styled

@@ -17,7 +17,7 @@ from whatwhere.figures.style import PAGE, RULE, curve_styles, sheet, styled
 PARTS = {
     "cost": "cost",
     "reconstruction": "reconstruction, λ/2 ‖v̂ − v‖²",
-    "penalty": "penalty, Σ|p|^α",
+    "penalty": "penalty, Σ|p|ᵅ",
     "nonzeros": "non-zeros, ℓ0",
 }
 Epoch = Mapping[str, Any]

@@ -66,6 +66,12 @@ def tile(
     return sheet
 
 
+def enlarge(pictures: np.ndarray, least: int = 20) -> np.ndarray:
+    """Pictures [..., h, w, 3] with every pixel repeated until they are some `least` wide, so that lines stay thin."""
+    times = max(1, round(least / pictures.shape[-2]))
+    return pictures.repeat(times, axis=-3).repeat(times, axis=-2)
+
+
 def columns_for(n: int) -> int:
     """How many columns make a sheet of n pictures nearly square, without an empty place where that can be."""
     root = max(1, round(n**0.5))

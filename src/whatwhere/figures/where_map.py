@@ -16,7 +16,7 @@ from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import Regions
 
-ONE_REGION = 60  # Gaussians drawn over each other
+ONE_REGION = 40  # Gaussians drawn over each other
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def where_map(
     _draw_grid(axes, regions)
     centre = (size - 1) / 2
     x, y = found.column * spec.stride + centre + found.x, found.row * spec.stride + centre + found.y
-    _draw_ellipses(axes, found, x, y, colour, 0.28)
+    _draw_ellipses(axes, found, x, y, colour, fill=0.14, edge=0.56)
     frame(axes, GREY, 0.6)
 
     left = side + 0.4
@@ -94,7 +94,7 @@ def where_map(
     axes.vlines(edges, edges[0], edges[-1], color=GREY, lw=0.6)
     axes.hlines(edges, edges[0], edges[-1], color=GREY, lw=0.6)
     few = found.first(ONE_REGION)
-    _draw_ellipses(axes, few, few.x, few.y, colour, 0.06)
+    _draw_ellipses(axes, few, few.x, few.y, colour, fill=0.02, edge=0.35)
     axes.plot(few.x, few.y, ".", color=CURVES[1], markersize=3.5)
     frame(axes, RULE, 0.6)
     note = (
@@ -133,7 +133,9 @@ def _draw_grid(axes: Axes, regions: Regions) -> None:
     axes.hlines(np.arange(1, rows) * stride - 0.5, -0.5, width - 0.5, color=RULE, lw=0.5)
 
 
-def _draw_ellipses(axes: Axes, found: Gaussians, x: np.ndarray, y: np.ndarray, colour: str, opacity: float) -> None:
+def _draw_ellipses(
+    axes: Axes, found: Gaussians, x: np.ndarray, y: np.ndarray, colour: str, *, fill: float, edge: float
+) -> None:
     axes.add_collection(
         EllipseCollection(
             2 * found.sigma_x,
@@ -142,8 +144,8 @@ def _draw_ellipses(axes: Axes, found: Gaussians, x: np.ndarray, y: np.ndarray, c
             units="xy",
             offsets=np.column_stack([x, y]),
             offset_transform=axes.transData,
-            facecolors=(colour, opacity / 2),
-            edgecolors=(colour, min(1.0, 2 * opacity)),
+            facecolors=(colour, fill),
+            edgecolors=(colour, edge),
             linewidths=0.5,
         )
     )
