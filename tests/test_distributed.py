@@ -112,6 +112,17 @@ def test_on_one_process_everything_is_the_identity():
         distributed.wait()
 
 
+def test_each_process_has_a_device_of_its_own(monkeypatch):
+    assert distributed.choose_device("cuda:1") == torch.device("cuda:1")
+    assert distributed.choose_device("cpu") == torch.device("cpu")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert distributed.choose_device("cuda") == torch.device("cuda:3")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert distributed.choose_device("auto") == torch.device("cuda:3")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert distributed.choose_device("auto") == torch.device("cpu")
+
+
 @pytest.mark.slow
 def test_torchrun_starts_the_command(tmp_path):
     images = tmp_path / "images.npy"

@@ -27,6 +27,8 @@ def joined(device: torch.device) -> Iterator[None]:
         yield
         return
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     try:
         dist.init_process_group(backend, timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
@@ -67,11 +69,19 @@ def wait() -> None:
     total(torch.zeros(1))
 
 
+def choose_device(asked: torch.device | str) -> torch.device:
+    """The device asked for; 'auto' is a GPU where there is one, and under torchrun 'cuda' is this process's own."""
+    if asked == "auto":
+        asked = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(asked)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
+
+
 def default_device() -> torch.device:
-    """A CUDA device where there is one (under torchrun, this process's own), else the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    return torch.device("cpu")
+    """What 'auto' chooses here."""
+    return choose_device("auto")
 
 
 def _first_line(error: Exception) -> str:

@@ -118,7 +118,7 @@ def run(
 
     try:
         with progress, stop_on_signal() as stop:
-            done = train_model(
+            train_model(
                 recipe,
                 images,
                 folder,
@@ -135,7 +135,7 @@ def run(
             typer.echo(str(stopped), err=True)
         raise typer.Exit(130) from None
     if first and not quiet:
-        typer.echo(f"{done.folder / 'model.safetensors' if done.folder else ''}")
+        typer.echo(folder / "model.safetensors")
 
 
 def read_settings(file: Path | None, changes: list[str]) -> Recipe:

@@ -49,15 +49,13 @@ class RunFolder:
         with lock:
             try:
                 import fcntl
-            except ImportError:  # no such locks on this system
-                yield
-                return
-            try:
+
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RunError(
-                    f"{self.path}: another process is training in this folder; wait for it, or end it"
-                ) from None
+                message = "another process is training in this folder; wait for it, or end it"
+                raise RunError(f"{self.path}: {message}") from None
+            except (ImportError, OSError):  # a system, or a file system, without such locks
+                pass
             yield
 
     def refuse_existing(self) -> None:

@@ -79,7 +79,7 @@ def train(
         raise SpecError("a model to start from was given that is not the recipe's; expected one of the same ModelSpec")
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
-    home = distributed.default_device() if device == "auto" else torch.device(device)
+    home = distributed.choose_device(device)
     folder = None if out is None else RunFolder(Path(out))
     with torch.no_grad(), distributed.joined(home), ExitStack() as closing:
         if folder is not None and distributed.rank() == 0:
