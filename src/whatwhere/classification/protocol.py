@@ -74,19 +74,21 @@ def choose(
     *,
     grid: Sequence[float] = C_GRID,
     rounds: int = 1,
+    fold: np.ndarray | None = None,
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda trials: None,
 ) -> tuple[Trial, tuple[Trial, ...]]:
     """The best setting and C on validation images, and all trials.
 
     settings  the training images described in each way that is to be compared: name → matrix [N, D]
-    rounds    how many of the six folds take their turn as validation images
+    rounds    how many of the folds take their turn as validation images
+    fold      the fold of every image, [N]; None deals them out class by class over six
     Of equal ones the first setting and the smallest C win.
     """
     trials = []
     for setting, x in settings.items():
         check_labels(x, labels)
-        fold = folds(labels)
+        fold = folds(labels) if fold is None else fold
         for C in sorted(grid):
             wrong = held = 0
             for turn in range(rounds):

@@ -2,7 +2,7 @@
 
 import typer
 
-from whatwhere.cli import bench, classify, data, demo, encode, figures, info, train
+from whatwhere.cli import bench, classify, data, demo, encode, figures, info, reproduce, train
 
 app = typer.Typer(
     name="whatwhere",
@@ -22,6 +22,7 @@ app.command("encode")(encode.encode)
 app.command("classify")(classify.classify)
 app.command("figures")(figures.figures)
 app.command("info")(info.info)
+app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.add_typer(bench.bench, name="bench")
 app.add_typer(data.app, name="data")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy")
+PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymatio")
 
 
 def machine() -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""Scattering beside the model: the features of kymatio, columns standardised, on the same splits with the same SVM.
+
+kymatio 0.3 needs scipy < 1.17, so this runs in an environment of its own:
+
+    python -m venv scattering-env
+    scattering-env/bin/pip install 'kymatio==0.3.*' 'scipy<1.17' --editable '.[sklearn]'
+    scattering-env/bin/python benchmarks/scattering.py --scale quick
+
+Its result files lie beside the others under results/, and `whatwhere reproduce report` shows them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from kymatio.torch import Scattering2D
+
+from whatwhere.data import Images
+from whatwhere.experiments.measure import Bench
+from whatwhere.experiments.models import Models
+from whatwhere.experiments.peers import PEERS, SCATTERING, standardise
+from whatwhere.experiments.reproduce import shown, work
+from whatwhere.experiments.results import Results, value_of
+from whatwhere.experiments.scales import SCALES, read_scale
+
+
+def scatter(training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
+    """Scattering coefficients of every image, side by side, standardised by the training images."""
+    transform = Scattering2D(
+        J=SCATTERING["J"], L=SCATTERING["L"], max_order=SCATTERING["order"], shape=training.shape[1:]
+    )
+
+    def describe(images: Images) -> np.ndarray:
+        with torch.no_grad():
+            return np.concatenate([transform(images[rows]).flatten(1).numpy() for rows in images.batches(250)])
+
+    return standardise(describe(training), describe(test))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=SCALES, default="quick")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--only", default="", help="only columns whose name holds this, such as 'all labels'")
+    given = parser.parse_args()
+
+    PEERS["scattering"] = replace(PEERS["scattering"], describe=scatter)
+    results = Results(given.results / given.scale)
+    nowhere = Path("there are no models here")
+    bench = Bench(results, Models(results, nowhere, nowhere, device="cpu"))
+    for subject, cell in work(["comparison"], read_scale(given.scale)).items():
+        if subject.settings.get("peer", {}).get("name") != "scattering" or given.only not in cell.column:
+            continue
+        if results.find(subject) is None:
+            bench.measure(subject)
+        found = results.find(subject)
+        assert found is not None
+        print(f"{cell.name}: {shown(value_of(found, cell.measure), cell)}")
+
+
+if __name__ == "__main__":
+    main()

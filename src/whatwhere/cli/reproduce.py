@@ -1,0 +1,60 @@
+"""`whatwhere reproduce`: the paper's tables and curves, its numbers beside ours."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ScaleName(StrEnum):
+    paper = "paper"
+    quick = "quick"
+
+
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME...",
+        help="pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison; `all` of these; "
+        "`choice`: what the paper leaves open, on validation images; `report`: write RESULTS.md from the result files.",
+    ),
+]
+
+
+def reproduce(
+    names: Names,
+    scale: Annotated[ScaleName, typer.Option(help="All of MNIST, or the embedded digits.")] = ScaleName.quick,
+    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Of the result files.")] = Path("results"),
+    cache: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Of trainings under way and models that are not kept.")
+    ] = Path("runs/reproduce"),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, or one that `whatwhere info` names.")] = "auto",
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop cleanly after so long; the same command goes on.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="For every cell (default: the scale's number for the headline, else 1).")
+    ] = None,
+    page: Annotated[Path, typer.Option(metavar="FILE", help="What `report` writes.")] = Path("RESULTS.md"),
+) -> None:
+    """Measure what has no result file yet; a run that was cut off goes on where it stopped."""
+    from whatwhere.experiments.reproduce import Options
+    from whatwhere.experiments.reproduce import reproduce as run
+    from whatwhere.experiments.results_page import write_report
+    from whatwhere.experiments.scales import read_scale
+    from whatwhere.experiments.tables import TABLES
+
+    tables = [table for name in names if name != "report" for table in (TABLES if name == "all" else (name,))]
+    left = 0
+    if tables:
+        options = Options(results, cache, device, engine, minutes, seeds)
+        left = run(list(dict.fromkeys(tables)), read_scale(scale), options, typer.echo).left
+    if "report" in names:
+        for path in write_report(results, page):
+            typer.echo(path)
+    if left:
+        raise typer.Exit(3)

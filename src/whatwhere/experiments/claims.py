@@ -1,0 +1,135 @@
+"""Whether a claim holds, from our own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from whatwhere.classification.protocol import wilson
+from whatwhere.errors import SpecError
+from whatwhere.experiments.results import Result, Results, series_of, spread, value_of
+from whatwhere.experiments.tables import Cell, Claim
+
+SEEDS = 10  # how many seeds are looked for
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not run"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell with the results that were found for it, one a seed."""
+
+    cell: Cell
+    found: tuple[Result, ...]
+
+    @property
+    def values(self) -> list[float]:
+        """A value a seed; error rates in per cent."""
+        scale = 100 if self.is_error else 1
+        return [scale * value_of(result, self.cell.measure) for result in self.found]
+
+    @property
+    def mean(self) -> float:
+        return spread(self.values)[0]
+
+    @property
+    def is_error(self) -> bool:
+        return self.cell.measure in ("error", "few labels")
+
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the error rate in per cent, all seeds' errors together; None for other measures."""
+        if self.cell.measure != "error" or not self.found:
+            return None
+        scores = [result["found"] for result in self.found]
+        low, high = wilson(sum(s["errors"] for s in scores), sum(s["images"] for s in scores))
+        return 100 * low, 100 * high
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, whether it holds, and by which numbers."""
+
+    text: str
+    verdict: str
+    numbers: str = ""
+
+
+def measured(cells: Sequence[Cell], results: Results) -> dict[str, Measured]:
+    """Every cell with what was found for it, by its name."""
+    found = {}
+    for cell in cells:
+        hits = [hit for hit in map(results.find, cell.subjects) if hit is not None]
+        found[cell.name] = Measured(cell, tuple(hits))
+    return found
+
+
+def judge(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
+    """Does it hold? Means over seeds are compared; where a number is missing, nothing is said."""
+    if claim.below:
+        return _below(claim, cells)
+    if claim.lowest:
+        return _lowest(claim, cells)
+    if claim.at_most:
+        bounds = [(named(name, cells), bound) for name, bound in claim.at_most.items()]
+    else:
+        bounds = [(cell, cell.cell.paper + claim.within) for cell in cells.values() if cell.cell.paper is not None]
+    if any(not cell.found for cell, _ in bounds):
+        return Verdict(claim.text, OPEN)
+    good = [cell.mean <= bound + 1e-9 for cell, bound in bounds]
+    numbers = ", ".join(f"{cell.cell.name}: {cell.mean:.2f} against {bound:.2f}" for cell, bound in bounds)
+    return Verdict(claim.text, HOLDS if all(good) else FAILS, numbers)
+
+
+def _below(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
+    pairs = [pair for low, high in claim.below for pair in expand(low, high, cells)]
+    if any(not cell.found for pair in pairs for cell in pair):
+        return Verdict(claim.text, OPEN)
+    if claim.every_epoch:
+        return _every_epoch(claim, pairs)
+    good = [low.mean < high.mean for low, high in pairs]
+    if len(pairs) > 4:
+        numbers = f"{sum(good)} of {len(pairs)} comparisons"
+    else:
+        numbers = ", ".join(f"{low.mean:.4g} against {high.mean:.4g}{overlap(low, high)}" for low, high in pairs)
+    return Verdict(claim.text, HOLDS if all(good) else FAILS, numbers)
+
+
+def _every_epoch(claim: Claim, pairs: Sequence[tuple[Measured, Measured]]) -> Verdict:
+    """Compared at every epoch of the trainings with the first seed."""
+    good: list[bool] = []
+    for low, high in pairs:
+        series = [series_of(side.found[0], side.cell.measure) for side in (low, high)]
+        good += [a < b for a, b in zip(*series, strict=True)]
+    return Verdict(claim.text, HOLDS if all(good) else FAILS, f"{sum(good)} of {len(good)} epochs")
+
+
+def _lowest(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
+    if any(not cell.found for cell in cells.values()):
+        return Verdict(claim.text, OPEN)
+    best = min(cells.values(), key=lambda cell: cell.mean)
+    holds = any(fnmatchcase(best.cell.name, pattern) for pattern in claim.lowest)
+    return Verdict(claim.text, HOLDS if holds else FAILS, f"the lowest is {best.cell.name}: {best.mean:.4g}")
+
+
+def expand(low: str, high: str, cells: Mapping[str, Measured]) -> list[tuple[Measured, Measured]]:
+    """The pairs that two names stand for; a * in both is each row or each column in turn."""
+    if "*" not in low:
+        return [(named(low, cells), named(high, cells))]
+    rows = dict.fromkeys(cell.cell.row for cell in cells.values())
+    columns = dict.fromkeys(cell.cell.column for cell in cells.values())
+    each = rows if low.startswith("* / ") else columns
+    return [(named(low.replace("*", one), cells), named(high.replace("*", one), cells)) for one in each]
+
+
+def named(name: str, cells: Mapping[str, Measured]) -> Measured:
+    if name not in cells:
+        raise SpecError(f"a claim names the cell {name!r}; the cells are {', '.join(map(repr, cells))}")
+    return cells[name]
+
+
+def overlap(low: Measured, high: Measured) -> str:
+    """A word of caution where the 95 % intervals of two error rates overlap."""
+    first, second = low.interval(), high.interval()
+    if first is None or second is None or first[1] < second[0] or second[1] < first[0]:
+        return ""
+    return " (95 % intervals overlap)"

@@ -1,0 +1,122 @@
+"""Measuring one subject: describe the images, choose C on validation images, fit all, touch the test images once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from whatwhere.classification import Matrix, describe_images, protocol
+from whatwhere.data import Images
+from whatwhere.distributed import choose_device
+from whatwhere.errors import RunError
+from whatwhere.experiments.models import Models
+from whatwhere.experiments.peers import PEERS
+from whatwhere.experiments.results import Results
+from whatwhere.experiments.subjects import DataSpec, Subject, model_subject
+
+
+@dataclass(frozen=True)
+class Described:
+    """Training images and those to be judged by, as rows, with their labels."""
+
+    x: Matrix
+    y: np.ndarray
+    x_test: Matrix
+    y_test: np.ndarray
+
+
+@dataclass
+class Bench:
+    """What measuring needs. The images and rows used last are held: cells that share them stand side by side."""
+
+    results: Results
+    models: Models
+    say: Callable[[str], None] = print
+    _images: dict[DataSpec, tuple[Images, Images]] = field(default_factory=dict)
+    _described: dict[str, Described] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        return choose_device(self.models.device)
+
+    def images(self, data: DataSpec) -> tuple[Images, Images]:
+        if data not in self._images:
+            self._images = {data: data.load()}
+        return self._images[data]
+
+    def measure(self, subject: Subject, *, keep: bool = False) -> None:
+        """Measure a subject and write its result file; `keep` keeps its model with the results."""
+        if subject.kind == "model":
+            self.models.get(subject, self.images(subject.data)[0], keep=keep)
+            return
+        described = self.described(subject, keep)
+        began = time.monotonic()
+        judge = few_labels if subject.kind == "few labels" else all_labels
+        found = judge(described, subject, self.device)
+        about = {"dimensions": described.x.shape[1], "density": round(density(described.x_test), 4)}
+        if "recipe" in subject.settings:
+            about["model"] = model_subject(subject.recipe, subject.data).key
+        self.results.put(subject, {**found, **about}, time.monotonic() - began)
+
+    def described(self, subject: Subject, keep: bool) -> Described:
+        """The images of a subject as rows."""
+        source = replace(subject, kind="error", settings=without(subject.settings, "C", "labels")).key
+        if source not in self._described:
+            self._described = {}  # before the next ones are made: two at a time may not fit
+            training, test = self.images(subject.data)
+            began = time.monotonic()
+            rows = self._rows(subject, training, test, keep)
+            assert training.labels is not None
+            assert test.labels is not None
+            self._described = {source: Described(rows[0], training.labels, rows[1], test.labels)}
+            self.say(f"  {len(training) + len(test):,} images described in {time.monotonic() - began:.1f} s")
+        return self._described[source]
+
+    def _rows(self, subject: Subject, training: Images, test: Images, keep: bool) -> tuple[Matrix, Matrix]:
+        if "peer" in subject.settings:
+            describe = PEERS[subject.settings["peer"]["name"]].describe
+            if describe is None:
+                raise RunError("scattering is measured by benchmarks/scattering.py, in an environment of its own")
+            return describe(training, test)
+        recipe = subject.recipe
+        model = self.models.get(model_subject(recipe, subject.data), training, keep=keep).to(self.device)
+        engine = self.models.engine
+        first, second = (describe_images(model, part, recipe, engine=engine) for part in (training, test))
+        return first, second
+
+
+def all_labels(described: Described, subject: Subject, device: torch.device) -> dict[str, Any]:
+    """The error with all labels. Judged by test images, C is chosen by the last sixth of the training images first."""
+    d, grid = described, subject.settings["C"]
+    if subject.data.judge == "validation":
+        scores = [protocol.evaluate(d.x, d.y, d.x_test, d.y_test, C, device=device) for C in grid]
+        best = min(scores, key=lambda score: score.error)
+        return {**asdict(best), "trials": [{"C": score.C, "error": score.error} for score in scores]}
+    last = np.where(np.arange(len(d.y)) < len(d.y) * 5 // 6, 1, 0)
+    chosen, trials = protocol.choose({"": d.x}, d.y, grid=grid, fold=last, device=device)
+    score = protocol.evaluate(d.x, d.y, d.x_test, d.y_test, chosen.C, device=device)
+    return {**asdict(score), "trials": [{"C": trial.C, "error": trial.error} for trial in trials]}
+
+
+def few_labels(described: Described, subject: Subject, device: torch.device) -> dict[str, Any]:
+    """The mean error over ten draws of a few labels."""
+    d, settings = described, subject.settings
+    few = protocol.evaluate_few_labels(
+        d.x, d.y, d.x_test, d.y_test, settings["labels"], grid=settings["C"], device=device
+    )
+    return {"error": few.mean, "errors_of_draws": few.errors, **without(asdict(few), "mean", "errors")}
+
+
+def density(x: Matrix) -> float:
+    """The share of numbers that are not 0."""
+    nonzeros = np.count_nonzero(x) if isinstance(x, np.ndarray) else x.nnz
+    return float(nonzeros / (x.shape[0] * x.shape[1]))
+
+
+def without(table: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in names}

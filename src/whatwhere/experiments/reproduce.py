@@ -1,0 +1,113 @@
+"""The runner: every cell of the tables that were asked for, the headline first, each measured once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whatwhere.experiments.measure import Bench
+from whatwhere.experiments.models import Models
+from whatwhere.experiments.peers import PEERS
+from whatwhere.experiments.results import Results, value_of
+from whatwhere.experiments.scales import Scale
+from whatwhere.experiments.subjects import Subject
+from whatwhere.experiments.tables import Cell, cells_of
+from whatwhere.learning import TrainingStopped
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run.
+
+    results  folder of the result files, a folder in it for each scale
+    cache    folder of trainings under way and of models that are not kept with the results
+    minutes  stop cleanly after so long, to go on when run again; None runs to the end
+    seeds    for every table; None takes the scale's number for headline tables and one for the others
+    """
+
+    results: Path = Path("results")
+    cache: Path = Path("runs/reproduce")
+    device: str = "auto"
+    engine: str = "auto"
+    minutes: float | None = None
+    seeds: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How many subjects were measured now, were known before, could not be measured here, and are left."""
+
+    measured: int
+    known: int
+    elsewhere: int
+    left: int
+
+
+def reproduce(names: Sequence[str], scale: Scale, options: Options, say: Callable[[str], None] = print) -> Outcome:
+    """Measure every cell of these tables that has no result file yet."""
+    began = time.monotonic()
+    limit = None if options.minutes is None else began + 60 * options.minutes
+    over: Callable[[], bool] = lambda: limit is not None and time.monotonic() > limit  # noqa: E731
+    folder = options.results / scale.name
+    results = Results(folder)
+    models = Models(
+        results, folder / "models", options.cache / scale.name, options.device, options.engine, stop=over, say=say
+    )
+    bench = Bench(results, models, say)
+    todo = work(names, scale, options.seeds)
+    known = [subject for subject in todo if results.find(subject) is not None]
+    elsewhere = [subject for subject in todo if subject not in known and measured_elsewhere(subject)]
+    for subject in elsewhere:
+        say(f"left out: {todo[subject].name} of {todo[subject].table} (benchmarks/scattering.py measures it)")
+    left = [subject for subject in todo if subject not in known and subject not in elsewhere]
+    say(f"{scale.name}: {len(known)} results known, {len(left)} to measure")
+    measured = 0
+    for subject in left:
+        cell = todo[subject]
+        if over():
+            break
+        say(f"[{measured + 1} of {len(left)}] {cell.table}: {cell.name}{seed_of(subject)}")
+        try:
+            bench.measure(subject, keep=cell.headline)
+        except TrainingStopped:
+            break
+        measured += 1
+        found = results.find(subject)
+        assert found is not None
+        say(f"  {cell.measure} {shown(value_of(found, cell.measure), cell)} after {time.monotonic() - began:.0f} s")
+    if measured < len(left):
+        say(f"out of time with {len(left) - measured} left; the same command goes on where this one stopped")
+    return Outcome(measured, len(known), len(elsewhere), len(left) - measured)
+
+
+def work(names: Sequence[str], scale: Scale, seeds: int | None = None) -> dict[Subject, Cell]:
+    """Subjects in the order of measuring, each with a cell that wants it: the headline tables come first."""
+    cells: list[Cell] = []
+    for name in names:
+        found = cells_of(name, scale)
+        count = seeds or (scale.seeds if found[0].headline else 1)
+        cells += found if count == 1 else cells_of(name, scale, count)
+    # Headline cells come first, seed after seed, so that whoever stops early has one seed of each before two of any.
+    entries = [(cell, seed, subject) for cell in cells for seed, subject in enumerate(cell.subjects)]
+    entries.sort(key=lambda entry: (not entry[0].headline, entry[1] if entry[0].headline else 0))
+    wanted: dict[Subject, Cell] = {}
+    for cell, _, subject in entries:
+        wanted.setdefault(subject, cell)
+    return wanted
+
+
+def measured_elsewhere(subject: Subject) -> bool:
+    peer = subject.settings.get("peer")
+    return peer is not None and PEERS[peer["name"]].describe is None
+
+
+def seed_of(subject: Subject) -> str:
+    return f", seed {subject.recipe.seed}" if "recipe" in subject.settings else ""
+
+
+def shown(value: float, cell: Cell) -> str:
+    """A number as tables show it, with the paper's."""
+    text = f"{value:.2%}" if cell.measure in ("error", "few labels") else f"{value:.4g}"
+    return text if cell.paper is None else f"{text} (paper {cell.paper:g})"

@@ -1,0 +1,171 @@
+"""RESULTS.md and the curves, made from result files and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from whatwhere.experiments.claims import SEEDS, Measured, Verdict, judge, measured
+from whatwhere.experiments.results import Results, series_of, spread
+from whatwhere.experiments.scales import SCALES, Scale, read_scale
+from whatwhere.experiments.tables import CHOICE, TABLES, Table, cells_of, columns_of, read_table
+
+INTRODUCTION = """\
+# Results
+
+Every table and every curve of the paper (M. D. Zeiler and R. Fergus, *Differentiable Pooling for Hierarchical Feature
+Learning*), our number beside the paper's. This page is made by `whatwhere reproduce report` from the result files under
+`results/`; a test fails when the two disagree. How it is measured: [docs/reproduction.md](docs/reproduction.md).
+
+Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
+means; where two error rates have overlapping 95 % intervals, that is said.
+"""
+SCALE_NOTES = {
+    "paper": "All of MNIST: 60,000 training and 10,000 test images, 50 + 50 epochs of 100 steps.",
+    "quick": (
+        "The 5,000 + 2,000 embedded digits, a few epochs of a few steps, on a CPU. This checks that everything runs "
+        "and shows which way things go; its numbers are not comparable with the paper's, which stand beside them for "
+        "orientation only."
+    ),
+}
+
+
+def page(folder: Path) -> str:
+    """The whole of RESULTS.md, from the result files under this folder."""
+    parts = [INTRODUCTION]
+    for name in SCALES:
+        scale, results = read_scale(name), Results(folder / name)
+        parts.append(f"## Scale: {name}\n\n{SCALE_NOTES[name]}\n")
+        parts.append(summary(scale, results))
+        parts += [section(table, scale, results) for table in (*TABLES, CHOICE)]
+    return "\n".join(parts)
+
+
+def summary(scale: Scale, results: Results) -> str:
+    """Every claim with its verdict, in one list."""
+    if not results.known:
+        return "Nothing has been run at this scale yet.\n"
+    lines = ["| claim | verdict | numbers |", "| --- | --- | --- |"]
+    for name in TABLES:
+        for v in verdicts(read_table(name), scale, found_for(name, scale, results)):
+            lines.append(f"| {read_table(name).title}: {v.text} | *{v.verdict}* | {v.numbers} |")
+    return "\n".join(lines) + "\n"
+
+
+def found_for(name: str, scale: Scale, results: Results) -> dict[str, Measured]:
+    return measured(cells_of(name, scale, SEEDS), results)
+
+
+def verdicts(table: Table, scale: Scale, cells: Mapping[str, Measured]) -> list[Verdict]:
+    return [judge(claim, cells) for claim in table.claims if claim.scale in ("", scale.name)]
+
+
+def section(name: str, scale: Scale, results: Results) -> str:
+    """One table: its numbers, its figure and its claims; nothing where none of it was run."""
+    table, cells = read_table(name), found_for(name, scale, results)
+    heading = f"### {table.title}" + (f" ({table.source})" if table.source else "")
+    if not any(cell.found for cell in cells.values()):
+        return f"{heading}\n\nNot run at this scale.\n"
+    lines = [heading, ""]
+    if table.note:
+        lines += [table.note, ""]
+    columns = [column.name for column in columns_of(name, table, scale)]
+    lines.append(f"| {table.x.label} | " + " | ".join(columns) + " |")
+    lines.append("| --- |" + " --- |" * len(columns))
+    for row in table.rows:
+        lines.append(f"| {row.name} | " + " | ".join(text(cells[f"{row.name} / {c}"]) for c in columns) + " |")
+    if curves(name, scale, results) is not None:
+        lines += ["", f"![{table.title}](results/{scale.name}/figures/{name}.svg)"]
+    found = verdicts(table, scale, cells)
+    if found:
+        lines.append("")
+    lines += [f"- *{v.verdict}*: {v.text}" + (f" ({v.numbers})" if v.numbers else "") for v in found]
+    return "\n".join(lines) + "\n"
+
+
+def text(cell: Measured) -> str:
+    """Our number, then the paper's."""
+    paper = "" if cell.cell.paper is None else f"paper {cell.cell.paper:{'.2f' if cell.is_error else 'g'}}"
+    if not cell.cell.subjects:
+        return paper
+    if not cell.found:
+        return f"not run ({paper})" if paper else "not run"
+    mean, deviation = spread(cell.values)
+    digits = ".2f" if cell.is_error else ".4g"
+    ours = f"**{mean:{digits}}**"
+    if deviation is not None:
+        ours += f" ± {deviation:{digits}} ({len(cell.values)} seeds)"
+    return f"{ours} ({paper})" if paper else ours
+
+
+# Curves ---------------------------------------------------------------------------------------------------------
+
+
+def curves(name: str, scale: Scale, results: Results) -> dict[str, Any] | None:
+    """What a figure shows, in the form that `whatwhere figures` draws; None where there is nothing to show.
+
+    The figure of a training holds its whole history instead: `histories`, an epoch an entry.
+    """
+    table, cells = read_table(name), found_for(name, scale, results)
+    if name == "cost":
+        trained = {cell.cell.row: cell.found[0] for cell in cells.values() if cell.found}
+        measures = ("reconstruction", "penalty", "nonzeros")
+        histories = {
+            row: [
+                {"layer": 2, "epoch": i, **dict(zip(measures, parts, strict=True))}
+                for i, parts in enumerate(zip(*(series_of(result, m) for m in measures), strict=True), start=1)
+            ]
+            for row, result in trained.items()
+        }
+        return {"title": table.title, "histories": histories} if histories else None
+    if not table.x.setting:
+        return None
+    lines = [line for row in table.rows if (line := _line(row.name, cells)) is not None]
+    x = {"label": table.x.label, "scale": table.x.scale}
+    return {"title": table.title, "x": x, "y": {"label": "test error, %"}, "curves": lines} if lines else None
+
+
+def _line(row: str, cells: Mapping[str, Measured]) -> dict[str, Any] | None:
+    """One curve through the cells of a row that were measured."""
+    points = [cell for cell in cells.values() if cell.cell.row == row and cell.found]
+    if not points:
+        return None
+    line: dict[str, Any] = {"label": row, "x": [float(p.cell.column) for p in points], "y": [p.mean for p in points]}
+    deviations = [spread(p.values)[1] for p in points]
+    if all(deviation is not None for deviation in deviations):
+        line["std"] = deviations
+    return line
+
+
+def write_report(folder: Path, page_file: Path) -> list[Path]:
+    """Write RESULTS.md, and the curves with their figures into results/SCALE/figures."""
+    written = [page_file]
+    page_file.write_text(page(folder), encoding="utf-8")
+    for scale_name in SCALES:
+        scale, results = read_scale(scale_name), Results(folder / scale_name)
+        for name in TABLES:
+            content = curves(name, scale, results)
+            if content is None:
+                continue
+            figures = folder / scale_name / "figures"
+            figures.mkdir(parents=True, exist_ok=True)
+            path = figures / f"{name}.json"
+            path.write_text(as_text(content), encoding="utf-8")
+            draw(content, figures / f"{name}.svg")
+            written += [path, figures / f"{name}.svg"]
+    return written
+
+
+def as_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def draw(content: Mapping[str, Any], path: Path) -> None:
+    from whatwhere.figures import cost, save
+    from whatwhere.figures.curves import curve_set
+    from whatwhere.figures.curves import curves as draw_curves
+
+    figure = cost(content["histories"]) if "histories" in content else draw_curves(curve_set(dict(content)))
+    save(figure, path)

@@ -1,0 +1,72 @@
+"""Verdicts from made-up numbers."""
+
+import pytest
+
+from whatwhere.experiments.claims import FAILS, HOLDS, OPEN, Measured, judge
+from whatwhere.experiments.tables import Cell, Claim
+
+
+def cells(numbers, measure="error"):
+    """Cells from per cent, by 'row / column'; a list is a value a seed."""
+    found = {}
+    for name, value in numbers.items():
+        values = value if isinstance(value, list) else [value]
+        results = tuple({"found": {"error": v / 100, "errors": round(v * 100), "images": 10_000}} for v in values)
+        row, column = name.split(" / ")
+        found[name] = Measured(Cell("t", row, column, measure, 1.0, False, ("subject",)), results)
+    return found
+
+
+def test_below_compares_means_over_seeds():
+    claim = Claim(text="a beats b", below=(("a / x", "b / x"),))
+    assert judge(claim, cells({"a / x": [0.7, 0.9], "b / x": 0.81})).verdict == HOLDS
+    assert judge(claim, cells({"a / x": [0.7, 0.9], "b / x": 0.79})).verdict == FAILS
+    assert judge(claim, cells({"a / x": [], "b / x": 0.79})).verdict == OPEN
+    assert judge(claim, cells({"a / x": 0.8, "b / x": 0.8})).verdict == FAILS, "as good is not better"
+
+
+def test_overlapping_intervals_are_told():
+    claim = Claim(text="a beats b", below=(("a / x", "b / x"),))
+    assert "overlap" in judge(claim, cells({"a / x": 0.8, "b / x": 0.9})).numbers
+    assert "overlap" not in judge(claim, cells({"a / x": 0.8, "b / x": 2.0})).numbers
+
+
+def test_a_star_stands_for_each_row_or_each_column():
+    columns = Claim(text="", below=(("* / x", "* / y"),))
+    rows = Claim(text="", below=(("a / *", "b / *"),))
+    numbers = {"a / x": 1.0, "a / y": 2.0, "b / x": 3.0, "b / y": 4.0}
+    assert judge(columns, cells(numbers)).verdict == HOLDS
+    assert judge(rows, cells(numbers)).verdict == HOLDS
+    assert judge(columns, cells({**numbers, "b / x": 5.0})).verdict == FAILS
+    assert judge(rows, cells({**numbers, "a / y": 5.0})).verdict == FAILS
+
+
+def test_the_lowest_of_all():
+    claim = Claim(text="", lowest=("a / *",))
+    assert judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 2.0})).verdict == HOLDS
+    assert judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 0.5})).verdict == FAILS
+    assert judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": []})).verdict == OPEN
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.84, HOLDS), (0.85, FAILS)])
+def test_at_most(value, verdict):
+    assert judge(Claim(text="", at_most={"a / x": 0.84}), cells({"a / x": value})).verdict == verdict
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(1.2, HOLDS), (0.1, HOLDS), (1.21, FAILS)])
+def test_within_so_many_points_of_the_paper_or_better(value, verdict):
+    assert judge(Claim(text="", within=0.2), cells({"a / x": value})).verdict == verdict  # the paper's number is 1
+
+
+@pytest.mark.parametrize(("second", "verdict"), [(1.0, HOLDS), (5.0, FAILS)])
+def test_every_epoch_of_the_top_layer_counts(second, verdict):
+    def trained(*costs):
+        epochs = [{"layer": 1, "cost": 99.0}] + [{"layer": 2, "cost": cost} for cost in costs]
+        return ({"found": {"history": epochs}},)
+
+    found = {
+        "a / cost": Measured(Cell("t", "a", "cost", "cost", None, False, ("subject",)), trained(2.0, second, 1.0)),
+        "b / cost": Measured(Cell("t", "b", "cost", "cost", None, False, ("subject",)), trained(3.0, 3.0, 3.0)),
+    }
+    claim = Claim(text="", below=(("a / cost", "b / cost"),), every_epoch=True)
+    assert judge(claim, found).verdict == verdict
