@@ -23,7 +23,7 @@ from whatwhere.errors import ImageError
 SIZES = {0x08: 1, 0x09: 1, 0x0B: 2, 0x0C: 4, 0x0D: 4, 0x0E: 8}
 KINDS = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 SLOWEST_ALLOWED = 1.0  # seconds for one input
-LARGEST_ALLOWED = 2 << 20  # bytes of memory at any time within one input
+LARGEST_ALLOWED = 4 << 20  # bytes of memory at any time within one input; the largest hold 2 MiB
 
 
 def make(chance: random.Random) -> bytes:

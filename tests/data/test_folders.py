@@ -114,7 +114,7 @@ def test_a_picture_that_is_too_large_is_refused_before_it_is_decoded(tmp_path: P
     (tmp_path / "a.png").write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
     )
-    with little_memory(8 << 20), pytest.raises(ImageError, match=r"a\.png"):
+    with little_memory(8 << 20), pytest.raises(ImageError, match=r"a\.png: .*(16,777,216|exceeds limit)"):
         load(tmp_path)
 
 
