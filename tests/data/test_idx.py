@@ -141,7 +141,7 @@ def test_a_gzip_bomb_is_refused_as_soon_as_too_much_arrives(path: Path, little_m
     began = time.perf_counter()
     with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
         idx.read(path)
-    assert time.perf_counter() - began < 0.5
+    assert time.perf_counter() - began < 2
 
 
 def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(path: Path, save_gzip, little_memory) -> None:
