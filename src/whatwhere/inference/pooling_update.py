@@ -29,6 +29,8 @@ def start_pooling(
     Gaussians that are known already are latent variables, and stay. Switches are no latents but a function of
     the image and the filters, so they are taken anew.
     """
+    if len(known) >= layer and all(below.pooling == "gaussian" for below in model.spec.layers[:layer]):
+        return known[:layer]  # nothing is left to fit
     signal, found = images, []
     for k, regions in enumerate(model.regions(*images.shape[2:])[:layer], start=1):
         kind = model.spec.layers[k - 1].pooling

@@ -19,6 +19,7 @@ from whatwhere.spec import InferenceSpec, Phase
 
 # fastest first; `auto` takes the first that can serve
 ENGINES = {
+    "triton": "whatwhere.inference.engines.triton_engine",
     "cpu": "whatwhere.inference.engines.cpu",
     "reference": "whatwhere.inference.engines.reference",
 }

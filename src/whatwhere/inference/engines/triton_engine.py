@@ -18,9 +18,10 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
 if TYPE_CHECKING:
+    from whatwhere.inference.engines.triton_filters import TritonFilterMap
     from whatwhere.inference.engines.triton_workspace import Workspace
 
-KEPT = 2  # prepared batches that are kept for the next call
+KEPT = 4  # prepared batches that are kept for the next call
 
 
 class Prepared:
@@ -56,6 +57,14 @@ def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
     workspace.load(model, images, state.p, state.theta)
     prepared.run()
     return Solution(workspace.latents(), workspace.stats(), engine="triton")
+
+
+def filter_map(model: DeconvNet, k: int, images: Tensor, latents: Latents) -> TritonFilterMap:
+    """`learning.filter_problem.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
+    from whatwhere.inference.engines.triton_filters import TritonFilterMap
+
+    phase, spec = Phase(layer=len(latents.pooling)), InferenceSpec(steps=0, step_size="fixed")
+    return TritonFilterMap(prepare(model, images, phase, spec).workspace, model, k, images, latents)
 
 
 def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Prepared:

@@ -12,7 +12,7 @@ Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · b
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton_math import axis_weight, clamp, moments, penalty, place, shrink
+from whatwhere.inference.engines.triton_math import axis_weight, clamp, penalty, pooled, shrink
 
 # what the upward pass does with what arrives at a layer
 BETWEEN = tl.constexpr(0)  # hand the pooled error to the layer above
@@ -26,37 +26,48 @@ def down(
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    LOWEST: tl.constexpr, RESIDUAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+    GROUP: tl.constexpr, LOWEST: tl.constexpr, SUBTRACT: tl.constexpr, KEEP: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """Reconstruct the layer below: p̂ into `out`, or at the lowest layer the residual and its squares' sums."""
+    """Reconstruct the layer below: p̂ into `out`. At the lowest layer, the images subtracted on request, what
+    comes out is the error: keep it on request, and sum its squares. A row is a group of blocks."""
+    SIDE: tl.constexpr = S * GROUP
+    TAPS: tl.constexpr = R + GROUP - 1
+    GROUPS_H: tl.constexpr = (BLOCK_H + GROUP - 1) // GROUP
+    GROUPS_W: tl.constexpr = (BLOCK_W + GROUP - 1) // GROUP
     INNER: tl.constexpr = S * S * B
     PIECES: tl.constexpr = (INNER + K - 1) // K
-    OUTER: tl.constexpr = S * S * C
+    OUTER: tl.constexpr = SIDE * SIDE * C
     TILES: tl.constexpr = (OUTER + N - 1) // N
     tile = tl.program_id(0) % TILES
     row = tl.program_id(0) // TILES * M + tl.arange(0, M)
-    image, q_y, q_x = row // (BLOCK_H * BLOCK_W), row // BLOCK_W % BLOCK_H, row % BLOCK_W
+    image, q_y, q_x = row // (GROUPS_H * GROUPS_W), row // GROUPS_W % GROUPS_H, row % GROUPS_W
+    r_y, r_x = q_y * GROUP, q_x * GROUP
     column = tile * N + tl.arange(0, N)
-    region = ((image * H + q_y) * W + q_x).to(tl.int64) * INNER
+    region = ((image * H + r_y) * W + r_x).to(tl.int64) * INNER
     total = tl.zeros((M, N), tl.float32)
-    for step in range(R * R * PIECES):
-        t_y, t_x = step // PIECES // R, step // PIECES % R
-        depth = step % PIECES * K + tl.arange(0, K)
-        inside = (row < rows) & (q_y + t_y < H) & (q_x + t_x < W)
+    for step in range(TAPS * PIECES * TAPS):
+        t_y, t_x, piece = step // (PIECES * TAPS), step % TAPS, step // TAPS % PIECES
+        depth = piece * K + tl.arange(0, K)
+        inside = (row < rows) & (r_y + t_y < H) & (r_x + t_x < W)
         there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
-        piece = tl.load(z + region[:, None] + ((t_y * W + t_x) * INNER + depth)[None, :], mask=there, other=0.0)
-        taps = tl.load(matrix + (step * K + tl.arange(0, K))[:, None] * (TILES * N) + column[None, :])
-        total = tl.dot(piece, taps, total)
+        left = tl.load(z + region[:, None] + ((t_y * W + t_x) * INNER + depth)[None, :], mask=there, other=0.0)
+        line = ((t_y * TAPS + t_x) * PIECES + piece) * K + tl.arange(0, K)
+        right = tl.load(matrix + line[:, None] * (TILES * N) + column[None, :])
+        total = tl.dot(left, right, total)
     total *= tl.load(scale + 1)
 
-    y, x, c = q_y[:, None] * S + (column // C // S)[None, :], q_x[:, None] * S + (column // C % S)[None, :], column % C
+    y, x = q_y[:, None] * SIDE + (column // C // SIDE)[None, :], q_x[:, None] * SIDE + (column // C % SIDE)[None, :]
+    c = column % C
     exists = (row < rows)[:, None] & (column < OUTER)[None, :] & (y < BELOW_H) & (x < BELOW_W)
     if LOWEST:
-        if RESIDUAL:
+        if SUBTRACT:
             pixel = ((image[:, None] * C + c[None, :]).to(tl.int64) * BELOW_H + y) * BELOW_W + x
             total -= tl.load(images + pixel, mask=exists, other=0.0)
-            place_in_block = row.to(tl.int64)[:, None] * OUTER + column[None, :]
-            tl.store(error + place_in_block, (total * tl.load(scale)).to(error.dtype.element_ty), mask=exists)
+        if KEEP:
+            block = (image.to(tl.int64)[:, None] * BLOCK_H + y // S) * BLOCK_W + x // S
+            at = ((block * S + y % S) * S + x % S) * C + c[None, :]
+            tl.store(error + at, (total * tl.load(scale)).to(error.dtype.element_ty), mask=exists)
         total = tl.where(exists, total, 0.0)
         tl.store(squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
     else:
@@ -155,23 +166,9 @@ def up(
     RAGGED_Y: tl.constexpr = Z_H % S != 0
     RAGGED_X: tl.constexpr = Z_W % S != 0
     room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
-    mean_y, spread_y = moments(mu_y, gamma_y, room_y, S, RAGGED_Y)
-    mean_x, spread_x = moments(mu_x, gamma_x, room_x, S, RAGGED_X)
-    g = mu_y * 0
-    along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = g, g, g, g
-    for i in tl.static_range(S):
-        w_y = axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
-        y = i - (S - 1) / 2
-        for j in tl.static_range(S):
-            x = j - (S - 1) / 2
-            slope = w_y * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X) * place(errors, i * S + j, PLACES)
-            g += slope
-            if MOVE:
-                along_mu_y += slope * (y - mean_y)
-                along_mu_x += slope * (x - mean_x)
-                along_gamma_y += slope * ((y - mu_y) * (y - mu_y) - spread_y)
-                along_gamma_x += slope * ((x - mu_x) * (x - mu_x) - spread_x)
-
+    g, along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = pooled(
+        errors, mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X, PLACES
+    )
     p_hat = tl.load(p + at, mask=here, other=0.0)
     if MOVE:
         rate = pooling_rate * p_hat
@@ -180,11 +177,12 @@ def up(
         new_mu_x = clamp(mu_x - rate * gamma_x / 2 * along_mu_x, -REACH, REACH)
         new_gamma_y = clamp(gamma_y + rate / 4 * along_gamma_y, gamma_min, gamma_max)
         new_gamma_x = clamp(gamma_x + rate / 4 * along_gamma_x, gamma_min, gamma_max)
-        # most features are 0 and most regions stay as they are: only what moved is written
-        tl.store(theta + at, new_mu_y, mask=here & (new_mu_y != mu_y))
-        tl.store(theta + plane + at, new_mu_x, mask=here & (new_mu_x != mu_x))
-        tl.store(theta + 2 * plane + at, new_gamma_y, mask=here & (new_gamma_y != gamma_y))
-        tl.store(theta + 3 * plane + at, new_gamma_x, mask=here & (new_gamma_x != gamma_x))
+        moved = (new_mu_y != mu_y) | (new_mu_x != mu_x) | (new_gamma_y != gamma_y) | (new_gamma_x != gamma_x)
+        written = here & some_in_row(moved)
+        tl.store(theta + at, new_mu_y, mask=written)
+        tl.store(theta + plane + at, new_mu_x, mask=written)
+        tl.store(theta + 2 * plane + at, new_gamma_y, mask=written)
+        tl.store(theta + 3 * plane + at, new_gamma_x, mask=written)
         mu_y, mu_x, gamma_y, gamma_x = new_mu_y, new_mu_x, new_gamma_y, new_gamma_x
 
     c = tl.load(scale)
@@ -211,10 +209,17 @@ def up(
             tl.store(features + at, new, mask=here)
             tl.store(p + at, change, mask=here)
         else:
-            tl.store(p + at, new, mask=here & (new != p_hat))
+            tl.store(p + at, new, mask=here & some_in_row(new != p_hat))
             store_unpooled(new * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
             tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
             tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
+
+
+@triton.jit
+def some_in_row(mask):
+    """Whether any of a row is true, for every element of the row: features are sparse, so most rows need no writing,
+    and those that do are written whole, in wide stores."""
+    return tl.broadcast_to(tl.max(mask.to(tl.int32), axis=1, keep_dims=True) > 0, mask.shape)
 
 
 @triton.jit
@@ -232,28 +237,29 @@ def errors_at_z(
     block = ((image * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
     column = chunk * N + tl.arange(0, N)
     total = tl.zeros((M, N), tl.float32)
-    for step in range(R * R * PIECES):
-        t_y, t_x = step // PIECES // R, step // PIECES % R
-        depth = step % PIECES * K + tl.arange(0, K)
+    for step in range(R * PIECES * R):
+        t_y, t_x, piece = step // (PIECES * R), step % R, step // R % PIECES
+        depth = piece * K + tl.arange(0, K)
         q_y, q_x = r_y - t_y, r_x - t_x
         inside = (row < rows) & (q_y >= 0) & (q_y < BLOCK_H) & (q_x >= 0) & (q_x < BLOCK_W)
         there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
         at = block[:, None] + (depth - (t_y * BLOCK_W + t_x) * INNER)[None, :]
-        piece = tl.load(error + at, mask=there, other=0.0)
-        taps = tl.load(matrix + (step * K + tl.arange(0, K))[:, None] * (CHUNKS * N) + column[None, :])
-        total = tl.dot(piece, taps, total)
+        left = tl.load(error + at, mask=there, other=0.0)
+        line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
+        right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
+        total = tl.dot(left, right, total)
     return tl.reshape(total, (M, PLACES, MAPS))
 
 
 @triton.jit
 def sum_rows(parts, out, factor, COUNT: tl.constexpr, BLOCK: tl.constexpr):
     """factor · Σ parts [N, COUNT] → out [N]: one program an image, always in the same order."""
-    image = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(0).to(tl.int64) * COUNT
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, COUNT, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        total += tl.load(parts + image * COUNT + i, mask=i < COUNT, other=0.0)
-    tl.store(out + image, factor * tl.sum(total))
+        total += tl.load(parts + first + i, mask=i < COUNT, other=0.0)
+    tl.store(out + tl.program_id(0), factor * tl.sum(total))
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The small functions that the kernels share: weights of a region, shrinkage, penalty. Each is one formula of the paper.
+"""The small functions that the kernels share: weights of a region, shrinkage, penalty. Each is one formula.
 
 They mirror `ops.pooling` and `ops.sparsity`, element by element, for tiles held in registers.
 """
@@ -40,6 +40,57 @@ def exponent(i: tl.constexpr, mu, gamma, S: tl.constexpr):
 
 
 @triton.jit
+def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
+    """Element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so this moves nothing."""
+    here = (tl.arange(0, PLACES) == i)[None, :, None]
+    return tl.sum(tl.where(here, errors, 0.0), axis=1)
+
+
+@triton.jit
+def pooled(
+    errors, mu_y, mu_x, gamma_y, gamma_x, room_y, room_x,
+    S: tl.constexpr, RAGGED_Y: tl.constexpr, RAGGED_X: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    """The errors at z pooled, g = Σ w e, and for each axis what the gradients of its Gaussian need:
+
+        Σ w e (x - x̄)   and   Σ w e [(x - μ)² - Σ q (x - μ)²]          (see `ops.pooling.pooling_gradient`)
+
+    At s = 2, (w_0, w_1) is a unit vector and the first is w_0 w_1 (w_0 r_1 - w_1 r_0), with r the errors pooled along
+    the other axis; the second is -2 μ times the first.
+    """
+    if S == 2:
+        w_y0 = axis_weight(0, mu_y, gamma_y, room_y, S, RAGGED_Y)
+        w_y1 = axis_weight(1, mu_y, gamma_y, room_y, S, RAGGED_Y)
+        w_x0 = axis_weight(0, mu_x, gamma_x, room_x, S, RAGGED_X)
+        w_x1 = axis_weight(1, mu_x, gamma_x, room_x, S, RAGGED_X)
+        e_00, e_01 = place(errors, 0, PLACES), place(errors, 1, PLACES)
+        e_10, e_11 = place(errors, 2, PLACES), place(errors, 3, PLACES)
+        r_0, r_1 = w_x0 * e_00 + w_x1 * e_01, w_x0 * e_10 + w_x1 * e_11
+        c_0, c_1 = w_y0 * e_00 + w_y1 * e_10, w_y0 * e_01 + w_y1 * e_11
+        g = w_y0 * r_0 + w_y1 * r_1
+        along_mu_y = w_y0 * w_y1 * (w_y0 * r_1 - w_y1 * r_0)
+        along_mu_x = w_x0 * w_x1 * (w_x0 * c_1 - w_x1 * c_0)
+        along_gamma_y, along_gamma_x = -2 * mu_y * along_mu_y, -2 * mu_x * along_mu_x
+    else:
+        mean_y, spread_y = moments(mu_y, gamma_y, room_y, S, RAGGED_Y)
+        mean_x, spread_x = moments(mu_x, gamma_x, room_x, S, RAGGED_X)
+        g = mu_y * 0
+        along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = g, g, g, g
+        for i in tl.static_range(S):
+            w_y = axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
+            y = i - (S - 1) / 2
+            for j in tl.static_range(S):
+                x = j - (S - 1) / 2
+                slope = w_y * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X) * place(errors, i * S + j, PLACES)
+                g += slope
+                along_mu_y += slope * (y - mean_y)
+                along_mu_x += slope * (x - mean_x)
+                along_gamma_y += slope * ((y - mu_y) * (y - mu_y) - spread_y)
+                along_gamma_x += slope * ((x - mu_x) * (x - mu_x) - spread_x)
+    return g, along_mu_y, along_mu_x, along_gamma_y, along_gamma_x
+
+
+@triton.jit
 def moments(mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
     """x̄ = Σ q x and Σ q (x - μ)² along one axis, q = w²."""
     mean = mu * 0
@@ -50,13 +101,6 @@ def moments(mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
         mean += w * w * x
         spread += w * w * (x - mu) * (x - mu)
     return mean, spread
-
-
-@triton.jit
-def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
-    """Element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so this moves nothing."""
-    here = (tl.arange(0, PLACES) == i)[None, :, None]
-    return tl.sum(tl.where(here, errors, 0.0), axis=1)
 
 
 @triton.jit

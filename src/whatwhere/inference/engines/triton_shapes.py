@@ -12,8 +12,8 @@ At s = 2 and K = 5 that is 9 taps for 25, each row read a third as often, for 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -70,6 +70,21 @@ class LayerShape:
         return self.pool_size**2 * self.below[0]
 
     @property
+    def group(self) -> int:
+        """Blocks along one axis that the downward pass makes at a time: 2 where a block of 1 would leave
+        the tensor cores idle, as over images."""
+        return 2 if 4 * self.block_row <= 64 else 1
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        return -(-self.blocks[0] // self.group), -(-self.blocks[1] // self.group)
+
+    @property
+    def group_row(self) -> int:
+        """Elements of the map below in a group of blocks, all maps."""
+        return self.group**2 * self.block_row
+
+    @property
     def chunks(self) -> int:
         return -(-self.maps // CHUNK)
 
@@ -102,50 +117,62 @@ def layer_shape(regions: Regions, below: tuple[int, int, int], filter_size: int)
     return LayerShape(maps, below, (height, width), regions.grid[1:], regions.size[1], filter_size)
 
 
-def filter_blocks(f: Tensor, shape: LayerShape) -> Tensor:
-    """G of f [C, B, K, K]: every tap, from the elements of a region to those of a block, [R, R, s, s, B, s, s, C].
-
-    Element u = s t + a of z and element y of the block meet in f(K - 1 - (u - y)), where 0 ≤ u - y < K.
+@cache
+def meetings(shape: LayerShape, group: int, device: torch.device) -> Tensor:
+    """Where element u of the regions that a group of blocks reaches and element y of that group meet in element i of a
+    filter, of 0 and 1: [(R + group - 1) s, group s, K]. Down is a valid convolution: i = K - 1 - (u - y).
     """
-    s, R, K = shape.pool_size, shape.taps, shape.filter_size
-    distance = torch.arange(R * s, device=f.device)[:, None] - torch.arange(s, device=f.device)  # u - y
-    meet = (distance >= 0) & (distance < K)
-    index = (K - 1 - distance).clamp(0, K - 1)
-    G = f[:, :, index[:, :, None, None], index[None, None]] * (meet[:, :, None, None] & meet)  # [C, B, u, y, u, y]
-    C, B = f.shape[:2]
-    return G.view(C, B, R, s, s, R, s, s).permute(2, 5, 3, 6, 1, 4, 7, 0)
+    s, K = shape.pool_size, shape.filter_size
+    u, y, i = (torch.arange(n) for n in ((shape.taps + group - 1) * s, group * s, K))
+    return (i == K - 1 - (u[:, None, None] - y[:, None])).float().to(device)
 
 
-def down_matrix(f: Tensor, shape: LayerShape) -> Tensor:
-    """G_t of every tap as one matrix, [R² · s² B, s² C], each side padded with zeros as the kernel reads it."""
-    rows, columns = shape.region_row, shape.block_row
-    G = filter_blocks(f, shape).reshape(shape.taps**2, rows, columns)
-    padded = f.new_zeros(shape.taps**2, round_up(rows, depth_block(rows)), down_columns(shape))
-    padded[:, :rows, :columns] = G
-    return padded
+def filter_blocks(f: Tensor, shape: LayerShape, group: int = 1) -> Tensor:
+    """G of f [C, B, K, K]: every tap, from the elements of a region to those of a block (or of a group of blocks),
+    [taps², s² B, s² C]."""
+    s, R, side, (C, B) = shape.pool_size, shape.taps + group - 1, group * shape.pool_size, f.shape[:2]
+    meet = meetings(shape, group, f.device).to(f.dtype)
+    G = torch.einsum("cbij,uyi,vxj->cbuyvx", f, meet, meet).view(C, B, R, s, side, R, s, side)
+    return G.permute(2, 5, 3, 6, 1, 4, 7, 0).reshape(R * R, s * s * B, side * side * C)
 
 
-def up_matrix(f: Tensor, shape: LayerShape) -> Tensor:
-    """G_tᵀ of every tap, its columns in chunks of maps: [R², s² C, chunks · places · CHUNK], padded with zeros."""
-    s, R, columns = shape.pool_size, shape.taps, shape.block_row
-    G = filter_blocks(f, shape).reshape(R * R, s * s, shape.maps, columns).permute(0, 3, 2, 1)  # [t, y c, b, a]
-    padded = f.new_zeros(R * R, round_up(columns, depth_block(columns)), shape.chunks * CHUNK, shape.places)
-    padded[:, :columns, : shape.maps, : s * s] = G
-    chunked = padded.unflatten(2, (shape.chunks, CHUNK)).transpose(3, 4)
-    return chunked.flatten(2)
+def filters_of(G: Tensor, shape: LayerShape) -> Tensor:
+    """The adjoint of `filter_blocks` for single blocks."""
+    s, R, B, C = shape.pool_size, shape.taps, shape.maps, shape.below[0]
+    meet = meetings(shape, 1, G.device).to(G.dtype)
+    G = G.view(R, R, s, s, B, s, s, C).permute(7, 4, 0, 2, 5, 1, 3, 6).reshape(C, B, R * s, s, R * s, s)
+    return torch.einsum("cbuyvx,uyi,vxj->cbij", G, meet, meet)
 
 
-def down_columns(shape: LayerShape) -> int:
-    """Columns of the matrix of the downward pass."""
-    return round_up(shape.block_row, down_tile(shape))
+def down_size(shape: LayerShape) -> tuple[int, int, int]:
+    """Taps, rows and columns of the matrix of the downward pass, padded as its kernel reads it."""
+    rows, columns = shape.region_row, shape.group_row
+    return (shape.taps + shape.group - 1) ** 2, round_up(rows, depth_block(rows)), round_up(columns, down_tile(shape))
 
 
 def down_tile(shape: LayerShape) -> int:
     """Columns that one program of the downward pass takes."""
-    return min(64, max(16, power_of_two(shape.block_row)))
+    return min(64, max(16, power_of_two(shape.group_row)))
 
 
-def filter_matrices(model: DeconvNet, shapes: Sequence[LayerShape]) -> tuple[list[Tensor], list[Tensor]]:
-    """The matrices of the downward and of the upward pass, layer by layer."""
-    pairs = list(zip(model.filters, shapes, strict=False))
-    return [down_matrix(f, shape) for f, shape in pairs], [up_matrix(f, shape) for f, shape in pairs]
+def down_matrix(f: Tensor, shape: LayerShape) -> Tensor:
+    """G_t of every tap, [taps², s² B, elements of a group of blocks], padded with zeros."""
+    padded = f.new_zeros(down_size(shape))
+    padded[:, : shape.region_row, : shape.group_row] = filter_blocks(f, shape, shape.group)
+    return padded
+
+
+def up_size(shape: LayerShape) -> tuple[int, int, int]:
+    """Taps, rows and columns of the matrix of the upward pass, padded as its kernel reads it."""
+    rows = shape.block_row
+    return shape.taps**2, round_up(rows, depth_block(rows)), shape.chunks * shape.places * CHUNK
+
+
+def up_matrix(f: Tensor, shape: LayerShape) -> Tensor:
+    """G_tᵀ of every tap, [R², s² C, chunks · places · CHUNK]: its columns in chunks of maps, padded with zeros."""
+    s, columns = shape.pool_size, shape.block_row
+    taps, rows, _ = up_size(shape)
+    G = filter_blocks(f, shape).view(taps, s * s, shape.maps, columns).permute(0, 3, 2, 1)  # [t, y c, b, a]
+    padded = f.new_zeros(taps, rows, shape.chunks * CHUNK, shape.places)
+    padded[:, :columns, : shape.maps, : s * s] = G
+    return padded.unflatten(2, (shape.chunks, CHUNK)).transpose(3, 4).flatten(2)

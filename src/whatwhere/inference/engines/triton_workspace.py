@@ -5,8 +5,6 @@ The steps never wait for the host: what they measure stays in tensors, and so a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,11 +14,14 @@ from torch import Tensor
 from whatwhere.inference.engines import triton_kernels as kernels
 from whatwhere.inference.engines.triton_shapes import (
     CHUNK,
-    LayerShape,
     depth_block,
+    down_matrix,
+    down_size,
     down_tile,
-    filter_matrices,
     layer_shapes,
+    power_of_two,
+    up_matrix,
+    up_size,
 )
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, safe_step
@@ -28,8 +29,8 @@ from whatwhere.latents import Latents, Pooling, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-DOWN = {"M": 128, "BYTES": 8, "num_warps": 8, "num_stages": 3}
-UP = {"M": 64, "BYTES": 8, "num_warps": 4, "num_stages": 3}
+DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
+UP = {"M": 64, "num_warps": 4, "num_stages": 3}
 UNPOOL = {"M": 64, "num_warps": 4}
 SUM = 256  # elements that a sum takes at a time
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32
@@ -59,13 +60,16 @@ class Workspace:
         self.error = [
             torch.zeros(N, *s.blocks, s.pool_size**2, s.below[0], dtype=HALF, device=images.device) for s in self.shapes
         ]
-        self.down, self.up = ([m.to(HALF) for m in side] for side in filter_matrices(model, self.shapes))
+        self.down = [empty(*down_size(s), dtype=HALF) for s in self.shapes]
+        self.up = [empty(*up_size(s), dtype=HALF) for s in self.shapes]
+        self.filters: list[Tensor | None] = [None] * self.top  # whose matrices these are
+        self.versions = [0] * self.top
 
         top, bottom = self.shapes[-1], self.shapes[0]
         regions = top.grid[0] * top.grid[1] * top.chunks
         tiles = self.down[0].shape[2] // down_tile(bottom)
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, regions) for _ in range(4))
-        self.squares_below = empty(N, bottom.blocks[0] * bottom.blocks[1] * tiles)
+        self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
         self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
         self.features = empty(*self.p[-1].shape) if spec.momentum else self.p[-1]
         T = spec.steps
@@ -81,8 +85,7 @@ class Workspace:
         largest = torch.maximum(images.abs().amax(), p.abs().amax())
         unit = torch.exp2(-torch.frexp(largest.where(largest > 0, torch.ones_like(largest)))[1].float())
         self.scale.copy_(torch.stack([unit, 1 / unit]))
-        for old, new in zip((*self.down, *self.up), sum(filter_matrices(model, self.shapes), []), strict=True):
-            old.copy_(new)
+        self.load_filters(model)
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
         for planes, known in zip(self.theta, theta, strict=True):
             for plane, variable in zip(planes, axes(known), strict=True):
@@ -90,16 +93,24 @@ class Workspace:
         if self.spec.momentum:
             self.features.copy_(self.p[-1])
             self.momentum[0].fill_(1.0)
-        if self.spec.step_size == "fixed":
+        if self.spec.step_size == "fixed" and self.spec.steps:
             self.beta.fill_(safe_step(model, self.top, self.spec.lam))
 
+    def load_filters(self, model: DeconvNet) -> None:
+        """Lay out the filters that are not here yet."""
+        for k, f in enumerate(model.filters[: self.top]):
+            if self.filters[k] is not f or self.versions[k] != f._version:
+                self.down[k].copy_(down_matrix(f, self.shapes[k]))
+                self.up[k].copy_(up_matrix(f, self.shapes[k]))
+                self.filters[k], self.versions[k] = f, f._version
+
     def latents(self) -> Latents:
-        """A copy of what was inferred, shaped as everywhere else."""
+        """A copy of what was inferred, shaped as everywhere else; in memory the maps come last, as `load` likes it."""
         pooling = []
         for planes in self.theta:
-            mu_y, mu_x, gamma_y, gamma_x = planes.permute(0, 1, 4, 2, 3)
-            pooling.append(Pooling(torch.stack([mu_y, mu_x], 1), torch.stack([gamma_y, gamma_x], 1)))
-        return Latents(self.features.permute(0, 3, 1, 2).contiguous(), tuple(pooling))
+            mu, gamma = planes.clone().permute(1, 0, 4, 2, 3).split(2, dim=1)
+            pooling.append(Pooling(mu, gamma))
+        return Latents(self.features.clone().permute(0, 3, 1, 2), tuple(pooling))
 
     def stats(self) -> Stats:
         parts = (self.reconstruction, self.penalty, self.count.long(), self.beta[: self.spec.steps])
@@ -134,12 +145,12 @@ class Workspace:
         """
         for k in range(top or self.top, to, -1):
             shape = self.shapes[k - 1]
-            rows, width = images * shape.blocks[0] * shape.blocks[1], down_tile(shape)
+            rows, width = images * shape.groups[0] * shape.groups[1], down_tile(shape)
             tiles = self.down[k - 1].shape[2] // width
             kernels.down[(triton.cdiv(rows, DOWN["M"]) * tiles,)](
                 self.z[k - 1], self.down[k - 1], stages[k - 2] if k > 1 else self.scale, self.images,
-                self.error[0], self.squares_below, self.scale, rows, **shape.constants(), LOWEST=k == 1,
-                SUBTRACT=subtract, KEEP=keep, N=width, K=depth_block(shape.region_row), **DOWN,
+                self.error[0], self.squares_below, self.scale, rows, **shape.constants(), GROUP=shape.group,
+                LOWEST=k == 1, SUBTRACT=subtract, KEEP=keep, N=width, K=depth_block(shape.region_row), **DOWN,
             )  # fmt: skip
             if k > 1:
                 self.unpool(k - 1, images, stages[k - 2])
@@ -193,7 +204,9 @@ class Workspace:
         self.unpool(self.top, self.N, self.p[-1], measure=True, accelerate=t)
 
     def sum(self, parts: Tensor, out: Tensor, images: int, factor: float = 1.0) -> None:
-        kernels.sum_rows[(triton.cdiv(images, 8),)](parts, out, float(factor), images, COUNT=parts.shape[1], M=8, BLOCK=SUM)
+        count = parts.shape[1]
+        block = min(512, power_of_two(count))
+        kernels.sum_rows[(images,)](parts, out, float(factor), COUNT=count, BLOCK=block, num_warps=1)
 
 
 def axes(theta: Pooling) -> tuple[Tensor, Tensor, Tensor, Tensor]:

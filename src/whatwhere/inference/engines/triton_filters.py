@@ -1,0 +1,104 @@
+"""The filters' linear map on the GPU: what `learning.filter_problem.FilterMap` does, through the engine's kernels.
+
+Its gradient is one more product over regions and blocks,  ∂G_t = Σ_r region(r)ᵀ · block(r - t),  of which every
+program takes one tile and one share of the rows; the shares are added at the end, so the order of sums is fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from whatwhere.inference.engines import triton_kernels as kernels
+from whatwhere.inference.engines.triton_shapes import LayerShape, down_matrix, filters_of, power_of_two
+from whatwhere.inference.engines.triton_workspace import Workspace
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+
+PROGRAMS = 1024  # about so many take part in a sum, each with a share of the rows
+TILE: dict[str, Any] = {"M": 64, "K": 64, "num_warps": 4, "num_stages": 3}
+
+
+class TritonFilterMap:
+    """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
+
+    def __init__(self, workspace: Workspace, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
+        assert latents.p is not None
+        self.workspace, self.k = workspace, k
+        workspace.load(model, images, latents.p, latents.pooling)
+        workspace.unpool(workspace.top, workspace.N, workspace.p[-1])
+        workspace.reconstruct(workspace.N, workspace.p, to=k)
+
+    def downhill(self, f: Tensor) -> Tensor:
+        """Aᵀ (v - A f)."""
+        return -self.gradient(f, subtract=True)
+
+    def normal(self, f: Tensor) -> Tensor:
+        """Aᵀ A f."""
+        return self.gradient(f, subtract=False)
+
+    def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
+        """Aᵀ (A f), or Aᵀ (A f - v)."""
+        workspace, k = self.workspace, self.k
+        shape, largest = workspace.shapes[k - 1], f.abs().amax()
+        unit = largest.where(largest > 0, torch.ones_like(largest))  # directions may be too large for float16
+        workspace.down[k - 1].copy_(down_matrix(f / unit, shape))
+        workspace.filters[k - 1] = None
+        if subtract:
+            workspace.images.div_(unit)
+        workspace.reconstruct(workspace.N, workspace.p, top=k, subtract=subtract)
+        if subtract:
+            workspace.images.mul_(unit)
+        for j in range(1, k):
+            workspace.propagate(j, workspace.N, kernels.BETWEEN, False, 0)
+        return unit * self.correlation(shape)
+
+    def correlation(self, shape: LayerShape) -> Tensor:
+        """The gradient of layer k's filters from z_k and the error below it, [C, B, K, K]."""
+        workspace, (inner, outer) = self.workspace, (shape.region_row, shape.taps**2 * shape.block_row)
+        rows, N = workspace.N * shape.grid[0] * shape.grid[1], min(64, max(16, power_of_two(outer)))
+        tiles = triton.cdiv(inner, TILE["M"]) * triton.cdiv(outer, N)
+        shares = triton.cdiv(PROGRAMS, tiles)
+        parts = torch.empty(shares, inner, outer, device=workspace.device)
+        correlate[(tiles, shares)](
+            workspace.z[self.k - 1], workspace.error[self.k - 1], parts, rows, **shape.constants(),
+            STEPS=triton.cdiv(rows, TILE["K"] * shares), N=N, **TILE,
+        )  # fmt: skip
+        G = parts.sum(0).view(inner, shape.taps**2, shape.block_row).transpose(0, 1)
+        return filters_of(G, shape) * workspace.scale[1].square()
+
+
+@triton.jit
+def correlate(
+    z, error, out, rows,
+    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
+    STEPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """One tile of region(r)ᵀ · [block(r - t) of every tap t], over one share of the regions r, into
+    out [shares, s² B, R² s² C]."""
+    INNER: tl.constexpr = S * S * B
+    OUTER: tl.constexpr = S * S * C
+    COLUMNS: tl.constexpr = R * R * OUTER
+    ACROSS: tl.constexpr = (COLUMNS + N - 1) // N
+    above = tl.program_id(0) // ACROSS * M + tl.arange(0, M)
+    column = tl.program_id(0) % ACROSS * N + tl.arange(0, N)
+    t_y, t_x = column // OUTER // R, column // OUTER % R
+    total = tl.zeros((M, N), tl.float32)
+    for step in range(STEPS):
+        row = (tl.program_id(1) * STEPS + step) * K + tl.arange(0, K)
+        here = (row < rows)[None, :] & (above < INNER)[:, None]
+        left = tl.load(z + row.to(tl.int64)[None, :] * INNER + above[:, None], mask=here, other=0.0)
+        q_y, q_x = (row // W % H)[:, None] - t_y[None, :], (row % W)[:, None] - t_x[None, :]
+        inside = (q_y >= 0) & (q_y < BLOCK_H) & (q_x >= 0) & (q_x < BLOCK_W)
+        inside = inside & (row < rows)[:, None] & (column < COLUMNS)[None, :]
+        block = ((row // (H * W)).to(tl.int64)[:, None] * BLOCK_H + q_y) * BLOCK_W + q_x
+        right = tl.load(error + block * OUTER + (column % OUTER)[None, :], mask=inside, other=0.0)
+        total = tl.dot(left, right, total)
+    at = (tl.program_id(1) * INNER + above[:, None]) * COLUMNS + column[None, :]
+    tl.store(out + at, total, mask=(above < INNER)[:, None] & (column < COLUMNS)[None, :])

@@ -1,0 +1,165 @@
+"""The kernels of the GPU engine: right in Triton's interpreter and on the device, without spills, refused by name."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from examples import SPECS, random_images
+from whatwhere.errors import EngineError
+from whatwhere.inference import infer
+from whatwhere.inference.engines import choose, triton_engine
+from whatwhere.inference.engines.triton_shapes import filter_blocks, filters_of, layer_shapes
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+
+sys.path.insert(0, str(Path(__file__).parent))
+from triton_cases import CASES, FILTER_CASES, NONZEROS, TOLERANCE, poison_new_memory, run
+
+ALL = [*CASES, *FILTER_CASES]
+GROUPS = [ALL[i::3] for i in range(3)]
+
+
+def check(name: str, found: dict[str, float]) -> None:
+    allowed = TOLERANCE["float16 products"][CASES[name].steps if name in CASES else 1]
+    for quantity, error in found.items():
+        tolerance = NONZEROS if quantity == "nonzeros" else allowed
+        assert error <= tolerance, (name, quantity, error, tolerance)  # false for NaN too
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: f"{group[0]} …")
+def test_interpreted_kernels_agree_with_the_float64_reference(group: list[str]) -> None:
+    """One process for several cases: the interpreter must be on before triton is imported."""
+    pytest.importorskip("triton")
+    command = [sys.executable, str(Path(__file__).parent / "triton_cases.py"), *group]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads(outcome.stdout)
+    assert list(found) == group
+    for name, errors in found.items():
+        check(name, errors)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ALL)
+def test_kernels_agree_on_the_device(name: str) -> None:
+    pytest.importorskip("triton")
+    poison_new_memory()
+    for _ in range(3):  # compiled, recorded, replayed
+        check(name, run(name, "cuda"))
+
+
+COMPILE = """
+import subprocess, sys, torch, triton
+from pathlib import Path
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+from whatwhere.inference.engines.triton_filters import TritonFilterMap
+from whatwhere.inference.engines.triton_workspace import Workspace
+from whatwhere.inference.pooling_update import start_pooling
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+
+class NoDevice:  # a driver that only says what to compile for
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device: 0
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+
+driver.set_active(NoDevice())
+compiled = {}
+
+def compile_only(kernel, grid):
+    def launch(*arguments, **options):
+        result = kernel.run(*arguments, grid=grid, warmup=True, **options)
+        compiled[result.hash] = result
+    return launch
+
+JITFunction.__getitem__ = compile_only
+model, v = DeconvNet(ModelSpec.paper()), torch.rand(4, 1, 28, 28)
+spec = InferenceSpec(steps=1, step_size="batch", alpha=0.5)
+Workspace(model, v, Phase(layer=2, pooling=(1, 2)), spec).run()
+theta = start_pooling(model, v, (), 2, spec)
+workspace = Workspace(model, v, Phase(layer=2), InferenceSpec(steps=0, step_size="fixed"))
+TritonFilterMap(workspace, model, 2, v, Latents(workspace.p[-1].permute(0, 3, 1, 2), theta)).normal(model.filters[1])
+
+ptxas = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
+for result in compiled.values():
+    Path(sys.argv[1], "kernel.ptx").write_text(result.asm["ptx"])
+    command = [ptxas, "-v", "-arch=sm_90a", "kernel.ptx", "-o", "kernel.cubin"]
+    report = subprocess.run(command, cwd=sys.argv[1], capture_output=True, text=True, check=True)
+    print(result.metadata.name, " ".join(report.stderr.split()))
+"""
+
+
+@pytest.mark.slow
+def test_every_kernel_of_the_papers_size_compiles_for_sm_90_without_spills(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    command = [sys.executable, "-c", COMPILE, str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stderr
+    lines = outcome.stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {"down", "unpool", "up", "sum_rows", "line_search", "correlate"}
+    for line in lines:
+        assert re.findall(r"(\d+) bytes spill", line) == ["0", "0"], line
+
+
+def test_blocks_of_filters_have_an_adjoint() -> None:
+    model = DeconvNet(SPECS["2 layers, 3×3 regions"], dtype=torch.float64)
+    for f, shape in zip(model.filters, layer_shapes(model, 9, 8, 2), strict=True):
+        G = torch.randn_like(filter_blocks(f, shape))
+        assert torch.allclose((filter_blocks(f, shape) * G).sum(), (f * filters_of(G, shape)).sum())
+
+
+def test_grouping_blocks_only_moves_filters() -> None:
+    """Every element of a filter appears once for each element of a group of blocks."""
+    model = DeconvNet(ModelSpec.paper(), dtype=torch.float64)
+    (shape, _), f = layer_shapes(model, 28, 28, 2), model.filters[0]
+    assert shape.group == 2
+    for group in (1, 2):
+        elements = (group * shape.pool_size) ** 2
+        assert torch.allclose(filter_blocks(f, shape, group).sum(), elements * f.sum())
+
+
+def refusal(name: str, dtype: torch.dtype = torch.float32) -> str | None:
+    model = DeconvNet(SPECS[name], dtype=dtype)
+    return triton_engine.unsupported(model, random_images(SPECS[name]).to(dtype), Phase(layer=model.spec.depth))
+
+
+def test_what_the_kernels_do_not_cover_is_refused_by_name() -> None:
+    assert "3-D pooling" in (refusal("2 layers, 3-D pooling") or "")
+    assert "overlap" in (refusal("2 layers, overlapping") or "")
+    assert "float64" in (refusal("2 layers", torch.float64) or "")
+    layer = replace(SPECS["1 layer"].layers[0], pool_size=5)
+    model = DeconvNet(ModelSpec(layers=(layer,)))
+    assert "5 × 5" in (triton_engine.unsupported(model, torch.zeros(1, 1, 9, 9), Phase(layer=1)) or "")
+    assert refusal("3 layers, colour") is None
+
+
+def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
+    model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
+    spec = InferenceSpec(steps=1)
+    with pytest.raises(EngineError, match=r"engine 'triton' cannot serve: .*(CUDA|not installed)"):
+        infer(model, images, spec, engine="triton")
+    chosen, why = choose("auto", model, images, Phase(layer=1), spec)
+    assert chosen != "triton"
+    assert "triton: " in why
+
+
+def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
+    model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
+    why = triton_engine.refusal(model, images, Phase(layer=1), InferenceSpec())
+    assert why is not None
+    assert "triton is not installed" in why

@@ -1,0 +1,143 @@
+"""Cases that the kernels are compared on, and the comparison with the float64 reference.
+
+Run as a program (with TRITON_INTERPRET=1, before triton is imported) it compares them all in Triton's
+interpreter and prints one JSON object: case → quantity → relative error.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from examples import SPECS, random_images, random_latents
+from whatwhere.inference import ista
+from whatwhere.inference.engines import triton_engine
+from whatwhere.latents import Latents, Solution
+from whatwhere.learning.filter_problem import FilterMap
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+
+# Relative errors ‖x - reference‖ / ‖reference‖ that the arithmetic allows: products of float16 (11 bits, so 5e-4 an
+# operand), sums and everything else in float32. The interpreter and the device are held to the same table.
+# Of θ it is the movement that is compared: ‖θ - reference‖ / ‖reference - start‖.
+TOLERANCE = {"float16 products": {1: 2e-3, 6: 5e-3}}
+NONZEROS = 1e-2  # of their number: features at the very edge of the threshold may fall on either side
+
+
+@dataclass(frozen=True)
+class Case:
+    model: ModelSpec
+    images: int = 3
+    height: int = 9
+    width: int = 8
+    steps: int = 1
+    still: tuple[int, ...] = ()  # layers whose pooling does not move
+    loud: float = 1.0  # the images' largest value
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
+CASES = {
+    "1 layer, 17×23": Case(ONE, images=1, height=17, width=23),
+    "1 layer, fixed step": Case(ONE, images=7, spec={"step_size": "fixed", "alpha": 0.5}),
+    "2 layers, batch step, α ½": Case(TWO, images=12, spec={"step_size": "batch", "alpha": 0.5}),
+    "2 layers, image step": Case(TWO, images=7, steps=6),
+    "2 layers, momentum": Case(TWO, steps=6, spec={"momentum": True}),
+    "2 layers, exact shrinkage": Case(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
+    "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
+    "2 layers, θ₁ frozen, bright": Case(TWO, still=(1,), loud=255.0),
+    "2 layers, 3×3 regions": Case(SPECS["2 layers, 3×3 regions"]),
+    "2 layers, max": Case(SPECS["2 layers, max"]),
+    "2 layers, sum": Case(SPECS["2 layers, sum"]),
+    "2 layers, signed": Case(SPECS["2 layers, signed"]),
+    "3 layers, colour": Case(SPECS["3 layers, colour"]),
+    "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=20, filter_size=3))), images=1),
+}
+
+FILTER_CASES = {f"filters, {name}": name for name in ("2 layers", "3 layers, colour")}
+
+
+def compare(case: Case, device: str) -> dict[str, float]:
+    """Relative errors of everything that a solve returns, against the reference in float64."""
+    reference = DeconvNet(case.model, seed=0, dtype=torch.float64)
+    images = case.loud * random_images(case.model, case.images, case.height, case.width)
+    latents = random_latents(reference, images)
+    # what float32 can hold, with small features: starts from which a step neither overshoots nor stands still
+    latents = Latents(case.loud * latents.p / 10, latents.pooling).to(torch.float32).to(torch.float64)
+    layer = case.model.depth
+    phase = Phase(layer=layer, pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
+    spec = InferenceSpec(**{"lam": 2.0, "steps": case.steps, "pooling_step": 1 / case.loud**2, **case.spec})
+    truth = ista.solve(reference, images, latents, phase, spec)
+    model, images, latents = (x.to(device, torch.float32) for x in (reference, images, latents))
+    with np.errstate(all="ignore"):  # the interpreter computes in numpy both sides of every `where`
+        found = triton_engine.solve(model, images, latents, phase, spec)
+    return errors(found.to("cpu"), truth, latents.to("cpu"))
+
+
+def errors(found: Solution, truth: Solution, start: Latents) -> dict[str, float]:
+    pairs = {"p": (found.features, truth.features)}
+    thetas = zip(found.latents.pooling, truth.latents.pooling, start.pooling, strict=True)
+    for k, (ours, theirs, began) in enumerate(thetas, start=1):
+        pairs[f"mu {k}"] = ours.mu - began.mu, theirs.mu - began.mu.double()
+        pairs[f"gamma {k}"] = ours.gamma - began.gamma, theirs.gamma - began.gamma.double()
+    for name in ("reconstruction", "penalty", "nonzeros", "step"):
+        pairs[name] = getattr(found.stats, name).cpu(), getattr(truth.stats, name)
+    return {name: relative_error(*pair) for name, pair in pairs.items()}
+
+
+def relative_error(found: torch.Tensor, truth: torch.Tensor) -> float:
+    """‖found - truth‖ / ‖truth‖; where the truth is 0 (θ that must not move), 0 if that was found and inf if not."""
+    assert found.shape == truth.shape, (found.shape, truth.shape)
+    missed, size = (found.double() - truth.double()).norm(), truth.double().norm()
+    return float(missed / size) if size > 0 else 0.0 if missed == 0 else float("inf")
+
+
+def compare_filter_map(name: str, device: str) -> dict[str, float]:
+    """Relative errors of AᵀA f (for a direction too large for float16) and Aᵀ(v - A f), for the filters of every layer."""
+    from whatwhere.inference.engines import triton_filters
+
+    if device == "cpu":
+        triton_filters.PROGRAMS = 2  # the interpreter runs them one by one
+    reference = DeconvNet(SPECS[name], seed=0, dtype=torch.float64)
+    images = random_images(SPECS[name])
+    latents = random_latents(reference, images)
+    model, v, found = reference.to(device, torch.float32), images.to(device, torch.float32), {}
+    for k, f in enumerate(reference.filters, start=1):
+        truth = FilterMap(reference, k, images, latents)
+        ours = triton_engine.filter_map(model, k, v, latents.to(device, torch.float32))
+        big = 1e6 * f
+        found[f"AᵀA {k}"] = relative_error(ours.normal(big.to(v)).cpu(), truth.normal(big))
+        found[f"downhill {k}"] = relative_error(ours.downhill(f.to(v)).cpu(), truth.downhill(f))
+    return found
+
+
+def run(name: str, device: str) -> dict[str, float]:
+    return compare(CASES[name], device) if name in CASES else compare_filter_map(FILTER_CASES[name], device)
+
+
+def poison_new_memory() -> None:
+    """Fill memory that is only reserved with NaN, so that reading what nothing wrote shows."""
+    from whatwhere.inference.engines import triton_workspace
+
+    class Poisoned:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch, name)
+
+        @staticmethod
+        def empty(*shape: int, **options: Any) -> torch.Tensor:
+            return torch.full(shape, float("nan"), **options)
+
+    triton_workspace.torch = Poisoned()  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    poison_new_memory()
+    wanted = sys.argv[1:] or [*CASES, *FILTER_CASES]
+    print(json.dumps({name: run(name, "cpu") for name in wanted}))
