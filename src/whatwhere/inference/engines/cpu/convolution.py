@@ -7,7 +7,7 @@ and down from a few non-zero features, only those.
 from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.pooling import Layer, place
-from whatwhere.inference.engines.cpu.rows import Array, compiled, dots_row, product_row, spliced
+from whatwhere.inference.engines.cpu.rows import Array, compiled, dots_rows, product_rows, spliced
 from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
 from whatwhere.inference.engines.cpu.winograd import correlate
 
@@ -23,12 +23,17 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
             filters, layer.up, layer.work, layer.patches, layer.products,
         )  # fmt: skip
         return
-    for y in range(layer.height):
-        skipped = max(0, below.border - y)  # rows of the border
+    y = 0
+    while y < layer.height:
+        skipped = max(0, below.border - y)  # rows of the border, which are zero
         rows = min(K, below.border + below.rows - y) - skipped
+        alike = below.rows - K + 1 if rows == K else 1
         signal, f = below.error + (y + skipped) * jump, layer.up + skipped * K * C * B
-        out = layer.z_error + y * pitch
-        product_row(state, out, B, layer.width, state, signal, C, jump, rows, K * C, filters, f, B)
+        product_rows(
+            alike, state, layer.z_error + y * pitch, pitch, B, layer.width,
+            state, signal, jump, C, jump, rows, K * C, filters, f, 0, B,
+        )  # fmt: skip
+        y += alike
 
 
 @spliced
@@ -43,40 +48,67 @@ def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, targ
             filters, layer.down, layer.work, layer.patches, layer.products,
         )  # fmt: skip
         return
-    for y in range(below.rows):
-        signal, out = layer.z + y * jump, first + y * pitch
-        if C % LANES == 0:
-            product_row(state, out, C, below.columns, state, signal, B, jump, K, K * B, filters, layer.down, C)
-        else:
-            for c in range(C):
-                f = layer.down + c * K * K * B
-                dots_row(state, out + c, C, below.columns, state, signal, B, jump, K, K * B, filters, f)
+    rows, columns, depth = below.rows, below.columns, K * B
+    if C % LANES == 0:
+        product_rows(
+            rows, state, first, pitch, C, columns, state, layer.z, jump, B, jump, K, depth, filters, layer.down, 0, C
+        )  # fmt: skip
+        return
+    for c in range(C):
+        f = layer.down + c * K * depth
+        dots_rows(rows, state, first + c, pitch, C, columns, state, layer.z, B, jump, K, depth, filters, f)
 
 
 @compiled
 def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, target: int) -> None:
     """Unpool and convolve the top's features, touching only those that are not zero."""
     apart()
-    K, C, B, s = layer.size, below.maps, layer.maps, layer.pool
+    C, B, s = below.maps, layer.maps, layer.pool
     jump = (below.columns + 2 * below.border) * C
     state[target : target + (below.rows + 2 * below.border) * jump] = 0
     for row in range(layer.rows):
         for column in range(layer.columns):
             p_at = place(layer, layer.features, row, column)
             w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
+            out = target + row * s * jump + column * s * C
+            height = layer.size - 1 + min(s, layer.height - row * s)
+            width = layer.size - 1 + min(s, layer.width - column * s)
             for b0 in range(0, B, LANES):
                 if not some_nonzero(load(state, p_at + b0)):
                     continue
                 for b in range(b0, b0 + LANES):
-                    p = state[p_at + b]
-                    if p == 0:
-                        continue
-                    for i in range(min(s, layer.height - row * s)):
-                        for j in range(min(s, layer.width - column * s)):
-                            z = splat(state, p * state[w_at + i * B + b] * state[w_at + (s + j) * B + b])
-                            out = target + (row * s + i) * jump + (column * s + j) * C
-                            f = layer.scatter + b * K * K * C
-                            for y in range(K):
-                                for x in range(0, K * C, LANES):
-                                    at = out + y * jump + x
-                                    store(state, at, fma(z, load(filters, f + y * K * C + x), load(state, at)))
+                    if state[p_at + b] != 0:
+                        scatter_one(state, filters, layer, state[p_at + b], w_at + b, b, out, jump, height, width, C)
+
+
+@compiled
+def scatter_one(
+    state: Array, filters: Array, layer: Layer, p: float, w: int, b: int, out: int, jump: int,
+    height: int, width: int, C: int,
+) -> None:  # fmt: skip
+    """One feature: its filter, weighted and moved to every element of the region, onto `height` × `width` places.
+
+    The stored filter has s - 1 zeros all around, so that it can be moved without leaving it.
+    """
+    B, s = layer.maps, layer.pool
+    line = (layer.size + 2 * (s - 1)) * C
+    f = layer.scatter + b * line * (layer.size + 2 * (s - 1)) + (s - 1) * (line + C)
+    if s == 2:
+        z00 = splat(state, p * state[w] * state[w + 2 * B])
+        z01 = splat(state, p * state[w] * state[w + 3 * B])
+        z10 = splat(state, p * state[w + B] * state[w + 2 * B])
+        z11 = splat(state, p * state[w + B] * state[w + 3 * B])
+        for y in range(height):
+            for x in range(0, width * C, LANES):
+                at, tap = out + y * jump + x, f + y * line + x
+                top = fma(z00, load(filters, tap), fma(z01, load(filters, tap - C), load(state, at)))
+                tap -= line
+                store(state, at, fma(z10, load(filters, tap), fma(z11, load(filters, tap - C), top)))
+        return
+    for i in range(s):
+        for j in range(s):
+            z = splat(state, p * state[w + i * B] * state[w + (s + j) * B])
+            for y in range(height):
+                for x in range(0, width * C, LANES):
+                    at = out + y * jump + x
+                    store(state, at, fma(z, load(filters, f + (y - i) * line + x - j * C), load(state, at)))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from whatwhere.inference.engines.cpu.simd import LANES
 from whatwhere.inference.engines.cpu.winograd import LARGEST, POINTS, SMALLEST, TILES, transform_filters
@@ -47,7 +48,7 @@ LAYER = np.dtype(
             # where things begin in the filters
             "up",  # [row, column, map below, map]; in Winograd's way the points stand for rows and columns
             "down",  # [row, column, map, map below], turned by half a circle; with few maps below, those first
-            "scatter",  # [map, row, column, map below]
+            "scatter",  # [map, row, column, map below], with zeros around as wide as a region less one
         )
     ]
 )
@@ -114,7 +115,11 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
             up, down = transform_filters(wide), transform_filters(turned.transpose(0, 1))
         else:
             up, down = wide.permute(2, 3, 0, 1), turned.permute(0, 2, 3, 1) if few else turned.permute(2, 3, 1, 0)
-        for name, piece in (("up", up), ("down", down), ("scatter", wide.permute(1, 2, 3, 0))):
+        for name, piece in (
+            ("up", up),
+            ("down", down),
+            ("scatter", pad(wide, [int(row["pool"]) - 1] * 4).permute(1, 2, 3, 0)),
+        ):
             row[name] = sum(p.numel() for p in pieces)
             pieces.append(piece.reshape(-1))
     return torch.cat(pieces).numpy()

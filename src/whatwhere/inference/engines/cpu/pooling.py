@@ -18,10 +18,10 @@ from whatwhere.inference.engines.cpu.simd import (
     magnitude,
     nearest,
     power_of_two,
+    reciprocal_root,
     smaller,
     some_nonzero,
     splat,
-    square_root,
     store,
     where_positive,
 )
@@ -115,7 +115,7 @@ def weigh_pair(state: Array, mu: Any, gamma: Any, w_at: int, B: int) -> None:
     """The weights of both elements of an axis: 1/√(1 + t²) and t/√(1 + t²), t = e^(-|γμ|/2)."""
     a = mu * gamma * 0.5
     t = exponential(state, magnitude(a) * -1)
-    more = splat(state, 1) / square_root(fma(t, t, splat(state, 1)))
+    more = reciprocal_root(fma(t, t, splat(state, 1)))
     less = t * more
     store(state, w_at, where_positive(a, less, more))
     store(state, w_at + B, where_positive(a, more, less))
@@ -138,7 +138,7 @@ def weigh_axis(state: Array, mu: Any, gamma: Any, w_at: int, B: int, s: int, ins
         w = exponential(state, quarter * d * d - most)
         norm = fma(w, w, norm)
         store(state, w_at + i * B, w)
-    scale = splat(state, 1) / square_root(norm)
+    scale = reciprocal_root(norm)
     for i in range(s):
         store(state, w_at + i * B, load(state, w_at + i * B) * scale if i < inside else splat(state, 0))
 

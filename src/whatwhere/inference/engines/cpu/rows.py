@@ -21,58 +21,58 @@ dots_8, dots_4, dots_1 = dots(8), dots(4), dots(1)
 
 
 @compiled
-def product_row(
-    out: Array, out_at: int, out_step: int, count: int,
-    signal: Array, at: int, step: int, jump: int, rows: int, depth: int,
-    filters: Array, filters_at: int, maps: int,
+def product_rows(
+    times: int, out: Array, out_at: int, out_jump: int, out_step: int, count: int,
+    signal: Array, at: int, signal_jump: int, step: int, jump: int, rows: int, depth: int,
+    filters: Array, filters_at: int, filters_jump: int, maps: int,
 ) -> None:  # fmt: skip
-    """`count` outputs of all maps side by side; `maps` is a multiple of LANES (see `tiles.product`)."""
+    """`times` rows of `count` outputs of all maps; `maps` is a multiple of LANES (see `tiles.product`).
+
+    From one row to the next output, signal and filters lie a jump further.
+    """
     apart()
     first = 0
     while first < maps:
         three = maps - first >= 3 * LANES
-        o, f = out_at + first, filters_at + first
         i = 0
         while i < count:
-            a, b = o + i * out_step, at + i * step
-            if count - i >= 8:
+            size = 8 if count - i >= 8 else 4 if count - i >= 4 else 1
+            for k in range(times):
+                a, b = out_at + first + k * out_jump + i * out_step, at + k * signal_jump + i * step
+                f = filters_at + first + k * filters_jump
                 if three:
-                    product_8_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                else:
+                    if size == 8:
+                        product_8_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                    elif size == 4:
+                        product_4_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                    else:
+                        product_1_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                elif size == 8:
                     product_8_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                i += 8
-            elif count - i >= 4:
-                if three:
-                    product_4_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                else:
+                elif size == 4:
                     product_4_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                i += 4
-            else:
-                if three:
-                    product_1_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
                 else:
                     product_1_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                i += 1
+            i += size
         first += 3 * LANES if three else LANES
 
 
 @compiled
-def dots_row(
-    out: Array, out_at: int, out_step: int, count: int,
-    signal: Array, at: int, step: int, jump: int, rows: int, depth: int,
-    filters: Array, filters_at: int,
+def dots_rows(
+    times: int, out: Array, out_at: int, out_jump: int, out_step: int, count: int,
+    signal: Array, at: int, step: int, jump: int, rows: int, depth: int, filters: Array, filters_at: int,
 ) -> None:  # fmt: skip
-    """`count` outputs of one map side by side (see `tiles.dots`)."""
+    """`times` rows of `count` outputs of one map (see `tiles.dots`)."""
     apart()
     i = 0
     while i < count:
-        a, b = out_at + i * out_step, at + i * step
-        if count - i >= 8:
-            dots_8(out, a, out_step, signal, b, step, jump, rows, depth, filters, filters_at)
-            i += 8
-        elif count - i >= 4:
-            dots_4(out, a, out_step, signal, b, step, jump, rows, depth, filters, filters_at)
-            i += 4
-        else:
-            dots_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, filters_at)
-            i += 1
+        size = 8 if count - i >= 8 else 4 if count - i >= 4 else 1
+        for k in range(times):
+            a, b = out_at + k * out_jump + i * out_step, at + k * jump + i * step
+            if size == 8:
+                dots_8(out, a, out_step, signal, b, step, jump, rows, depth, filters, filters_at)
+            elif size == 4:
+                dots_4(out, a, out_step, signal, b, step, jump, rows, depth, filters, filters_at)
+            else:
+                dots_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, filters_at)
+        i += size

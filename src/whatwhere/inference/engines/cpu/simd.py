@@ -60,12 +60,13 @@ def broadcast(builder: Any, scalar: Any) -> Any:
     return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None))
 
 
-def call(builder: Any, name: str, *arguments: Any) -> Any:
+def call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
     """LLVM's own function of this name on vectors."""
     kind = arguments[0].type
     suffix = f"v{LANES}f{32 if kind.element == ir.FloatType() else 64}"
     function = ir.FunctionType(kind, [kind] * len(arguments))
-    return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}"), arguments)
+    callee = cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}")
+    return builder.call(callee, arguments, fastmath=flags)
 
 
 def _is_plain(array: Any) -> bool:
@@ -149,6 +150,17 @@ def some_nonzero(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
+def reciprocal_root(typingctx: Any, a: Any) -> Any:
+    """1 / √a, by the processor's estimate and its refinement where that is as exact as float32 is."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        one = ir.Constant(vector_ir(a.dtype), [1.0] * LANES)
+        return builder.fdiv(one, call(builder, "sqrt", *arguments, flags=("fast",)), flags=("fast",))
+
+    return a(a), codegen
+
+
+@intrinsic
 def where_positive(typingctx: Any, a: Any, yes: Any, no: Any) -> Any:
     """In every lane `yes` where a > 0, else `no`."""
 
@@ -200,7 +212,7 @@ def _function(name: str, count: int) -> Any:
     return of_one if count == 1 else of_two
 
 
-square_root, nearest, magnitude = _function("sqrt", 1), _function("rint", 1), _function("fabs", 1)
+nearest, magnitude = _function("rint", 1), _function("fabs", 1)
 smaller, larger = _function("minnum", 2), _function("maxnum", 2)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.rows import Array, compiled, product_row, spliced
+from whatwhere.inference.engines.cpu.rows import Array, compiled, product_rows, spliced
 from whatwhere.inference.engines.cpu.simd import LANES, apart, load, splat, store
 
 POINTS = 8  # along one axis
@@ -121,10 +121,11 @@ def correlate(
                 at, to = source + y * source_pitch + x * source_maps + c, patches + i * source_maps + c
                 height, width = rows + size - 1 - y, columns + size - 1 - x
                 patch_in(state, at, source_pitch, source_maps, height, width, work, to)
-        for k in range(POINTS * POINTS):
-            out, signal = products + k * TILES * maps, patches + k * TILES * source_maps
-            depth = source_maps
-            product_row(state, out, maps, count, state, signal, depth, 0, 1, depth, filters, f + k * depth * maps, maps)
+        depth = source_maps
+        product_rows(
+            POINTS * POINTS, state, products, TILES * maps, maps, count,
+            state, patches, TILES * depth, depth, 0, 1, depth, filters, f, depth * maps, maps,
+        )  # fmt: skip
         for i in range(count):
             y, x = (first + i) // across * m, (first + i) % across * m
             for b in range(0, maps, LANES):
