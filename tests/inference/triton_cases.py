@@ -99,7 +99,7 @@ def relative_error(found: torch.Tensor, truth: torch.Tensor) -> float:
 
 
 def compare_filter_map(name: str, device: str) -> dict[str, float]:
-    """Relative errors of AᵀA f (for a direction too large for float16) and Aᵀ(v - A f), for the filters of every layer."""
+    """Relative errors of AᵀA f (f too large for float16) and Aᵀ(v - A f), for the filters of every layer."""
     from whatwhere.inference.engines import triton_filters
 
     if device == "cpu":

@@ -28,7 +28,8 @@ class Prepared:
     """A workspace and, from its second use on, the CUDA graph of all its steps."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.workspace, self.graph, self.used = workspace, None, False
+        self.workspace, self.used = workspace, False
+        self.graph: torch.cuda.CUDAGraph | None = None
 
     def run(self) -> None:
         """The first run compiles the kernels, so that the second can be recorded; from then on it is replayed."""

@@ -4,6 +4,7 @@ Its gradient is one more product over regions and blocks,  ∂G_t = Σ_r region(
 program takes one tile and one share of the rows; the shares are added at the end, so the order of sums is fixed.
 """
 
+# mypy: allow-untyped-defs, disable-error-code="assignment"
 from __future__ import annotations
 
 from typing import Any

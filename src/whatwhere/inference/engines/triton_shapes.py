@@ -12,6 +12,7 @@ At s = 2 and K = 5 that is 9 taps for 25, each row read a third as often, for 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -117,31 +118,45 @@ def layer_shape(regions: Regions, below: tuple[int, int, int], filter_size: int)
     return LayerShape(maps, below, (height, width), regions.grid[1:], regions.size[1], filter_size)
 
 
-@cache
-def meetings(shape: LayerShape, group: int, device: torch.device) -> Tensor:
-    """Where element u of the regions that a group of blocks reaches and element y of that group meet in element i of a
-    filter, of 0 and 1: [(R + group - 1) s, group s, K]. Down is a valid convolution: i = K - 1 - (u - y).
-    """
-    s, K = shape.pool_size, shape.filter_size
-    u, y, i = (torch.arange(n) for n in ((shape.taps + group - 1) * s, group * s, K))
-    return (i == K - 1 - (u[:, None, None] - y[:, None])).float().to(device)
-
-
 def filter_blocks(f: Tensor, shape: LayerShape, group: int = 1) -> Tensor:
     """G of f [C, B, K, K]: every tap, from the elements of a region to those of a block (or of a group of blocks),
-    [taps², s² B, s² C]."""
-    s, R, side, (C, B) = shape.pool_size, shape.taps + group - 1, group * shape.pool_size, f.shape[:2]
-    meet = meetings(shape, group, f.device).to(f.dtype)
+    [taps², s² B, s² C].
+
+    Element u of the regions and element y of the group meet in element i of a filter: down is a valid convolution, so
+    i = K - 1 - (u - y).
+    """
+    s, R, side, (C, B, K, _) = shape.pool_size, shape.taps + group - 1, group * shape.pool_size, f.shape
+    u, y, i = (torch.arange(n, device=f.device) for n in (R * s, side, K))
+    meet = (i == K - 1 - (u[:, None, None] - y[:, None])).to(f.dtype)
     G = torch.einsum("cbij,uyi,vxj->cbuyvx", f, meet, meet).view(C, B, R, s, side, R, s, side)
     return G.permute(2, 5, 3, 6, 1, 4, 7, 0).reshape(R * R, s * s * B, side * side * C)
 
 
+# `filter_blocks` only moves elements about. Where each comes from is found once, from filters that hold their own
+# numbers, 1, 2, …; from then on laying out filters is one gathering, which on a GPU costs one launch instead of many.
+
+
+def numbered(shape: LayerShape) -> Tensor:
+    size = (shape.below[0], shape.maps, shape.filter_size, shape.filter_size)
+    return torch.arange(1, math.prod(size) + 1, dtype=torch.float64).view(size)
+
+
+def lay_out(f: Tensor, sources: Tensor) -> Tensor:
+    """A matrix whose elements are those of f that `sources` numbers from 1, or 0."""
+    return torch.cat([f.new_zeros(1), f.flatten()])[sources]
+
+
 def filters_of(G: Tensor, shape: LayerShape) -> Tensor:
-    """The adjoint of `filter_blocks` for single blocks."""
-    s, R, B, C = shape.pool_size, shape.taps, shape.maps, shape.below[0]
-    meet = meetings(shape, 1, G.device).to(G.dtype)
-    G = G.view(R, R, s, s, B, s, s, C).permute(7, 4, 0, 2, 5, 1, 3, 6).reshape(C, B, R * s, s, R * s, s)
-    return torch.einsum("cbuyvx,uyi,vxj->cbij", G, meet, meet)
+    """The adjoint of `filter_blocks` for single blocks: every element of a filter is in s² places of G."""
+    return G.flatten()[block_places(shape, G.device)].sum(1).view(numbered(shape).shape)
+
+
+@cache
+def block_places(shape: LayerShape, device: torch.device) -> Tensor:
+    """Where each element of the filters is in G, [C B K², s²]."""
+    sources = filter_blocks(numbered(shape), shape).flatten()
+    placed = sources.argsort(stable=True)[int((sources == 0).sum()) :]
+    return placed.view(-1, shape.pool_size**2).to(device)
 
 
 def down_size(shape: LayerShape) -> tuple[int, int, int]:
@@ -157,9 +172,14 @@ def down_tile(shape: LayerShape) -> int:
 
 def down_matrix(f: Tensor, shape: LayerShape) -> Tensor:
     """G_t of every tap, [taps², s² B, elements of a group of blocks], padded with zeros."""
-    padded = f.new_zeros(down_size(shape))
-    padded[:, : shape.region_row, : shape.group_row] = filter_blocks(f, shape, shape.group)
-    return padded
+    return lay_out(f, down_sources(shape, f.device))
+
+
+@cache
+def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
+    padded = torch.zeros(down_size(shape), dtype=torch.long)
+    padded[:, : shape.region_row, : shape.group_row] = filter_blocks(numbered(shape), shape, shape.group).long()
+    return padded.to(device)
 
 
 def up_size(shape: LayerShape) -> tuple[int, int, int]:
@@ -170,9 +190,14 @@ def up_size(shape: LayerShape) -> tuple[int, int, int]:
 
 def up_matrix(f: Tensor, shape: LayerShape) -> Tensor:
     """G_tᵀ of every tap, [R², s² C, chunks · places · CHUNK]: its columns in chunks of maps, padded with zeros."""
+    return lay_out(f, up_sources(shape, f.device))
+
+
+@cache
+def up_sources(shape: LayerShape, device: torch.device) -> Tensor:
     s, columns = shape.pool_size, shape.block_row
     taps, rows, _ = up_size(shape)
-    G = filter_blocks(f, shape).view(taps, s * s, shape.maps, columns).permute(0, 3, 2, 1)  # [t, y c, b, a]
-    padded = f.new_zeros(taps, rows, shape.chunks * CHUNK, shape.places)
-    padded[:, :columns, : shape.maps, : s * s] = G
-    return padded.unflatten(2, (shape.chunks, CHUNK)).transpose(3, 4).flatten(2)
+    G = filter_blocks(numbered(shape), shape).view(taps, s * s, shape.maps, columns)  # [t, a, b, y c]
+    padded = torch.zeros(taps, rows, shape.chunks * CHUNK, shape.places, dtype=torch.long)
+    padded[:, :columns, : shape.maps, : s * s] = G.permute(0, 3, 2, 1).long()
+    return padded.unflatten(2, (shape.chunks, CHUNK)).transpose(3, 4).flatten(2).to(device)
