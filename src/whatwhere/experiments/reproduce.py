@@ -70,7 +70,8 @@ def reproduce(names: Sequence[str], scale: Scale, options: Options, say: Callabl
             break
         say(f"[{measured + 1} of {len(left)}] {cell.table}: {cell.name}{seed_of(subject)}")
         try:
-            bench.measure(subject, keep=cell.headline)
+            if results.find(subject) is None:  # a model may have been trained for another cell meanwhile
+                bench.measure(subject, keep=cell.headline)
         except TrainingStopped:
             break
         measured += 1

@@ -45,8 +45,6 @@ def page(folder: Path) -> str:
 
 def summary(scale: Scale, results: Results) -> str:
     """Every claim with its verdict, in one list."""
-    if not results.known:
-        return "Nothing has been run at this scale yet.\n"
     lines = ["| claim | verdict | numbers |", "| --- | --- | --- |"]
     for name in TABLES:
         for v in verdicts(read_table(name), scale, found_for(name, scale, results)):
@@ -63,11 +61,9 @@ def verdicts(table: Table, scale: Scale, cells: Mapping[str, Measured]) -> list[
 
 
 def section(name: str, scale: Scale, results: Results) -> str:
-    """One table: its numbers, its figure and its claims; nothing where none of it was run."""
+    """One table: its numbers, its figure and its claims."""
     table, cells = read_table(name), found_for(name, scale, results)
     heading = f"### {table.title}" + (f" ({table.source})" if table.source else "")
-    if not any(cell.found for cell in cells.values()):
-        return f"{heading}\n\nNot run at this scale.\n"
     lines = [heading, ""]
     if table.note:
         lines += [table.note, ""]
@@ -130,7 +126,7 @@ def curves(name: str, scale: Scale, results: Results) -> dict[str, Any] | None:
 def _line(row: str, cells: Mapping[str, Measured]) -> dict[str, Any] | None:
     """One curve through the cells of a row that were measured."""
     points = [cell for cell in cells.values() if cell.cell.row == row and cell.found]
-    if not points:
+    if len(points) < 2:
         return None
     line: dict[str, Any] = {"label": row, "x": [float(p.cell.column) for p in points], "y": [p.mean for p in points]}
     deviations = [spread(p.values)[1] for p in points]
