@@ -21,7 +21,8 @@ from whatwhere.spec_toml import write_recipe
 
 def make_run(folder, pooling: str = "gaussian"):
     spec = tiny_spec(pooling)
-    learning = ww.LearningSpec(inference=ww.InferenceSpec(lam=20.0, alpha=0.5, steps=3, step_size="batch"))
+    settings = ww.InferenceSpec(lam=20.0, alpha=0.5, steps=3, step_size="batch")
+    learning = ww.LearningSpec(inference=settings, epochs=10, reset_at=(4,))
     folder.mkdir()
     write_recipe(ww.Recipe(model=spec, learning=(learning, learning)), folder / "recipe.toml")
     ww.save(ww.DeconvNet(spec, seed=1), folder / "model.safetensors")
@@ -92,8 +93,11 @@ def test_what_cannot_be_drawn_is_refused_with_what_it_needs(runs, tmp_path):
 
 
 def test_pictures_use_the_settings_of_the_training(runs):
-    settings = training_settings(read_run(runs[0]).recipe, 2)
-    assert (settings.lam, settings.alpha, settings.steps, settings.step_size) == (20.0, 0.5, 3, "image")
+    recipe = read_run(runs[0]).recipe
+    settings = training_settings(recipe, 2)
+    assert (settings.lam, settings.alpha, settings.step_size) == (20.0, 0.5, "image")
+    assert settings.steps == 3 * 6  # of ten epochs, six since the reset
+    assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
 
 
 def test_matplotlib_is_not_needed_before_figures_are():

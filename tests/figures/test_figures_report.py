@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from whatwhere.figures.report import Section, report
 
 SECTIONS = [
-    Section("First <heading>", "One.\n\nTwo & three.", Figure(figsize=(2, 1)), 'A "picture" of nothing'),
+    Section("First <heading>", "One.\n\nTwo <b>three</b> & four.", Figure(figsize=(2, 1)), 'A "picture" of nothing'),
     Section("Facts", facts={"λ": "5", "a <b>": "c & d"}),
 ]
 
@@ -24,7 +24,7 @@ def test_the_page_is_valid_and_holds_what_was_given():
     tree = parse(report("A run", SECTIONS, lead="Lead.", facts={"seed": "0"}))
     assert tree.find("head/title").text == "A run"
     assert [h.text for h in tree.iter("h2")] == ["First <heading>", "Facts"]
-    assert [p.text for p in tree.iter("p") if p.get("class") != "hint"] == ["Lead.", "One.", "Two & three."]
+    assert [p.text for p in tree.iter("p") if p.get("class") != "hint"] == ["Lead.", "One.", "Two <b>three</b> & four."]
     assert [dd.text for dd in tree.iter("dd")] == ["0", "5", "c & d"]
 
 

@@ -101,27 +101,31 @@ def _cell(maps: int) -> float:
 
 def _rows(model: DeconvNet, parts: Parts, colours: np.ndarray) -> list[_Row]:
     """Features, unpooled maps, … down to the filters of layer 1."""
-    depth, names, rows = len(parts.pooled), iter("abcdefghijklmnop"), []
+    depth, letters, rows = len(parts.pooled), iter("abcdefghijklmnop"), []
     kept = np.sort(np.argsort(-parts.shares, kind="stable")[:MOST])  # of the active features
     for k in range(depth, 0, -1):
-        for stage, what in ((parts.pooled[k - 1], "features p"), (parts.unpooled[k - 1], "unpooled maps z")):
-            group = 1 if what.startswith("f") else model.spec.layers[k - 1].pool_maps
-            if k == depth:
+        stages = (
+            ("features p", parts.pooled[k - 1], 1),
+            ("unpooled maps z", parts.unpooled[k - 1], _together(model, k)),
+        )
+        for name, stage, group in stages:
+            if k == depth:  # the maps of the features themselves, each in a frame of its hue
                 maps = (parts.features[kept][:, None] * group + np.arange(group)).ravel()
-                owners: list[object] = list(np.repeat(colours[kept], group, axis=0))
-            else:
-                amount = stage.sum((0, 2, 3))
-                maps = np.sort(np.argsort(-amount, kind="stable")[:MOST])
-                owners = [RULE] * len(maps)
-            blended = mix(stage[:, maps], colours)
-            shown = "" if k < depth or len(kept) == len(parts.features) else f", {len(kept)} of {len(parts.features)}"
-            came = "" if k == depth else ", as they come down from above"
-            heading = f"({next(names)}) {what}{_subscript(k)}{came}{shown}"
-            rows.append(_Row(heading, maps, list(blended), owners))
-    last = rows[-1]
-    f = model.filters[0].detach().cpu().mean(0).numpy()[last.numbers]
-    rows.append(_Row(f"({next(names)}) filters f₁", last.numbers, list(map(shade, f)), last.frames))
+                frames: list[object] = list(colours[kept].repeat(group, axis=0))
+                note = "" if len(kept) == len(parts.features) else f", {len(kept)} of {len(parts.features)}"
+            else:  # the maps with most in them
+                maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:MOST])
+                frames, note = [RULE] * len(maps), ", as they come down from above"
+            heading = f"({next(letters)}) {name}{_subscript(k)}{note}"
+            rows.append(_Row(heading, maps, list(mix(stage[:, maps], colours)), frames))
+    f = model.filters[0].detach().cpu().mean(0).numpy()[rows[-1].numbers]
+    rows.append(_Row(f"({next(letters)}) filters f₁", rows[-1].numbers, list(map(shade, f)), rows[-1].frames))
     return rows
+
+
+def _together(model: DeconvNet, layer: int) -> int:
+    """How many neighbouring unpooled maps belong to one feature."""
+    return model.spec.layers[layer - 1].pool_maps
 
 
 def _draw_row(figure: Figure, row: _Row, y: float) -> None:
@@ -152,9 +156,9 @@ def _draw_whole(
     axes = place(figure, left, y + 0.17, PAGE - left - 0.4, side)
     order = np.argsort(-parts.shares, kind="stable")[:MOST]
     axes.barh(np.arange(len(order)), parts.shares[order], color=colours[order], height=0.72)
-    for place_, feature, share in zip(range(len(order)), parts.features[order], parts.shares[order], strict=True):
-        axes.text(share, place_, f" {share:.0%}", va="center", fontsize=5.5)
-        axes.text(0, place_, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=GREY)
+    for bar, (feature, share) in enumerate(zip(parts.features[order], parts.shares[order], strict=True)):
+        axes.text(share, bar, f" {share:.0%}", va="center", fontsize=5.5)
+        axes.text(0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=GREY)
     axes.set_ylim(MOST - 0.4, -0.6)
 
 

@@ -18,6 +18,8 @@ from whatwhere.model import DeconvNet, load
 from whatwhere.spec import InferenceSpec, Phase, Recipe
 from whatwhere.spec_toml import read_recipe
 
+MOST_STEPS = 200  # of inference for a picture
+
 
 @dataclass(frozen=True)
 class Run:
@@ -48,9 +50,14 @@ def read_run(folder: Path) -> Run:
 def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
     """How the features of a layer were inferred in its training: pictures show them as sparse as they were learned.
 
-    The step size is each image's own, so that a picture of one does not depend on the others.
+    In training an image's features live on from epoch to epoch, so they have had the steps of all epochs since the
+    last reset; pictures take as many, up to a limit. The step size is each image's own, so that a picture of one does
+    not depend on the others.
     """
-    return replace(recipe.learning[layer - 1].inference, step_size="image")
+    learning = recipe.learning[layer - 1]
+    lasting = learning.epochs - max((epoch for epoch in learning.reset_at if epoch < learning.epochs), default=0)
+    steps = min(learning.inference.steps * max(1, lasting), max(MOST_STEPS, learning.inference.steps))
+    return replace(learning.inference, steps=steps, step_size="image")
 
 
 @dataclass
