@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from whatwhere.experiments import results_page
-from whatwhere.experiments.results import Results
-from whatwhere.experiments.results_page import as_text, curves, page, section, summary, write_report
+from whatwhere.experiments.results_page import as_text, curves, found_in, page, section, summary, write_report
 from whatwhere.experiments.scales import SCALES, read_scale
-from whatwhere.experiments.tables import TABLES, cells_of
+from whatwhere.experiments.tables import cells_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,14 +21,14 @@ def test_results_md_agrees_with_the_result_files():
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", TABLES)
-def test_figures_agree_with_the_result_files(name, scale):
-    content = curves(name, read_scale(scale), Results(ROOT / "results" / scale))
-    path = ROOT / "results" / scale / "figures" / f"{name}.json"
-    assert path.is_file() == (content is not None), "run `whatwhere reproduce report`"
-    if content is not None:
-        assert path.read_text(encoding="utf-8") == as_text(content)
-        assert path.with_suffix(".svg").is_file()
+def test_figures_agree_with_the_result_files(scale):
+    for name, cells in found_in(ROOT / "results" / scale, read_scale(scale)).items():
+        content = curves(name, cells)
+        path = ROOT / "results" / scale / "figures" / f"{name}.json"
+        assert path.is_file() == (content is not None), "run `whatwhere reproduce report`"
+        if content is not None:
+            assert path.read_text(encoding="utf-8") == as_text(content)
+            assert path.with_suffix(".svg").is_file()
 
 
 def test_the_page_shows_our_numbers_beside_the_paper_s(scale, measured):
@@ -41,41 +40,42 @@ def test_the_page_shows_our_numbers_beside_the_paper_s(scale, measured):
         and len(content["subject"]["settings"]["recipe"]["model"]["layers"]) == 1
     ]
     assert len(rates) == 2
-    text = section("pooling", scale, Results(measured))
+    text = section("pooling", scale, found_in(measured, scale)["pooling"])
     (row,) = [line for line in text.splitlines() if line.startswith("| Max pooling")]
     assert f"**{sum(rates) / 2:.2f}** ± " in row.split("|")[2]
     assert "(2 seeds) (paper 1.30)" in row.split("|")[2]
 
 
 def test_another_number_in_a_result_file_is_another_page(scale, measured, tmp_path):
-    before = section("pooling", scale, Results(measured))
+    before = section("pooling", scale, found_in(measured, scale)["pooling"])
     copy = shutil.copytree(measured, tmp_path / "copy")
     name = cells_of("pooling", scale)[0].subjects[0].key
     path = copy / f"error-{name}.json"
     content = json.loads(path.read_text())
     content["found"]["error"] += 0.1
     path.write_text(json.dumps(content))
-    assert section("pooling", scale, Results(copy)) != before
+    assert section("pooling", scale, found_in(copy, scale)["pooling"]) != before
 
 
 def test_what_was_not_run_says_so(scale, measured, tmp_path):
-    assert "not run (paper 1.00)" in section("reset", scale, Results(tmp_path / "none"))
-    claims = summary(scale, Results(tmp_path / "none")).splitlines()[2:]
+    nothing = found_in(tmp_path / "none", scale)
+    assert "not run (paper 1.00)" in section("reset", scale, nothing["reset"])
+    claims = summary(scale, nothing).splitlines()[2:]
     assert claims
     assert all("| *not run* |" in claim for claim in claims)
-    partly = section("joint", scale, Results(measured))
+    partly = section("joint", scale, found_in(measured, scale)["joint"])
     assert "not run (paper 1.79)" in partly
     assert "*not run*: One phase of inference beats two" in partly
 
 
 def test_curves_and_histories_are_those_of_the_result_files(scale, measured):
-    results = Results(measured)
-    content = curves("steps", scale, results)
+    found = found_in(measured, scale)
+    content = curves("steps", found["steps"])
     assert content["curves"][0]["x"] == [1.0, 2.0]
     assert "std" not in content["curves"][0], "at one step there is one seed alone"
-    histories = curves("cost", scale, results)["histories"]
+    histories = curves("cost", found["cost"])["histories"]
     assert {name: len(history) for name, history in histories.items()} == {"Max pooling": 2, "Gaussian pooling": 2}
-    assert curves("pooling", scale, results) is None
+    assert curves("pooling", found["pooling"]) is None
 
 
 def test_the_command_writes_page_curves_and_figures(scale, measured, tmp_path, monkeypatch):

@@ -32,39 +32,44 @@ SCALE_NOTES = {
 }
 
 
+Found = Mapping[str, Measured]
+
+
 def page(folder: Path) -> str:
     """The whole of RESULTS.md, from the result files under this folder."""
     parts = [INTRODUCTION]
     for name in SCALES:
-        scale, results = read_scale(name), Results(folder / name)
+        scale = read_scale(name)
+        found = found_in(folder / name, scale)
         parts.append(f"## Scale: {name}\n\n{SCALE_NOTES[name]}\n")
-        parts.append(summary(scale, results))
-        parts += [section(table, scale, results) for table in (*TABLES, CHOICE)]
+        parts.append(summary(scale, found))
+        parts += [section(table, scale, cells) for table, cells in found.items()]
     return "\n".join(parts)
 
 
-def summary(scale: Scale, results: Results) -> str:
+def found_in(folder: Path, scale: Scale) -> dict[str, Found]:
+    """For every table, its cells with what the result files of this folder hold for them."""
+    results = Results(folder)
+    return {name: measured(cells_of(name, scale, SEEDS), results) for name in (*TABLES, CHOICE)}
+
+
+def summary(scale: Scale, found: Mapping[str, Found]) -> str:
     """Every claim with its verdict, in one list."""
     lines = ["| claim | verdict | numbers |", "| --- | --- | --- |"]
-    for name in TABLES:
-        for v in verdicts(read_table(name), scale, found_for(name, scale, results)):
-            lines.append(f"| {read_table(name).title}: {v.text} | *{v.verdict}* | {v.numbers} |")
+    for name, cells in found.items():
+        table = read_table(name)
+        lines += [f"| {table.title}: {v.text} | *{v.verdict}* | {v.numbers} |" for v in verdicts(table, scale, cells)]
     return "\n".join(lines) + "\n"
 
 
-def found_for(name: str, scale: Scale, results: Results) -> dict[str, Measured]:
-    return measured(cells_of(name, scale, SEEDS), results)
-
-
-def verdicts(table: Table, scale: Scale, cells: Mapping[str, Measured]) -> list[Verdict]:
+def verdicts(table: Table, scale: Scale, cells: Found) -> list[Verdict]:
     return [judge(claim, cells) for claim in table.claims if claim.scale in ("", scale.name)]
 
 
-def section(name: str, scale: Scale, results: Results) -> str:
+def section(name: str, scale: Scale, cells: Found) -> str:
     """One table: its numbers, its figure and its claims."""
-    table, cells = read_table(name), found_for(name, scale, results)
-    heading = f"### {table.title}" + (f" ({table.source})" if table.source else "")
-    lines = [heading, ""]
+    table = read_table(name)
+    lines = [f"### {table.title}" + (f" ({table.source})" if table.source else ""), ""]
     if table.note:
         lines += [table.note, ""]
     columns = [column.name for column in columns_of(name, table, scale)]
@@ -72,13 +77,12 @@ def section(name: str, scale: Scale, results: Results) -> str:
     lines.append("| --- |" + " --- |" * len(columns))
     for row in table.rows:
         lines.append(f"| {row.name} | " + " | ".join(text(cells[f"{row.name} / {c}"]) for c in columns) + " |")
-    if curves(name, scale, results) is not None:
+    if curves(name, cells) is not None:
         lines += ["", f"![{table.title}](results/{scale.name}/figures/{name}.svg)"]
-    found = verdicts(table, scale, cells)
-    if found:
-        lines.append("")
-    lines += [f"- *{v.verdict}*: {v.text}" + (f" ({v.numbers})" if v.numbers else "") for v in found]
-    return "\n".join(lines) + "\n"
+    lines.append("")
+    for v in verdicts(table, scale, cells):
+        lines.append(f"- *{v.verdict}*: {v.text}" + (f" ({v.numbers})" if v.numbers else ""))
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def text(cell: Measured) -> str:
@@ -99,12 +103,12 @@ def text(cell: Measured) -> str:
 # Curves ---------------------------------------------------------------------------------------------------------
 
 
-def curves(name: str, scale: Scale, results: Results) -> dict[str, Any] | None:
+def curves(name: str, cells: Found) -> dict[str, Any] | None:
     """What a figure shows, in the form that `whatwhere figures` draws; None where there is nothing to show.
 
     The figure of a training holds its whole history instead: `histories`, an epoch an entry.
     """
-    table, cells = read_table(name), found_for(name, scale, results)
+    table = read_table(name)
     if name == "cost":
         trained = {cell.cell.row: cell.found[0] for cell in cells.values() if cell.found}
         measures = ("reconstruction", "penalty", "nonzeros")
@@ -123,7 +127,7 @@ def curves(name: str, scale: Scale, results: Results) -> dict[str, Any] | None:
     return {"title": table.title, "x": x, "y": {"label": "test error, %"}, "curves": lines} if lines else None
 
 
-def _line(row: str, cells: Mapping[str, Measured]) -> dict[str, Any] | None:
+def _line(row: str, cells: Found) -> dict[str, Any] | None:
     """One curve through the cells of a row that were measured."""
     points = [cell for cell in cells.values() if cell.cell.row == row and cell.found]
     if len(points) < 2:
@@ -140,9 +144,8 @@ def write_report(folder: Path, page_file: Path) -> list[Path]:
     written = [page_file]
     page_file.write_text(page(folder), encoding="utf-8")
     for scale_name in SCALES:
-        scale, results = read_scale(scale_name), Results(folder / scale_name)
-        for name in TABLES:
-            content = curves(name, scale, results)
+        for name, cells in found_in(folder / scale_name, read_scale(scale_name)).items():
+            content = curves(name, cells)
             if content is None:
                 continue
             figures = folder / scale_name / "figures"
