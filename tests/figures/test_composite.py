@@ -23,14 +23,14 @@ def test_planes_are_grouped_by_the_map_below_and_grey_where_not_connected(tiny):
     model = tiny.model
     below, maps = model.connectivity[1].shape
     sheet = plane_sheet(model, columns=below)
-    pitch = 21 + 1  # a plane of 3×3 is drawn seven times as large
-    height, width, gap = 3 * pitch + 1, 2 * pitch + 1, 6  # six planes in two columns
+    pitch = 9 + 1  # a plane of 3×3 is drawn three times as large
+    height, width, gap = 3 * pitch + 1, 2 * pitch + 1, 3  # six planes in two columns
     assert sheet.shape[:2] == (height + 2 * gap, below * (width + gap) + gap)
     for c in range(below):
         for b in range(maps):
             row, column = divmod(b, 2)
             y, x = gap + 1 + row * pitch, gap + c * (width + gap) + 1 + column * pitch
-            plane = sheet[y : y + 21, x : x + 21]
+            plane = sheet[y : y + 9, x : x + 9]
             assert (plane == GAP).all() == (not model.connectivity[1][c, b])
 
 
@@ -43,8 +43,8 @@ def test_filters_are_scaled_to_their_own_largest_weight(tiny):
 def test_a_feature_without_activations_is_grey(tiny):
     p = tiny.top.p.clone()
     p[:, 3] = 0
-    side = 2 * (20 + 1) + 1  # four samples of 10 × 10 pixels, drawn twice as large
-    fourth = slice(2, 2 + side), slice(2 + 3 * (side + 2), 2 + 3 * (side + 2) + side)
+    side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
+    fourth = slice(1, 1 + side), slice(1 + 3 * (side + 1), 1 + 3 * (side + 1) + side)
     without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling), 11, 13, columns=6, count=4)
     assert (without[fourth] == GAP).all()
     with_all = invariance_sheet(tiny.model, tiny.top, 11, 13, columns=6, count=4)

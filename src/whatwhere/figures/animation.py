@@ -63,7 +63,7 @@ def _snapshot(model: DeconvNet, v: Tensor, step: int, latents: Latents, spec: In
     return Snapshot(step, latents, float(parts.reconstruction), float(parts.penalty), int(parts.nonzeros), residual)
 
 
-def steps_shown(steps: int, frames: int = 24) -> list[int]:
+def steps_shown(steps: int, frames: int = 20) -> list[int]:
     """Which steps become frames: all of the first ones, then fewer and fewer, always the first and the last."""
     grown = np.geomspace(1, steps + 1, frames) - 1
     return sorted({0, steps, *range(min(steps, 5)), *(int(g) for g in grown)})

@@ -33,7 +33,8 @@ def filter_sheet(model: DeconvNet) -> np.ndarray:
     """The filters of layer 1, each by its own largest weight: [H, W, 3]."""
     f = model.filters[0].transpose(0, 1)
     largest = f.abs().amax((1, 2, 3), keepdim=True)
-    return tile(enlarge(picture(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0)), columns_for(len(f)))
+    shown = picture(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0)
+    return tile(enlarge(shown, 20), columns_for(len(f)))
 
 
 def plane_sheet(model: DeconvNet, layer: int = 2, columns: int = 8) -> np.ndarray:

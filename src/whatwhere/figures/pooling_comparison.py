@@ -59,7 +59,7 @@ def pooling_comparison(images: Tensor, solved: Mapping[str, tuple[DeconvNet, Lat
         y += pitch + 0.12
         made = render(model, images, latents)
         title(figure, 0, y + 0.04, name)
-        facts = f"error {made.error:.4f}\nnon-zeros {made.nonzeros:.0f}"
+        facts = f"squared error {made.error:.4f}\nnon-zeros {made.nonzeros:.0f}"
         write(figure, 0, y + 0.22, facts, color=GREY, fontsize=6, linespacing=1.5)
         draw(picture(made.v_hat.clamp(min=0), limit))
         y += pitch

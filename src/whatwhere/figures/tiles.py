@@ -66,7 +66,7 @@ def tile(
     return sheet
 
 
-def enlarge(pictures: np.ndarray, least: int = 20) -> np.ndarray:
+def enlarge(pictures: np.ndarray, least: int = 10) -> np.ndarray:
     """Pictures [..., h, w, 3] with every pixel repeated until they are some `least` wide, so that lines stay thin."""
     times = max(1, round(least / pictures.shape[-2]))
     return pictures.repeat(times, axis=-3).repeat(times, axis=-2)
