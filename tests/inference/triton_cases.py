@@ -39,6 +39,7 @@ class Case:
     steps: int = 1
     still: tuple[int, ...] = ()  # layers whose pooling does not move
     loud: float = 1.0  # the images' largest value
+    start: float = 0.1  # about how large features are to begin with
     spec: dict[str, Any] = field(default_factory=dict)
 
 
@@ -49,6 +50,9 @@ CASES = {
     "2 layers, batch step, α ½": Case(TWO, images=12, spec={"step_size": "batch", "alpha": 0.5}),
     "2 layers, image step": Case(TWO, images=7, steps=6),
     "2 layers, momentum": Case(TWO, steps=6, spec={"momentum": True}),
+    "1 layer, momentum restarts": Case(
+        ONE, height=5, width=4, steps=6, start=3.0, still=(1,), spec={"momentum": True, "lam": 0.3}
+    ),
     "2 layers, exact shrinkage": Case(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
     "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen, bright": Case(TWO, still=(1,), loud=255.0),
@@ -68,8 +72,8 @@ def compare(case: Case, device: str) -> dict[str, float]:
     reference = DeconvNet(case.model, seed=0, dtype=torch.float64)
     images = case.loud * random_images(case.model, case.images, case.height, case.width)
     latents = random_latents(reference, images)
-    # what float32 can hold, with small features: starts from which a step neither overshoots nor stands still
-    latents = Latents(case.loud * latents.p / 10, latents.pooling).to(torch.float32).to(torch.float64)
+    # what float32 can hold
+    latents = Latents(case.loud * case.start * latents.p, latents.pooling).to(torch.float32).to(torch.float64)
     layer = case.model.depth
     phase = Phase(layer=layer, pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": case.steps, "pooling_step": 1 / case.loud**2, **case.spec})
