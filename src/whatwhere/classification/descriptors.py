@@ -83,12 +83,14 @@ def describe_images(
     *,
     engine: str = "auto",
     memory: float = 6e9,
+    on_device: bool = False,
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Matrix:
     """Infer and describe images batch by batch, on the model's device: a matrix [N, D], dense or sparse.
 
     The recipe says how features are inferred and described. A layer below the top is inferred on its own, as if
     the model ended there. Only one batch's latents are held at a time; `memory` bounds the matrix, in bytes.
+    With `on_device` the matrix stays on the model's device as a tensor, for an SVM that is fitted there.
     """
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
@@ -96,10 +98,19 @@ def describe_images(
     top = recipe.plan or joint(model.spec.depth)
     plans = [top if k == top[-1].layer else joint(k) for k in layers]
 
-    def described(chosen: slice) -> np.ndarray:
+    def described(chosen: slice) -> Tensor:
         v = images[chosen].to(model.device, model.dtype)
         solve = [infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)) for plan in plans]
-        rows = describe([solution.features for solution in solve], recipe.descriptor, layers)
-        return rows.float().cpu().numpy()
+        return describe([solution.features for solution in solve], recipe.descriptor, layers).float()
 
-    return collect_rows(described, len(images), recipe.batch_size, memory=memory, progress=progress)
+    if on_device:
+        parts = []
+        for start in range(0, len(images), recipe.batch_size):
+            parts.append(described(slice(start, min(start + recipe.batch_size, len(images)))))
+            progress(len(parts[-1]))
+        return torch.cat(parts)
+
+    def on_host(chosen: slice) -> np.ndarray:
+        return described(chosen).cpu().numpy()
+
+    return collect_rows(on_host, len(images), recipe.batch_size, memory=memory, progress=progress)

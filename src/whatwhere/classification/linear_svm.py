@@ -38,6 +38,8 @@ class LinearSVM:
 
     def decision(self, x: Matrix) -> np.ndarray:
         """How far each row lies on the side of each class, [N, K]."""
+        if isinstance(x, Tensor):
+            return (x @ torch.from_numpy(self.weights.T).to(x)).cpu().numpy() + self.intercepts
         return x @ self.weights.T + self.intercepts
 
     def predict(self, x: Matrix) -> np.ndarray:
@@ -77,6 +79,8 @@ def check_labels(x: Matrix, y: np.ndarray) -> None:
 
 
 def _fit_liblinear(x: Matrix, y: np.ndarray, C: float) -> LinearSVM:
+    if isinstance(x, Tensor):
+        x = x.cpu().numpy()
     found = LinearSVC(C=C, dual=x.shape[0] < x.shape[1], tol=1e-4, max_iter=5000).fit(x, y)
     w, b = found.coef_, found.intercept_
     if len(found.classes_) == 2:
@@ -100,6 +104,9 @@ def _fit_newton(x: Matrix, y: np.ndarray, C: float, device: torch.device) -> Lin
 def _on_device(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
     """The rows with a 1 appended, float32 [N, D + 1]; a sparse matrix is filled in batch by batch."""
     out = torch.ones(x.shape[0], x.shape[1] + 1, device=device)
+    if isinstance(x, Tensor):
+        out[:, :-1] = x
+        return out
     for i in range(0, x.shape[0], batch):
         rows = x[i : i + batch]
         dense = rows if isinstance(rows, np.ndarray) else rows.toarray()

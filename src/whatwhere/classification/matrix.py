@@ -14,7 +14,7 @@ try:
 except ImportError:
     raise MissingExtra("SciPy", "sklearn", "classification") from None
 
-Matrix: TypeAlias = Any  # np.ndarray or scipy.sparse.csr_array, which has no types, [N, D]
+Matrix: TypeAlias = Any  # np.ndarray, scipy.sparse.csr_array (which has no types) or a tensor on a device, [N, D]
 SPARSE_BELOW = 0.5  # share of non-zeros: a stored one costs 8 bytes in CSR and 4 in a dense array
 
 
