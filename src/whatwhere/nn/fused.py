@@ -12,6 +12,7 @@ Second derivatives are taken through the plain form.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,8 +27,9 @@ from whatwhere.ops.pooling import Regions
 
 LARGEST_KERNEL = 64  # elements: the kernels' loops over a region are unrolled
 HAS_TRITON = find_spec("triton") is not None
-# Geometry, as an operator can take it: Regions' size, stride, padding of rows and columns, height and width, ceil
+# Regions as an operator can take them: size, stride, padding, shape and grid, of rows and columns each
 Geometry = Sequence[int]
+GRID = slice(8, 10)
 
 
 def refusal(regions: Regions, *tensors: Tensor) -> str | None:
@@ -71,17 +73,19 @@ def unpool(p: Tensor, where: Pooling, regions: Regions) -> Tensor:
 
 def _spread_out(where: Pooling, maps: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
     shape = (maps.shape[0], 2, *regions.grid)
-    return where.mu.expand(shape), where.gamma.expand(shape)
+    mu, gamma = (theta if theta.shape == shape else theta.expand(shape) for theta in (where.mu, where.gamma))
+    return mu, gamma
 
 
 def geometry(regions: Regions) -> list[int]:
-    of = (regions.size, regions.stride, regions.padding, regions.shape)
-    return [number for axes in of for number in axes[1:]] + [int(regions.ceil)]
+    of = (regions.size, regions.stride, regions.padding, regions.shape, regions.grid)
+    return [number for axes in of for number in axes[1:]]
 
 
 def regions_from(geometry: Geometry, channels: int) -> Regions:
-    sy, sx, ty, tx, py, px, height, width, ceil = geometry
-    return Regions((channels, height, width), (1, sy, sx), (1, ty, tx), (0, py, px), bool(ceil))
+    sy, sx, ty, tx, py, px, height, width, *grid = geometry
+    floor = Regions((channels, height, width), (1, sy, sx), (1, ty, tx), (0, py, px), ceil=False)
+    return floor if list(floor.grid[1:]) == grid else replace(floor, ceil=True)
 
 
 # --- the operators
@@ -102,7 +106,7 @@ def _new_where(like: Tensor, height: int, width: int, dtype: torch.dtype) -> Ten
 
 
 def _new_fit_pool(z: Tensor, geometry: Geometry, lo: float, hi: float, power: int, return_where: bool) -> Any:
-    _, h, w = regions_from(geometry, z.shape[1]).grid
+    h, w = geometry[GRID]
     where = [_new_where(z, h, w, z.dtype) if return_where else z.new_empty(0) for _ in range(2)]
     return _new_maps(z, h, w), *where
 
@@ -184,7 +188,8 @@ def _keep(tensors: int) -> Callable[..., None]:
     """A setup_context that keeps the first `tensors` inputs as tensors and the others as they are."""
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.set_materialize_grads(False)
+        # of several outputs some may be unused: their gradients stay None rather than be read as zeros
+        ctx.set_materialize_grads(isinstance(output, Tensor))
         ctx.save_for_backward(*inputs[:tensors])
         ctx.settings = inputs[tensors:]
 
@@ -195,8 +200,7 @@ def _fit_pool_vjp(ctx: Any, d_p: Tensor | None, d_mu: Tensor | None, d_gamma: Te
     (z,), settings = ctx.saved_tensors, ctx.settings
     *numbers, _ = settings
     if d_p is None:
-        _, h, w = regions_from(numbers[0], z.shape[1]).grid
-        d_p = z.new_zeros(*z.shape[:2], h, w)
+        d_p = z.new_zeros(*z.shape[:2], *numbers[0][GRID])
     return _fit_pool_backward(z, d_p, d_mu, d_gamma, *numbers), *[None] * len(settings)
 
 
@@ -246,6 +250,8 @@ def _through(
         views = [x if x is None else x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs]
         outputs = function(*views)
         given = [(y, d) for y, d in zip(outputs, gradients, strict=True) if d is not None]
+        if not given:
+            return [None] * len(views)
         moved = [x for x in views if x is not None]
         found = iter(
             torch.autograd.grad(

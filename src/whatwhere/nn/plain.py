@@ -42,5 +42,5 @@ def channels_last(tensor: Tensor) -> bool:
 
 
 def laid_out_like(tensor: Tensor, model: Tensor) -> Tensor:
-    """`tensor` in channels_last where `model` is."""
-    return tensor.contiguous(memory_format=torch.channels_last) if channels_last(model) else tensor
+    """`tensor` without gaps in memory, in channels_last where `model` is."""
+    return tensor.contiguous(memory_format=torch.channels_last) if channels_last(model) else tensor.contiguous()

@@ -1,12 +1,13 @@
 """The kernels that spread regions over a map where regions overlap: every element adds up the shares of its regions.
 
-A program takes a band of regions after another. First it writes down, for every region of the band and those above
-that reach into it, the few numbers from which a share follows; then it visits the elements of the band, each of which
-reads the numbers of its regions. The notes of a program are small and used again for its next band, so that they stay
-in the cache: memory sees each map once, and the sum has a fixed order.
+A program takes one band of regions after another. First it writes down, for every region of the band and those above
+that reach into it, the few numbers from which a share follows. Then it visits the cells of the band (the elements by
+which one region is ahead of the next) and adds up the shares of the regions that hold them. The notes of a program are
+small and used again for its next band, so that they stay in the cache: memory sees each map once, and the sum has a
+fixed order.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code="assignment,var-annotated"
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from whatwhere.nn.triton_pooling import common, strides_of
-from whatwhere.nn.triton_region import fit_slopes, gradient, load_slopes, norm, place
+from whatwhere.nn.triton_region import element, fit_slopes, gradient, load_slopes, norm, place
 
 BLOCK = 256  # regions or elements at a time
 BAND = 1024  # regions of a band, about
@@ -27,9 +28,20 @@ NUMBERS = 12  # that a region's share follows from
 
 
 @triton.jit
+def recall(note, count, holds):
+    """Six numbers of a region."""
+    return (
+        tl.load(note, mask=holds, other=0), tl.load(note + count, mask=holds, other=0),
+        tl.load(note + 2 * count, mask=holds, other=0), tl.load(note + 3 * count, mask=holds, other=0),
+        tl.load(note + 4 * count, mask=holds, other=0), tl.load(note + 5 * count, mask=holds, other=0),
+    )  # fmt: skip
+
+
+@triton.jit
 def overlap_kernel(
-    z, p, mu, gamma, out, notes, N, C, H, W, h, w, TY, TX, PY, PX, lo, hi,
-    zn, zc, zy, zx, pn, pc, py, px, mn, ma, mc, my, mx, gn, ga, gc, gy, gx, on, oc, oy, ox, rows, bands, groups,
+    z, p, mu, gamma, out, notes, N, C, H, W, h, w, TY: tl.constexpr, TX: tl.constexpr, PY, PX, lo, hi,
+    zn, zc, zy, zx, pn, pc, py, px, mn, ma, mc, my, mx, gn, ga, gc, gy, gx, on, oc, oy, ox,
+    rows, bands, groups, columns,
     UNPOOL: tl.constexpr, POWER: tl.constexpr, D_MU: tl.constexpr, D_GAMMA: tl.constexpr,
     KY: tl.constexpr, KX: tl.constexpr, MY: tl.constexpr, MX: tl.constexpr, GROUP: tl.constexpr,
     INSIDE: tl.constexpr, CHANNELS_LAST: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
@@ -38,6 +50,7 @@ def overlap_kernel(
     """UNPOOL: out = Σ_j w(i) p(j) with θ = (mu, gamma). Otherwise out = ∇z from ∇p, ∇μ, ∇γ = p, mu, gamma.
 
     A band is `rows` rows of regions of GROUP channels of one image; MY × MX regions at most hold an element.
+    In cell (y, x), TY × TX elements, lie the first elements of region (y, x); `columns` cells make up a row.
     """
     unit = tl.program_id(0)
     step = tl.num_programs(0)
@@ -87,42 +100,53 @@ def overlap_kernel(
             tl.store(note + 5 * count, peak, mask=live)
             start += BLOCK
         tl.debug_barrier()
-        elements = rows * TY * W * GROUP
+        cells = rows * columns * GROUP
         start = 0
-        while start < elements:
+        while start < cells:
             index = start + tl.arange(0, BLOCK)
-            _, in_group, row, col = place(index, GROUP, rows * TY, W, CHANNELS_LAST)
-            in_band, in_row = row // TY, (col + PX) // TX  # the last region that may hold the element
-            i, j = row - in_band * TY, col + PX - in_row * TX
-            row += band * rows * TY - PY
-            c = first_c + in_group
-            live = (index < elements) & (row >= 0) & (row < H) & (c < C)
-            v = tl.zeros((BLOCK,), ACC)
-            if not UNPOOL:
-                v = tl.load(z + n * zn + c * zc + row * zy + col * zx, mask=live, other=0).to(ACC)
-            total = tl.zeros((BLOCK,), ACC)
+            _, in_group, in_band, x = place(index, GROUP, rows, columns, CHANNELS_LAST)
+            y, c = band * rows + in_band, first_c + in_group
+            live = (index < cells) & (c < C)
+            top, left = y * TY - PY, x * TX - PX
+            values, totals = (), ()
+            for e in tl.static_range(TY):
+                for f in tl.static_range(TX):
+                    v = tl.zeros((BLOCK,), ACC)
+                    if not UNPOOL:
+                        v = element(z + n * zn + c * zc, top, left, e, f, live, H, W, zy, zx, False, ACC)
+                    values += (v,)
+                    totals += (tl.zeros((BLOCK,), ACC),)
             for a in tl.static_range(MY):
                 for b in tl.static_range(MX):
-                    y, x = band * rows + in_band - a, in_row - b
-                    holds = live & (y >= 0) & (y < h) & (i + a * TY < KY) & (x >= 0) & (x < w) & (j + b * TX < KX)
-                    at = (in_band + above - a) * w + x
+                    holds = live & (y >= a) & (y - a < h) & (x >= b) & (x - b < w)
+                    at = (in_band + above - a) * w + x - b
                     note = notes + (at * GROUP + in_group if CHANNELS_LAST else in_group * (rows + above) * w + at)
-                    mu_y, mu_x = tl.load(note, mask=holds), tl.load(note + count, mask=holds)
-                    g_y, g_x = tl.load(note + 2 * count, mask=holds), tl.load(note + 3 * count, mask=holds)
-                    G, peak = tl.load(note + 4 * count, mask=holds), tl.load(note + 5 * count, mask=holds)
-                    from_y = i + a * TY - (KY - 1) / 2 - mu_y
-                    from_x = j + b * TX - (KX - 1) / 2 - mu_x
-                    if UNPOOL:
-                        share = G * tl.exp(-0.25 * (g_y * from_y * from_y + g_x * from_x * from_x) - peak)
-                    else:
-                        share = gradient(
-                            v, from_y, from_x, g_y, g_x, G, peak, tl.load(note + 6 * count, mask=holds),
-                            tl.load(note + 7 * count, mask=holds), tl.load(note + 8 * count, mask=holds),
-                            tl.load(note + 9 * count, mask=holds), tl.load(note + 10 * count, mask=holds),
-                            tl.load(note + 11 * count, mask=holds), POWER,
-                        )  # fmt: skip
-                    total += tl.where(holds, share, 0.0)
-            tl.store(out + n * on + c * oc + row * oy + col * ox, total, mask=live)
+                    mu_y, mu_x, g_y, g_x, G, peak = recall(note, count, holds)
+                    largest, c0, a_y, a_x, b_y, b_x = G, G, G, G, G, G
+                    if not UNPOOL:
+                        largest, c0, a_y, a_x, b_y, b_x = recall(note + 6 * count, count, holds)
+                    added = ()
+                    for e in tl.static_range(TY):
+                        for f in tl.static_range(TX):
+                            total = totals[e * TX + f]
+                            if e + a * TY < KY and f + b * TX < KX:
+                                from_y = e + a * TY - (KY - 1) / 2 - mu_y
+                                from_x = f + b * TX - (KX - 1) / 2 - mu_x
+                                if UNPOOL:
+                                    share = G * tl.exp(-0.25 * (g_y * from_y * from_y + g_x * from_x * from_x) - peak)
+                                else:
+                                    share = gradient(
+                                        values[e * TX + f], from_y, from_x,
+                                        g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x, POWER,
+                                    )  # fmt: skip
+                                total += tl.where(holds, share, 0.0)
+                            added += (total,)
+                    totals = added
+            for e in tl.static_range(TY):
+                for f in tl.static_range(TX):
+                    row, col = top + e, left + f
+                    there = live & (row >= 0) & (row < H) & (col >= 0) & (col < W)
+                    tl.store(out + n * on + c * oc + row * oy + col * ox, totals[e * TX + f], mask=there)
             start += BLOCK
         tl.debug_barrier()
         unit += step
@@ -166,7 +190,7 @@ def launch(
     constants = common(z, p, geometry)
     (n, c), (h, w) = z.shape[:2], p.shape[2:]
     group = min(CHANNELS, triton.next_power_of_2(c)) if constants["CHANNELS_LAST"] else 1
-    cells = (z.shape[2] - 1 + before[0]) // step[0] + 1  # rows of regions that elements can begin in
+    cells, columns = ((n - 1 + b) // t + 1 for n, b, t in zip(z.shape[2:], before, step, strict=True))
     rows = min(cells, triton.cdiv(BAND, w * group))
     bands, groups = triton.cdiv(cells, rows), triton.cdiv(c, group)
     most = [triton.cdiv(s, t) for s, t in zip(size, step, strict=True)]
@@ -175,7 +199,7 @@ def launch(
     notes = z.new_empty(programs * kept, dtype=torch.float64 if z.dtype == torch.float64 else torch.float32)
     with torch.cuda.device_of(z):
         overlap_kernel[(programs,)](
-            *tensors, notes, *z.shape, h, w, *geometry[2:6], *bounds, *strides, rows, bands, groups,
+            *tensors, notes, *z.shape, h, w, *geometry[2:6], *bounds, *strides, rows, bands, groups, columns,
             MY=most[0], MX=most[1], GROUP=group, BLOCK=BLOCK, NUMBERS=NUMBERS, **constants, **flags,
         )  # fmt: skip
 

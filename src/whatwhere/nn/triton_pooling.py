@@ -4,7 +4,7 @@ Everything is computed in float32, or in float64 for float64 maps. Where regions
 what they share out.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code="assignment,var-annotated"
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -135,18 +135,23 @@ def fit_pool_backward_kernel(
     mu_y, mu_x, g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x = fit_slopes(
         z, top, left, live, H, W, zy, zx, slope, s_y, s_x, r_y, r_x, lo, hi, KY, KX, POWER, INSIDE, ACC
     )
+    slopes_here = ()  # all before the first store, so that no element is loaded twice
+    for i in tl.static_range(KY):
+        for j in tl.static_range(KX):
+            slopes_here += (
+                gradient(
+                    element(z, top, left, i, j, live, H, W, zy, zx, INSIDE, ACC),
+                    i - (KY - 1) / 2 - mu_y, j - (KX - 1) / 2 - mu_x,
+                    g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x, POWER,
+                ),
+            )  # fmt: skip
     d_z += n * dn + c * dc + top * dy + left * dx
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
             there = live
             if not INSIDE:
                 there = live & (top + i >= 0) & (top + i < H) & (left + j >= 0) & (left + j < W)
-            v = element(z, top, left, i, j, live, H, W, zy, zx, INSIDE, ACC)
-            d = gradient(
-                v, i - (KY - 1) / 2 - mu_y, j - (KX - 1) / 2 - mu_x,
-                g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x, POWER,
-            )  # fmt: skip
-            tl.store(d_z + i * dy + j * dx, d, mask=there)
+            tl.store(d_z + i * dy + j * dx, slopes_here[i * KX + j], mask=there)
 
 
 # --- launching

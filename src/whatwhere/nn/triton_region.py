@@ -170,9 +170,10 @@ def fit_slopes(
 
 @triton.jit
 def relative(v, largest, POWER: tl.constexpr):
-    if POWER == 2:
-        return v / largest
-    return tl.where(v > 0, 1.0, tl.where(v < 0, -1.0, 0.0))
+    r = v / largest
+    if POWER == 1:
+        r = tl.where(v > 0, 1.0, tl.where(v < 0, -1.0, 0.0)).to(v.dtype)
+    return r
 
 
 @triton.jit

@@ -61,8 +61,13 @@ class Regions:
         way = n + 2 * before - s  # that a region can go
         if not self.ceil:
             return way // t + 1
-        last = torch.sym_min(-(-way // t), (n + before - 1) // t)  # a region begins before the map ends
-        return torch.sym_max(last, 0) + 1
+        last = -(-way // t)
+        # bounds that cannot bind are left out, so that a symbolic size stays simple
+        if s < t + before:
+            last = torch.sym_min(last, (n + before - 1) // t)  # a region begins before the map ends
+        if s > t + 2 * before:
+            last = torch.sym_max(last, 0)  # a map smaller than a region has one
+        return last + 1
 
     @property
     def extent(self) -> tuple[int, int, int]:
@@ -74,7 +79,8 @@ class Regions:
         n, before = self.shape[axis], self.padding[axis]
         if not self.ceil:
             return n + 2 * before
-        return torch.sym_max((self._count(axis) - 1) * self.stride[axis] + self.size[axis], n + before)
+        covered = (self._count(axis) - 1) * self.stride[axis] + self.size[axis]
+        return covered if self.stride[axis] <= self.size[axis] else torch.sym_max(covered, n + before)
 
     def inside(self, axis: int) -> bool:
         """Whether no region can reach beyond the map along an axis; False where a symbolic size leaves it open."""

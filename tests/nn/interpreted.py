@@ -1,0 +1,112 @@
+"""Run in a process of its own, with TRITON_INTERPRET=1: the fused operators on the CPU, beside the plain form.
+
+    python interpreted.py WHICH      values | operators
+
+Exits with 0 if all is well.
+"""
+
+import sys
+import warnings
+
+import torch
+from torch import Tensor
+
+from whatwhere.latents import Pooling
+from whatwhere.nn import functional as F
+from whatwhere.nn import fused, plain
+from whatwhere.nn.fit import Fit
+from whatwhere.ops.pooling import Regions
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2}
+# size, stride, padding, ceil, dtype, channels_last, power
+CASES = [
+    ((2, 2), (2, 2), (0, 0), False, torch.float64, True, 1),
+    ((2, 2), (2, 2), (0, 0), True, torch.float32, False, 2),
+    ((3, 3), (2, 2), (1, 1), False, torch.float64, False, 2),
+    ((3, 2), (2, 1), (1, 0), True, torch.bfloat16, True, 1),
+    ((1, 2), (2, 3), (0, 1), True, torch.float64, False, 2),
+]
+
+
+def close(ours: Tensor, truth: Tensor, what: str) -> None:
+    error = (ours.double() - truth.double()).norm() / truth.double().norm()
+    assert error < TOLERANCE[ours.dtype], f"{what}: off by {error:.1e}"
+    assert ours.stride() == truth.stride() or not what.startswith("value"), f"{what}: {ours.stride()}, {truth.stride()}"
+
+
+def everything(form: object, z: Tensor, regions: Regions, fit: Fit) -> dict[str, Tensor]:
+    """All values and all gradients of the layers."""
+    torch.manual_seed(1)
+    leaf = z.detach().requires_grad_()
+    arguments = (leaf, regions, fit) if form is plain else (leaf, regions, fit, True)
+    p, fitted = form.fit_pool(*arguments)  # type: ignore[attr-defined]
+    found = {"value p": p, "mu": fitted.mu, "gamma": fitted.gamma}
+    outputs = (p, fitted.mu, fitted.gamma)
+    found["∇ fit"] = torch.autograd.grad(outputs, leaf, [torch.randn(y.shape, dtype=z.dtype) for y in outputs])[0]
+    if form is fused:
+        alone, nothing = fused.fit_pool(leaf, regions, fit, False)
+        assert nothing is None
+        assert torch.equal(alone, p)
+    where = fitted.map(lambda theta: (torch.rand(theta.shape, dtype=z.dtype) / 2).requires_grad_())
+    q = torch.randn(p.shape, dtype=z.dtype).requires_grad_()
+    for name, given, function in (("pool", leaf, form.pool), ("unpool", q, form.unpool)):  # type: ignore[attr-defined]
+        found[f"value {name}"] = y = function(given, where, regions)
+        gradients = torch.autograd.grad(y, (given, where.mu, where.gamma), torch.randn(y.shape, dtype=z.dtype))
+        found |= {f"∇{k} {name}": gradient for k, gradient in enumerate(gradients)}
+    return found
+
+
+def values() -> None:
+    for number, (size, stride, padding, ceil, dtype, channels_last, power) in enumerate(CASES):
+        z = torch.randn(1, 2, 5, 6, generator=torch.Generator().manual_seed(number)).to(dtype)
+        z[0, 0, :2, :3] = 0  # an empty region, and one with a few places only
+        if channels_last:
+            z = z.contiguous(memory_format=torch.channels_last)
+        regions = Regions((2, 5, 6), (1, *size), (1, *stride), (0, *padding), ceil)
+        ours, truth = (everything(form, z, regions, Fit(power=power)) for form in (fused, plain))
+        for name, value in ours.items():
+            close(value, truth[name], f"{name} of case {number}")
+    empty = torch.zeros(0, 2, 5, 6)
+    assert fused.fit_pool(empty, regions, Fit(), True)[0].shape[0] == 0
+
+
+def operators() -> None:
+    """opcheck, and gradcheck of the first and second order, of every operator."""
+    z = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
+    regions = Regions((1, 3, 4), (1, 2, 2), (1, 2, 2), (0, 0, 0), False)
+    geometry = fused.geometry(regions)
+    p = torch.randn(1, 1, 1, 2, dtype=torch.float64, requires_grad=True)
+    mu, gamma = (torch.rand(1, 2, 1, 1, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    for operator, arguments in (
+        (fused._fit_pool, (z, geometry, 0.01, 100.0, 2, True)),
+        (fused._fit_pool_backward, (z, p, mu, None, geometry, 0.01, 100.0, 2)),
+        (fused._pool, (z, mu, gamma, geometry)),
+        (fused._unpool, (p, mu, gamma, geometry)),
+        (fused._slopes, (z, p, mu, gamma, geometry)),
+    ):
+        tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+        if operator is fused._fit_pool_backward:  # whose derivative, in plain PyTorch, is slow to trace with symbols
+            tests[-1] = "test_aot_dispatch_static"
+        torch.library.opcheck(operator, arguments, test_utils=tests)
+
+    def fitted(z: Tensor) -> tuple[Tensor, ...]:
+        return fused._fit_pool(z, geometry, 0.01, 100.0, 2, True)
+
+    torch.autograd.gradcheck(fitted, z, fast_mode=True)
+    torch.autograd.gradgradcheck(fitted, z, fast_mode=True)
+    torch.autograd.gradcheck(lambda *x: fused._unpool(*x, geometry), (p, mu, gamma), fast_mode=True)
+    torch.autograd.gradgradcheck(lambda *x: fused._pool(*x, geometry), (z, mu, gamma), fast_mode=True)
+    # what auto would do on a GPU, in one graph
+    fused.refusal = lambda *_: None  # type: ignore[assignment]
+    compiled = torch.compile(lambda z: F.gaussian_pool2d(z, 2), fullgraph=True, backend="aot_eager", dynamic=False)
+    assert torch.equal(compiled(z), fitted(z)[0])
+    once = Pooling(mu, gamma)
+    assert torch.equal(fused.pool(z, once, regions), fused._pool(z, mu, gamma, geometry))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of numpy, about 1 / 0 in lanes that are masked
+    torch.set_num_threads(1)
+    for operator in fused.OPERATORS:
+        operator.register_kernel("cpu")(operator._backend_fns["cuda"])
+    {"values": values, "operators": operators}[sys.argv[1]]()

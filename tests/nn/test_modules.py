@@ -1,0 +1,115 @@
+"""The layers: the three fits, the pair with unpooling, parameters, and the examples of the documentation."""
+
+import doctest
+
+import pytest
+import torch
+from torch import nn
+
+import whatwhere as ww
+from whatwhere.errors import SpecError
+from whatwhere.nn import GaussianPool2d, GaussianUnpool2d, Pooling, functional, modules
+from whatwhere.nn import functional as F
+
+
+def test_the_package_has_them() -> None:
+    assert ww.nn.GaussianPool2d is GaussianPool2d
+    assert ww.Pooling is Pooling
+
+
+@pytest.mark.parametrize("module", [functional, modules])
+def test_the_examples_of_the_documentation_run(module: object) -> None:
+    result = doctest.testmod(module, extraglobs={"torch": torch})  # type: ignore[arg-type]
+    assert result.attempted > 2
+    assert result.failed == 0
+
+
+def test_moments() -> None:
+    z = torch.randn(2, 3, 8, 8)
+    p, where = GaussianPool2d(3, 2, 1, return_where=True)(z)
+    expected, there = F.gaussian_pool2d_with_where(z, 3, 2, 1)
+    assert torch.equal(p, expected)
+    assert torch.equal(where.gamma, there.gamma)
+    assert torch.equal(GaussianPool2d(3, 2, 1)(z), expected)
+    back = GaussianUnpool2d(3, 2, 1)(p, where, output_size=z.shape)
+    assert torch.equal(back, F.gaussian_unpool2d(expected, there, 3, 2, 1, z.shape))
+
+
+def test_input() -> None:
+    z = torch.randn(2, 3, 8, 8)
+    where = Pooling(torch.randn(2, 2, 3, 4, 4), torch.rand(2, 2, 3, 4, 4))
+    p, same = GaussianPool2d(2, fit="input", return_where=True)(z, where)
+    assert torch.equal(p, F.gaussian_pool2d(z, 2, where=where))
+    assert torch.equal(same.mu, where.mu)
+
+
+def test_learned_has_one_gaussian_a_channel() -> None:
+    pool = GaussianPool2d(2, fit="learned", channels=3, return_where=True)
+    assert {name: tuple(value.shape) for name, value in pool.state_dict().items()} == {
+        "mu": (2, 3),
+        "log_gamma": (2, 3),
+    }
+    with torch.no_grad():
+        pool.mu.copy_(torch.tensor([[0.1, -0.2, 0.3], [0.0, 0.5, -0.5]]))
+        pool.log_gamma.copy_(torch.tensor([[0.0, 1.0, 2.0], [-1.0, 0.5, 0.2]]))
+    z = torch.randn(2, 3, 4, 6)
+    p, where = pool(z)
+    assert where.mu.shape == (2, 2, 3, 2, 3)
+    assert torch.equal(where.gamma[1, 0, :, 1, 2], pool.log_gamma[0].exp())
+    torch.testing.assert_close(p, F.gaussian_pool2d(z, 2, where=where))
+    torch.testing.assert_close(pool(z[0])[0], p[0])
+
+
+def test_learned_gaussians_learn() -> None:
+    """Data whose signal is in the upper left of every region: the Gaussian moves there."""
+    torch.manual_seed(0)
+    pool = GaussianPool2d(2, fit="learned", channels=1)
+    optimizer = torch.optim.Adam(pool.parameters(), lr=0.1)
+    for _ in range(60):
+        z = torch.randn(16, 1, 8, 8)
+        loss = (pool(z) - z[:, :, ::2, ::2]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert (pool.mu < -0.4).all()
+    assert loss < 0.1
+
+
+def test_state_is_restored() -> None:
+    first, second = (GaussianPool2d(2, fit="learned", channels=3) for _ in range(2))
+    nn.init.normal_(first.mu)
+    second.load_state_dict(first.state_dict())
+    z = torch.randn(1, 3, 4, 4)
+    assert torch.equal(first(z), second(z))
+    assert not GaussianPool2d(2).state_dict()
+
+
+def test_half_precision_input_with_float32_parameters() -> None:
+    pool = GaussianPool2d(2, fit="learned", channels=3)
+    p = pool(torch.randn(1, 3, 4, 4).bfloat16())
+    assert p.dtype == torch.bfloat16
+    p.sum().backward()
+    assert pool.mu.grad is not None
+    assert pool.mu.grad.dtype == torch.float32
+
+
+def test_it_says_what_it_is() -> None:
+    assert "kernel_size=3, stride=2, padding=1, ceil_mode=False, fit='moments'" in repr(GaussianPool2d(3, 2, 1))
+    assert "kernel_size=3" in repr(GaussianUnpool2d(3))
+
+
+REFUSED = {
+    "an unknown fit": lambda: GaussianPool2d(2, fit="best"),
+    "learned without channels": lambda: GaussianPool2d(2, fit="learned"),
+    "channels without learned": lambda: GaussianPool2d(2, channels=3),
+    "a bad kernel": lambda: GaussianUnpool2d(0),
+    "where for moments": lambda: GaussianPool2d(2)(torch.zeros(1, 1, 2, 2), Pooling(torch.zeros(1), torch.zeros(1))),
+    "no where for input": lambda: GaussianPool2d(2, fit="input")(torch.zeros(1, 1, 2, 2)),
+    "other channels": lambda: GaussianPool2d(2, fit="learned", channels=3)(torch.zeros(1, 2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_is_refused(what: str) -> None:
+    with pytest.raises(SpecError):
+        REFUSED[what]()

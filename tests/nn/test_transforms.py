@@ -1,0 +1,128 @@
+"""Gaussian pooling under torch.compile, torch.export, ONNX and torch.func."""
+
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.func import grad, jvp, vmap
+
+from whatwhere.nn import GaussianPool2d, GaussianUnpool2d, Pooling
+from whatwhere.nn import functional as F
+
+
+class ThereAndBack(nn.Module):
+    """Pool and unpool to the input's size; returns all that the pair knows."""
+
+    def __init__(self, *window: object) -> None:
+        super().__init__()
+        self.pool = GaussianPool2d(*window, return_where=True)
+        self.unpool = GaussianUnpool2d(*window[:3])
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Pooling, Tensor]:
+        p, where = self.pool(z)
+        return p, where, self.unpool(p, where, z.shape)
+
+
+WINDOWS = {"2": (2,), "3/2/1": (3, 2, 1), "ceil": (2, 2, 0, True)}
+DYNAMIC = {"z": {0: Dim("n"), 2: Dim("h", min=6, max=99), 3: Dim("w", min=6, max=99)}}
+
+
+def flat(outputs: tuple[Tensor, Pooling, Tensor]) -> list[Tensor]:
+    p, where, z = outputs
+    return [p, where.mu, where.gamma, z]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("window", ["2", "3/2/1"])
+def test_compiles_to_one_graph(window: str) -> None:
+    module, z = ThereAndBack(*WINDOWS[window]), torch.randn(2, 3, 9, 11, requires_grad=True)
+    ours = flat(torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=False)(z))
+    expected = flat(module(z))
+    torch.testing.assert_close(ours, expected)
+    (gradient,) = torch.autograd.grad(ours[-1].square().sum(), z)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected[-1].square().sum(), z)[0])
+
+
+def test_exports_with_dynamic_batch_height_and_width() -> None:
+    module = ThereAndBack(*WINDOWS["2"]).eval()
+    exported = torch.export.export(module, (torch.randn(2, 3, 9, 11),), dynamic_shapes=DYNAMIC).module()
+    for size in ((5, 3, 14, 7), (1, 3, 6, 23), (3, 3, 32, 32)):
+        z = torch.randn(size)
+        for a, b in zip(flat(exported(z)), flat(module(z)), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_pooling_in_ceil_mode_exports_too() -> None:
+    pool = GaussianPool2d(3, 2, 1, ceil_mode=True).eval()
+    exported = torch.export.export(pool, (torch.randn(2, 3, 9, 11),), dynamic_shapes={"input": DYNAMIC["z"]}).module()
+    for size in ((5, 3, 14, 7), (1, 3, 6, 23)):
+        z = torch.randn(size)
+        torch.testing.assert_close(exported(z), pool(z))
+
+
+def onnx_function(module: nn.Module, z: Tensor) -> Callable[[Tensor], list[Tensor]]:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    buffer = io.BytesIO()
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(module, (z,), dynamic_shapes=DYNAMIC, dynamo=True, verbose=False).save(buffer)
+    finally:
+        logging.disable(logging.NOTSET)
+    session = onnxruntime.InferenceSession(buffer.getvalue())
+    name = session.get_inputs()[0].name
+    return lambda images: [torch.from_numpy(y) for y in session.run(None, {name: images.numpy()})]
+
+
+def test_onnx_runtime_agrees() -> None:
+    module = ThereAndBack(*WINDOWS["3/2/1"]).eval()
+    run = onnx_function(module, torch.randn(2, 3, 9, 11))
+    for size in ((2, 3, 9, 11), (5, 3, 14, 7)):
+        z = torch.randn(size)
+        for ours, expected in zip(run(z), flat(module(z)), strict=True):
+            assert ((ours - expected).abs() <= 1e-5 * expected.abs().clamp(min=1)).all()
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_vmap_is_a_loop(window: str) -> None:
+    module, z = ThereAndBack(*WINDOWS[window]), torch.randn(4, 2, 3, 7, 9)
+    mapped = flat(vmap(module)(z))
+    for ours, one in zip(mapped, zip(*(flat(module(part)) for part in z), strict=True), strict=True):
+        torch.testing.assert_close(ours, torch.stack(one))
+    torch.testing.assert_close(vmap(module, in_dims=1)(z)[0], vmap(module)(z.transpose(0, 1))[0])
+
+
+def test_gradients_of_single_images() -> None:
+    z = torch.randn(4, 3, 6, 6)
+
+    def energy(image: Tensor) -> Tensor:
+        return F.gaussian_pool2d(image, 2).square().sum()
+
+    expected = torch.stack([torch.autograd.functional.jacobian(energy, image) for image in z])
+    torch.testing.assert_close(vmap(grad(energy))(z), expected)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_forward_mode_is_the_directional_derivative(window: str) -> None:
+    module = ThereAndBack(*WINDOWS[window])
+    torch.manual_seed(0)
+    z, direction = torch.randn(2, 3, 7, 9).double(), torch.randn(2, 3, 7, 9).double()
+    _, slopes = jvp(lambda z: tuple(flat(module(z))), (z,), (direction,))
+    h = 1e-6
+    for slope, after, before in zip(
+        slopes, flat(module(z + h * direction)), flat(module(z - h * direction)), strict=True
+    ):
+        torch.testing.assert_close(slope, (after - before) / (2 * h), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,39 @@
+"""The fused kernels: right in Triton's interpreter, compiled for a GPU without one, and right on a GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+HERE = Path(__file__).parent
+
+
+def run(script: str, *arguments: str, **environment: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("which", ["values", "operators"])
+def test_right_in_the_interpreter(which: str) -> None:
+    run("interpreted.py", which, TRITON_INTERPRET="1")
+
+
+def test_every_kernel_compiles_for_hopper() -> None:
+    run("compiled.py")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_right_on_the_gpu() -> None:
+    run("../../benchmarks/pooling_layers.py", "--check")
