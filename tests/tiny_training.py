@@ -40,7 +40,7 @@ def train_or_resume(folder: Path, epochs: int, store: str) -> None:
     """What a process that is killed at any moment does when it is started again."""
     torch.set_num_threads(1)
     resume = has_checkpoint(folder / "checkpoint")
-    train(recipe(epochs), images(), folder, resume=resume, store=store, **HERE)
+    train(recipe(epochs), images(), folder, resume=resume, store=store, checkpoint_every=1, **HERE)
 
 
 def process(target: Any, *arguments: Any) -> Any:

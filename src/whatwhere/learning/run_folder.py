@@ -95,7 +95,11 @@ class RunFolder:
                 Checkpoint(*position, to_toml(recipe), images, dtype_name(kept), dict(notes), history, tensors),
                 self.checkpoint,
             )
-            save(state.model, self.path / "model.safetensors")
+        self.write_model(state.model)
+
+    def write_model(self, model: DeconvNet) -> None:
+        with self.writing("writing the model"):
+            save(model, self.path / "model.safetensors")
 
     def load(self, recipe: Recipe, images: str, kept: torch.dtype, device: torch.device) -> tuple[State, Tensor]:
         """The state of the checkpoint and the places of its latents; those of another run are refused."""

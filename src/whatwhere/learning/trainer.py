@@ -176,13 +176,16 @@ class Keeper:
         return state
 
     def resume(self, session: Session, device: torch.device) -> State:
-        """Take up the last checkpoint, and drop from the history what came after it."""
+        """Take up the last checkpoint, and set right what is written beside it: a kill may have come in between."""
         store = session.store
         state, places = self.folder.load(self.recipe, self.images, store.kept_dtype, device)
         self.folder.restore(store, places, session.mine())
         distributed.wait()
         if distributed.rank() == 0:
             self.folder.write_history(state.history)
+            self.folder.write_model(state.model)
+            if state.layer > self.recipe.model.depth:
+                self.folder.drop_latents()
         return state
 
     def append(self, report: EpochReport) -> None:
