@@ -55,10 +55,7 @@ def main() -> None:
     for subject, cell in work(["comparison"], read_scale(given.scale)).items():
         if subject.settings.get("peer", {}).get("name") != "scattering" or given.only not in cell.column:
             continue
-        if results.find(subject) is None:
-            bench.measure(subject)
-        found = results.find(subject)
-        assert found is not None
+        found = bench.measure(subject)
         print(f"{cell.name}: {shown(value_of(found, cell.measure), cell)}")
 
 

@@ -89,7 +89,7 @@ def test_a_training_cut_off_goes_on_to_the_same_model(scale, tmp_path):
 
     def models(name, stop=lambda: False):
         folder = tmp_path / name
-        return Models(Results(folder), folder / "models", folder / "cache", "cpu", "reference", stop, quiet)
+        return Models(Results(folder), folder / "models", folder / "cache", "cpu", "reference", stop=stop, say=quiet)
 
     whole = models("whole").get(subject, images)
     cuts = 0
@@ -151,8 +151,7 @@ def test_a_choice_never_opens_the_test_images(scale, options, monkeypatch):
     results = Results(options.results)
     bench = Bench(results, Models(results, options.results, options.cache, "cpu", "reference", say=quiet), quiet)
     (subject,) = cells_of("choice", scale)[0].subjects
-    bench.measure(subject)
-    found = results.find(subject)["found"]
+    found = bench.measure(subject)["found"]
     assert found["error"] == min(trial["error"] for trial in found["trials"])
 
 
@@ -181,8 +180,7 @@ def test_images_are_described_once_for_all_numbers_of_labels(scale, options, mon
     for labels in (10, 20):
         settings = {**cells_of("pooling", scale)[0].subjects[0].settings, "labels": labels, "C": [1.0]}
         subject = Subject("few labels", DataSpec("digits", limit=200), settings)
-        bench.measure(subject)
-        found = results.find(subject)["found"]
+        found = bench.measure(subject)["found"]
         assert found["labels"] == labels
         assert found["error"] == pytest.approx(np.mean(found["errors_of_draws"]))
         assert len(found["errors_of_draws"]) == 10

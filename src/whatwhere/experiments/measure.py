@@ -16,7 +16,7 @@ from whatwhere.distributed import choose_device
 from whatwhere.errors import RunError
 from whatwhere.experiments.models import Models
 from whatwhere.experiments.peers import PEERS
-from whatwhere.experiments.results import Results
+from whatwhere.experiments.results import Result, Results
 from whatwhere.experiments.subjects import DataSpec, Subject, model_subject
 
 
@@ -49,8 +49,15 @@ class Bench:
             self._images = {data: data.load()}
         return self._images[data]
 
-    def measure(self, subject: Subject, *, keep: bool = False) -> None:
-        """Measure a subject and write its result file; `keep` keeps its model with the results."""
+    def measure(self, subject: Subject, *, keep: bool = False) -> Result:
+        """The result of a subject, measured now unless it is known; `keep` keeps its model with the results."""
+        if self.results.find(subject) is None:
+            self._measure(subject, keep)
+        found = self.results.find(subject)
+        assert found is not None
+        return found
+
+    def _measure(self, subject: Subject, keep: bool) -> None:
         if subject.kind == "model":
             self.models.get(subject, self.images(subject.data)[0], keep=keep)
             return

@@ -32,6 +32,7 @@ class Models:
     cache: Path
     device: str = "auto"
     engine: str = "auto"
+    checkpoint_every: int | None = None
     stop: Callable[[], bool] = lambda: False
     say: Callable[[str], None] = print
 
@@ -76,6 +77,7 @@ class Models:
             start=start,
             engine=self.engine,
             device=self.device,
+            checkpoint_every=self.checkpoint_every,
             stop=self.stop,
             on_epoch=lambda e: self.say(
                 f"  layer {e.layer}, epoch {e.epoch} of {own.learning[top - 1].epochs}: cost {e.cost:.4g}, "

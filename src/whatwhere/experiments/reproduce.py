@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ class Options:
     cache    folder of trainings under way and of models that are not kept with the results
     minutes  stop cleanly after so long, to go on when run again; None runs to the end
     seeds    for every table; None takes the scale's number for headline tables and one for the others
+    checkpoint_every  as in `train`: 0 writes a checkpoint only when time is up
     """
 
     results: Path = Path("results")
@@ -33,6 +35,7 @@ class Options:
     engine: str = "auto"
     minutes: float | None = None
     seeds: int | None = None
+    checkpoint_every: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,40 +50,61 @@ class Outcome:
 
 def reproduce(names: Sequence[str], scale: Scale, options: Options, say: Callable[[str], None] = print) -> Outcome:
     """Measure every cell of these tables that has no result file yet."""
-    began = time.monotonic()
-    limit = None if options.minutes is None else began + 60 * options.minutes
-    over: Callable[[], bool] = lambda: limit is not None and time.monotonic() > limit  # noqa: E731
-    folder = options.results / scale.name
-    results = Results(folder)
-    models = Models(
-        results, folder / "models", options.cache / scale.name, options.device, options.engine, stop=over, say=say
-    )
-    bench = Bench(results, models, say)
+    clock = Clock(options.minutes)
+    bench = make_bench(scale, options, clock, say)
     todo = work(names, scale, options.seeds)
-    known = [subject for subject in todo if results.find(subject) is not None]
-    elsewhere = [subject for subject in todo if subject not in known and measured_elsewhere(subject)]
+    unknown = [subject for subject in todo if bench.results.find(subject) is None]
+    elsewhere = [subject for subject in unknown if measured_elsewhere(subject)]
     for subject in elsewhere:
         say(f"left out: {todo[subject].name} of {todo[subject].table} (benchmarks/scattering.py measures it)")
-    left = [subject for subject in todo if subject not in known and subject not in elsewhere]
-    say(f"{scale.name}: {len(known)} results known, {len(left)} to measure")
+    left = [subject for subject in unknown if subject not in elsewhere]
+    say(f"{scale.name}: {len(todo) - len(unknown)} results known, {len(left)} to measure")
     measured = 0
     for subject in left:
-        cell = todo[subject]
-        if over():
+        if clock.over():
             break
+        cell = todo[subject]
         say(f"[{measured + 1} of {len(left)}] {cell.table}: {cell.name}{seed_of(subject)}")
         try:
-            if results.find(subject) is None:  # a model may have been trained for another cell meanwhile
-                bench.measure(subject, keep=cell.headline)
+            found = bench.measure(subject, keep=cell.headline)
         except TrainingStopped:
             break
         measured += 1
-        found = results.find(subject)
-        assert found is not None
-        say(f"  {cell.measure} {shown(value_of(found, cell.measure), cell)} after {time.monotonic() - began:.0f} s")
+        say(f"  {cell.measure} {shown(value_of(found, cell.measure), cell)} after {clock.seconds():.0f} s")
     if measured < len(left):
         say(f"out of time with {len(left) - measured} left; the same command goes on where this one stopped")
-    return Outcome(measured, len(known), len(elsewhere), len(left) - measured)
+    return Outcome(measured, len(todo) - len(unknown), len(elsewhere), len(left) - measured)
+
+
+class Clock:
+    """How long it has taken, and whether time is up."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self.began = time.monotonic()
+        self.limit = math.inf if minutes is None else 60 * minutes
+
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def over(self) -> bool:
+        return self.seconds() > self.limit
+
+
+def make_bench(scale: Scale, options: Options, clock: Clock, say: Callable[[str], None]) -> Bench:
+    """Where this scale's results and models lie, and how they are made."""
+    folder = options.results / scale.name
+    results = Results(folder)
+    models = Models(
+        results,
+        kept=folder / "models",
+        cache=options.cache / scale.name,
+        device=options.device,
+        engine=options.engine,
+        checkpoint_every=options.checkpoint_every,
+        stop=clock.over,
+        say=say,
+    )
+    return Bench(results, models, say)
 
 
 def work(names: Sequence[str], scale: Scale, seeds: int | None = None) -> dict[Subject, Cell]:
