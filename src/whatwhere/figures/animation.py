@@ -121,7 +121,9 @@ def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) ->
     shown = steps_shown(len(snapshots) - 1)
     with matplotlib.rc_context(RC):
         frames = [_rendered(frame_figure(model, image, snapshots, step)) for step in shown]
-    palette = frames[-1].quantize(64)  # one palette for all, so that nothing flickers
+    some = np.concatenate([np.asarray(one) for one in frames[:: max(1, len(frames) // 5)]])
+    # one palette for all, so that nothing flickers; by octree, so that rare hues are not lost among many greys
+    palette = Image.fromarray(some).quantize(256, Image.Quantize.FASTOCTREE)
     frames = [one.quantize(palette=palette, dither=Image.Dither.NONE) for one in frames]
     durations = [MILLISECONDS] * (len(frames) - 1) + [HOLD]
     file = io.BytesIO()
