@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from whatwhere.spec import ModelSpec as ModelSpec
     from whatwhere.spec import Phase as Phase
     from whatwhere.spec import Recipe as Recipe
+    from whatwhere.spec_toml import amend as amend
+    from whatwhere.spec_toml import read_recipe as read_recipe
 
 __version__ = "0.1.0"
 
@@ -43,8 +45,10 @@ _HOME = {
     "Pooling": "latents",
     "Recipe": "spec",
     "Solution": "latents",
+    "amend": "spec_toml",
     "infer": "inference",
     "load": "model",
+    "read_recipe": "spec_toml",
     "save": "model",
     "train": "learning",
 }
