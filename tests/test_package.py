@@ -1,9 +1,9 @@
 """The package from outside: what importing it costs, and how the program starts."""
 
 import re
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -32,10 +32,11 @@ def test_help_answers_quickly_and_without_torch() -> None:
     code += "except SystemExit: pass\nprint('TORCH' if 'torch' in sys.modules else 'LIGHT')"
     assert run(code).strip().endswith("LIGHT")
     seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(5):  # processor time: the clock on the wall depends on what else the machine does
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run("import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\nmain()")
-        seconds.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.5
 
 

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
 
 from whatwhere.errors import RunError, SpecError
 from whatwhere.model.deconvnet import DeconvNet
@@ -21,6 +19,8 @@ FORMAT = "whatwhere model 1"
 
 def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     """Write a model; the file appears whole or not at all."""
+    from safetensors.torch import save as to_bytes
+
     tensors = {}
     for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
         tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
@@ -37,6 +37,8 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
     """Read a model that `save` wrote; a file of another version, or a damaged one, is refused."""
+    from safetensors import SafetensorError, safe_open
+
     path = Path(path)
     if not path.is_file():
         raise RunError(f"{path} was given as a model; there is no such file")
