@@ -44,7 +44,7 @@ def figures(*args):
 @pytest.mark.filterwarnings("error")
 def test_all_pictures_and_the_report_of_a_run(runs):
     first, second, images = runs
-    result = figures(first, "--beside", second, "--data", images)
+    result = figures(first, "--beside", second, "--data", images, "--engine", "reference")
     assert result.exit_code == 0, result.output
     drawn = {path.name for path in (first / "figures").iterdir()}
     material = Material(read_run(first), torch.zeros(1, 1, 10, 10), (read_run(second),))
@@ -59,7 +59,7 @@ def test_all_pictures_and_the_report_of_a_run(runs):
 
 def test_one_picture_alone_in_another_format(runs):
     first, _, images = runs
-    result = figures(first, "--only", "filters", "--format", "svg", "--data", images)
+    result = figures(first, "--only", "filters", "--format", "svg", "--data", images, "--engine", "reference")
     assert result.exit_code == 0, result.output
     assert [path.name for path in (first / "figures").iterdir()] == ["filters.svg"]
     assert not (first / "report.html").exists()
