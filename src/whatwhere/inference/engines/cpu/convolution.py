@@ -37,26 +37,26 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
 
 
 @spliced
-def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, target: int) -> None:
+def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int) -> None:
     """z_k to the signal at p_{k-1}: a valid convolution."""
     K, C, B = layer.size, below.maps, layer.maps
     jump, pitch = layer.columns * layer.pool * B, (below.columns + 2 * below.border) * C
     first = place(below, target, 0, 0)
     if layer.winograd:
         correlate(
-            state, layer.z, jump, B, first, pitch, C, below.rows, below.columns, K,
+            state, z, jump, B, first, pitch, C, below.rows, below.columns, K,
             filters, layer.down, layer.work, layer.patches, layer.products,
         )  # fmt: skip
         return
     rows, columns, depth = below.rows, below.columns, K * B
     if C % LANES == 0:
         product_rows(
-            rows, state, first, pitch, C, columns, state, layer.z, jump, B, jump, K, depth, filters, layer.down, 0, C
+            rows, state, first, pitch, C, columns, state, z, jump, B, jump, K, depth, filters, layer.down, 0, C
         )  # fmt: skip
         return
     for c in range(C):
         f = layer.down + c * K * depth
-        dots_rows(rows, state, first + c, pitch, C, columns, state, layer.z, B, jump, K, depth, filters, f)
+        dots_rows(rows, state, first + c, pitch, C, columns, state, z, B, jump, K, depth, filters, f)
 
 
 @compiled

@@ -32,6 +32,7 @@ LAYER = np.dtype(
             "columns",
             "border",  # zeros around p
             "moves",  # do the pooling variables move?
+            "unpooled",  # regions of one element at the top: z is p, and lies where p lies
             "winograd",  # is the convolution done in Winograd's way?
             # where things begin in the state of one image
             "features",  # p̂, the reconstruction on its way down
@@ -75,6 +76,7 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
         row["moves"] = k in moving
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_size <= LARGEST
         table[k - 1]["border"] = layer.filter_size - 1
+    table[top]["unpooled"] = table[top]["pool"] == 1
     return table, _place_state(table)
 
 
@@ -93,7 +95,10 @@ def _place_state(table: np.ndarray) -> int:
         place(row, ("features", "error", "line"), int(framed))
         if k > 0:
             regions, s = int(row["rows"] * row["columns"] * row["maps"]), int(row["pool"])
-            place(row, ("z", "z_error"), regions * s * s)
+            if row["unpooled"]:
+                row["z_error"] = row["error"]
+            else:
+                place(row, ("z", "z_error"), regions * s * s)
             place(row, ("weights",), regions * 2 * s)
             place(row, ("mu", "gamma"), regions * 2)
         if row["winograd"]:

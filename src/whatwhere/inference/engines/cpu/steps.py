@@ -10,7 +10,7 @@ import numpy as np
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, step_pooling, unpool
 from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
-from whatwhere.inference.engines.cpu.simd import LANES
+from whatwhere.inference.engines.cpu.simd import LANES, load, some_nonzero
 
 # The settings that the kernels read, as one record.
 SETTINGS = np.dtype(
@@ -31,6 +31,16 @@ Settings = Any  # one such record
 
 
 @spliced
+def descend(state: Array, filters: Array, below: Layer, layer: Layer, source: int, target: int) -> None:
+    """A signal at p_k unpooled and convolved down to p_{k-1}."""
+    if layer.unpooled:
+        convolve_down(state, filters, below, layer, source, target)
+    else:
+        unpool(state, layer, source)
+        convolve_down(state, filters, below, layer, layer.z, target)
+
+
+@spliced
 def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonzeros: int) -> float:
     """Every p̂_k from the top down, the residual e = R p - v at the image, and ‖e‖²."""
     for k in range(len(layers) - 1, 0, -1):
@@ -39,8 +49,7 @@ def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonze
         if k == len(layers) - 1 and below.maps % LANES == 0 and scattered < below.rows * below.columns * layer.maps:
             scatter_down(state, filters, below, layer, below.features)
         else:
-            unpool(state, layer, layer.features)
-            convolve_down(state, filters, below, layer, below.features)
+            descend(state, filters, below, layer, layer.features, below.features)
     bottom, squares = layers[0], 0.0
     for y in range(bottom.rows):
         hat, e = place(bottom, bottom.features, y, 0), place(bottom, bottom.error, y, 0)
@@ -57,7 +66,8 @@ def propagate(state: Array, filters: Array, layers: Array) -> float:
     """The residual up to g = Rᵀ e, leaving the error at every z_k; ‖g‖²."""
     for k in range(1, len(layers)):
         convolve_up(state, filters, layers[k - 1], layers[k])
-        pool(state, layers[k])
+        if not layers[k].unpooled:
+            pool(state, layers[k])
     top = layers[len(layers) - 1]
     return sum_of_squares(state, top.error, top.rows * top.columns * top.maps)
 
@@ -67,8 +77,8 @@ def gain(state: Array, filters: Array, layers: Array) -> float:
     """‖R g‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
-        unpool(state, layer, layer.error if k == len(layers) - 1 else layer.line)
-        convolve_down(state, filters, below, layer, below.line)
+        source = layer.error if k == len(layers) - 1 else layer.line
+        descend(state, filters, below, layer, source, below.line)
     bottom, squares = layers[0], 0.0
     for y in range(bottom.rows):
         squares += sum_of_squares(state, place(bottom, bottom.line, y, 0), bottom.columns * bottom.maps)
@@ -108,18 +118,14 @@ def shrink(p: float, beta: float, alpha: float, exact: bool) -> float:
 @compiled
 def penalise(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
     """Σ|p|^α and the number of p ≠ 0."""
-    begin, end = top.features, top.features + top.rows * top.columns * top.maps
     penalty, nonzeros = 0.0, 0
-    if alpha == 1:
-        total = state.dtype.type(0)
-        for i in range(begin, end):
-            total += abs(state[i])
-            nonzeros += state[i] != 0
-        return total, nonzeros
-    for i in range(begin, end):
-        if state[i] != 0:
-            penalty += abs(state[i]) ** alpha
-            nonzeros += 1
+    for first in range(top.features, top.features + top.rows * top.columns * top.maps, LANES):
+        if some_nonzero(load(state, first)):
+            for i in range(first, first + LANES):
+                if state[i] != 0:
+                    size = abs(state[i])
+                    penalty += size if alpha == 1 else math.sqrt(size) if alpha == 0.5 else size**alpha
+                    nonzeros += 1
     return penalty, nonzeros
 
 
@@ -127,21 +133,24 @@ def penalise(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
 def descend_gradient(state: Array, p: Array, top: Layer, beta: float, settings: Settings) -> None:
     """p ← project(shrink(y - λ β g, β)), from the y and g in the state."""
     kind = state.dtype.type
-    y, g, zero = top.features, top.error, kind(0)
-    step, threshold = kind(settings.lam * beta), kind(beta)
-    if settings.alpha == 1 and settings.nonnegative:
+    y, g, zero, tiny, signed = top.features, top.error, kind(0), kind(1e-30), not settings.nonnegative
+    step, threshold, half = kind(settings.lam * beta), kind(beta), kind(beta / 2)
+    plain = settings.alpha == 1 or (settings.alpha == 0.5 and not settings.exact)
+    if not plain:
         for i in range(len(p)):
-            p[i] = max(state[y + i] - step * state[g + i] - threshold, zero)
-        return
-    for i in range(len(p)):
-        moved = state[y + i] - step * state[g + i]
-        if settings.alpha == 1:
-            left = max(abs(moved) - threshold, zero)
-            p[i] = left if moved > 0 else -left
-        elif settings.nonnegative and moved <= 0:
-            p[i] = zero
-        else:
-            p[i] = shrink(moved, beta, settings.alpha, settings.exact)
+            moved = state[y + i] - step * state[g + i]
+            p[i] = shrink(moved, beta, settings.alpha, settings.exact) if signed or moved > 0 else zero
+    elif settings.alpha == 1:
+        for i in range(len(p)):
+            moved = state[y + i] - step * state[g + i]
+            left = max((abs(moved) if signed else moved) - threshold, zero)
+            p[i] = -left if signed and moved < 0 else left
+    else:
+        for i in range(len(p)):
+            moved = state[y + i] - step * state[g + i]
+            size = abs(moved) if signed else moved
+            left = max(size - half / kind(math.sqrt(max(size, tiny))), zero)
+            p[i] = -left if signed and moved < 0 else left
 
 
 @spliced
