@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from whatwhere.durable import write_whole
 from whatwhere.errors import RunError, SpecError
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
@@ -26,13 +27,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
         tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
         tensors[f"layer{k}.connectivity"] = connected.cpu().contiguous()
     content = to_bytes(tensors, metadata={"format": FORMAT, "spec": json.dumps(asdict(model.spec))})
-    path = Path(path)
-    aside = path.with_name(path.name + ".part")
-    with open(aside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    write_whole(Path(path), content)
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:

@@ -1,7 +1,7 @@
 """Where latents live between epochs, and what is on the disk when a process is killed."""
 
+from whatwhere.durable import disk_errors, write_whole
 from whatwhere.storage.checkpoints import Checkpoint, has_checkpoint, load_checkpoint, save_checkpoint
-from whatwhere.storage.durable import disk_errors, write_whole
 from whatwhere.storage.latent_files import LatentFiles
 from whatwhere.storage.latent_store import LatentStore, kept_dtype
 from whatwhere.storage.tiers import check_disk, choose_tier, size

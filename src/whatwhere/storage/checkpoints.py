@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from whatwhere.durable import write_whole
 from whatwhere.errors import RunError
-from whatwhere.storage.durable import write_whole
 
 FORMAT = "whatwhere checkpoint 1"
 STATE = "state.safetensors"

@@ -26,9 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.durable import sync_folder
 from whatwhere.errors import RunError
 from whatwhere.latents import Latents, Pooling
-from whatwhere.storage.durable import sync_folder
 
 
 @dataclass(frozen=True)
