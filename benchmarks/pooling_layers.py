@@ -178,6 +178,7 @@ CHECKS = (  # dtype, channels_last, (kernel, stride, padding), ceil_mode
 
 def check() -> None:
     """Compare the fused form with the plain one in float64, on an odd shape."""
+    torch.use_deterministic_algorithms(True, warn_only=True)  # which fills new memory with NaN
     worst: dict[str, float] = {}
     for seed, (dtype, channels_last, window, ceil_mode) in enumerate(CHECKS):
         z = torch.randn(3, 37, 23, 31, device="cuda").bfloat16().to(dtype)
@@ -191,6 +192,7 @@ def check() -> None:
             worst[f"{dtype} {name}"] = max(worst.get(f"{dtype} {name}", 0.0), error)
             if not error < TOLERANCE[dtype]:
                 print(f"WRONG {name} {dtype} {window} ceil={ceil_mode} channels_last={channels_last}: {error:.1e}")
+    torch.use_deterministic_algorithms(False)
     for dtype, tolerance in TOLERANCE.items():
         errors = {key: error for key, error in worst.items() if key.startswith(str(dtype))}
         print(f"{dtype}: largest relative error {max(errors.values()):.1e} (allowed {tolerance:.0e})", errors)
