@@ -11,7 +11,7 @@ from whatwhere.errors import SpecError
 from whatwhere.experiments.results import Result, Results, series_of, spread, value_of
 from whatwhere.experiments.tables import Cell, Claim
 
-SEEDS = 10  # how many seeds are looked for
+SEEDS = 5  # how many seeds are looked for
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not run"
 
 

@@ -128,7 +128,7 @@ def triangle(x: Tensor, centroids: Tensor) -> Tensor:
 # J and L are the scales and angles of the wavelets; benchmarks/scattering.py measures it, in an environment of its own.
 SCATTERING: dict[str, Any] = {"kymatio": "0.3", "J": 3, "L": 8, "order": 2, "columns": "standardised"}
 
-UNIT_ROWS = (1.0, 10.0, 100.0)
+UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
 STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)
 
 PEERS = {
