@@ -57,14 +57,15 @@ class LinearSVM:
 def fit_svm(
     x: Matrix, y: np.ndarray, C: float, *, solver: str = "auto", device: torch.device | str = "cpu"
 ) -> LinearSVM:
-    """Fit rows x [N, D] to labels y [N]. 'auto' is LIBLINEAR on the CPU, 'newton' on a GPU."""
+    """Fit rows x [N, D] to labels y [N]. 'auto' is LIBLINEAR on the CPU, 'newton' on a GPU and for tensors."""
     check_labels(x, y)
     if not 0 < C < float("inf"):
         raise SpecError(f"C = {C} was given; expected a finite number above 0")
     if solver not in SOLVERS:
         raise SpecError(f"solver = {solver!r} was given; expected one of {', '.join(map(repr, SOLVERS))}")
     if solver == "auto":
-        solver = "liblinear" if torch.device(device).type == "cpu" else "newton"
+        on_host = torch.device(device).type == "cpu" and not isinstance(x, Tensor)
+        solver = "liblinear" if on_host else "newton"
     return _fit_liblinear(x, y, C) if solver == "liblinear" else _fit_newton(x, y, C, torch.device(device))
 
 

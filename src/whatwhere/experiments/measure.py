@@ -89,7 +89,8 @@ class Bench:
             describe = PEERS[subject.settings["peer"]["name"]].describe
             if describe is None:
                 raise RunError("scattering is measured by benchmarks/scattering.py, in an environment of its own")
-            return describe(training, test)
+            first, second = (torch.from_numpy(rows).to(self.device) for rows in describe(training, test))
+            return first, second  # dense rows: as tensors, which Newton's method fits several times as fast
         recipe = subject.recipe
         model = self.models.get(model_subject(recipe, subject.data), training, keep=keep).to(self.device)
         # On a GPU the rows stay there: the SVM is fitted there too, and moving them would take most of the time.
