@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.ista import moving_layers
-from whatwhere.inference.ista import start as start_state
 from whatwhere.inference.step_size import batch_sample, safe_step
-from whatwhere.latents import Latents, Solution, Stats
+from whatwhere.latents import Latents, Pooling, Solution, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
@@ -40,9 +39,8 @@ def refusal(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec)
 
 def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
     """The same as `inference.ista.solve`, faster."""
-    state = start_state(model, images, latents, phase, spec)
-    start = Latents(state.p, state.theta)
-    run = Run(model, images, start, phase, spec)
+    start = room_for_latents(model, images, latents, phase)
+    run = Run(model, images, start, len(latents.pooling), phase, spec)
     # numbers too small to be normal take a hundred times as long: threads of our own take them for zero
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_flush_denormal, initargs=(True,)) as pool:
         if spec.step_size == "batch":
@@ -52,21 +50,39 @@ def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
     return run.solution(start)
 
 
+def room_for_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase) -> Latents:
+    """The latents that are known, as `ista.start` takes them; zeros for those that the kernels will fit."""
+    grids = [regions.grid for regions in model.regions(*images.shape[2:])[: phase.layer]]
+    thetas = list(latents.pooling[: phase.layer])
+    for grid in grids[len(thetas) :]:
+        zeros = images.new_zeros(len(images), 2, *grid)
+        thetas.append(Pooling(zeros, zeros))
+    ours = latents.p is not None and len(latents.pooling) == phase.layer
+    return Latents(latents.p if ours else images.new_zeros(len(images), *grids[-1]), tuple(thetas))
+
+
 class Run:
     """One batch of images on its way through all steps."""
 
-    def __init__(self, model: DeconvNet, images: Tensor, start: Latents, phase: Phase, spec: InferenceSpec) -> None:
+    def __init__(
+        self, model: DeconvNet, images: Tensor, start: Latents, known: int, phase: Phase, spec: InferenceSpec
+    ) -> None:
         from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state
+        from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
         from whatwhere.inference.engines.cpu.steps import SETTINGS
 
         self.spec, self.dtype = spec, images.dtype
         self.layers, self.state_size = plan_state(
             model, images.shape[2], images.shape[3], phase.layer, moving_layers(model, phase)
         )
+        how = {"gaussian": MOMENTS, "max": SWITCHES, "sum": FLAT}
+        for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
+            self.layers[k]["fit"] = KNOWN if layer.pooling == "gaussian" and k <= known else how[layer.pooling]
         self.filters = pack_filters(model, self.layers)
         self.settings = np.zeros(1, SETTINGS)
         for name in ("lam", "alpha", "pooling_step", "gamma_min", "gamma_max", "momentum"):
             self.settings[name] = getattr(spec, name)
+        self.settings["power"] = spec.moment_power
         self.settings["exact"] = spec.shrinkage == "exact"
         self.settings["nonnegative"] = model.spec.nonnegative
         self.settings["line_search"] = self.settings["own_step"] = spec.step_size == "image"

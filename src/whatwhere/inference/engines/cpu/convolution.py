@@ -15,20 +15,28 @@ from whatwhere.inference.engines.cpu.winograd import correlate
 @spliced
 def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
     """The error at p_{k-1} to the error at z_k: a full correlation."""
-    K, C, B = layer.size, below.maps, layer.maps
-    jump, pitch = (below.columns + 2 * below.border) * C, layer.columns * layer.pool * B
     if layer.winograd:
         correlate(
-            state, below.error, jump, C, layer.z_error, pitch, B, layer.height, layer.width, K,
+            state, below.error, (below.columns + 2 * below.border) * below.maps, below.maps,
+            layer.z_error, layer.columns * layer.pool * layer.maps, layer.maps, layer.height, layer.width, layer.size,
             filters, layer.up, layer.work, layer.patches, layer.products,
         )  # fmt: skip
-        return
+    else:
+        convolve_up_directly(state, filters, below, layer)
+
+
+@compiled
+def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
+    """The same as a sum over the filter's elements: slower, and exactly zero where the signal is."""
+    apart()
+    K, C, B = layer.size, below.maps, layer.maps
+    jump, pitch = (below.columns + 2 * below.border) * C, layer.columns * layer.pool * B
     y = 0
     while y < layer.height:
         skipped = max(0, below.border - y)  # rows of the border, which are zero
         rows = min(K, below.border + below.rows - y) - skipped
         alike = below.rows - K + 1 if rows == K else 1
-        signal, f = below.error + (y + skipped) * jump, layer.up + skipped * K * C * B
+        signal, f = below.error + (y + skipped) * jump, layer.direct + skipped * K * C * B
         product_rows(
             alike, state, layer.z_error + y * pitch, pitch, B, layer.width,
             state, signal, jump, C, jump, rows, K * C, filters, f, 0, B,

@@ -31,6 +31,7 @@ LAYER = np.dtype(
             "rows",  # of the pooled map p
             "columns",
             "border",  # zeros around p
+            "fit",  # are the pooling variables known at the start, or how are they fitted? (see `start`)
             "moves",  # do the pooling variables move?
             "unpooled",  # regions of one element at the top: z is p, and lies where p lies
             "winograd",  # is the convolution done in Winograd's way?
@@ -47,7 +48,8 @@ LAYER = np.dtype(
             "patches",
             "products",
             # where things begin in the filters
-            "up",  # [row, column, map below, map]; in Winograd's way the points stand for rows and columns
+            "direct",  # [row, column, map below, map]
+            "up",  # the same with points for rows and columns, in Winograd's way alone
             "down",  # [row, column, map, map below], turned by half a circle; with few maps below, those first
             "scatter",  # [map, row, column, map below], with zeros around as wide as a region less one
         )
@@ -116,15 +118,13 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
         wide[: f.shape[0], : f.shape[1]] = f
         turned = wide.flip(2, 3)
         few = table[k - 1]["maps"] % LANES != 0
+        direct = wide.permute(2, 3, 0, 1)
         if row["winograd"]:
             up, down = transform_filters(wide), transform_filters(turned.transpose(0, 1))
         else:
-            up, down = wide.permute(2, 3, 0, 1), turned.permute(0, 2, 3, 1) if few else turned.permute(2, 3, 1, 0)
-        for name, piece in (
-            ("up", up),
-            ("down", down),
-            ("scatter", pad(wide, [int(row["pool"]) - 1] * 4).permute(1, 2, 3, 0)),
-        ):
+            up, down = direct[:0], turned.permute(0, 2, 3, 1) if few else turned.permute(2, 3, 1, 0)
+        scatter = pad(wide, [int(row["pool"]) - 1] * 4).permute(1, 2, 3, 0)
+        for name, piece in (("direct", direct), ("up", up), ("down", down), ("scatter", scatter)):
             row[name] = sum(p.numel() for p in pieces)
             pieces.append(piece.reshape(-1))
     return torch.cat(pieces).numpy()

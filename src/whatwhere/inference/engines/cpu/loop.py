@@ -8,47 +8,9 @@ from typing import Any
 
 import numba
 
-from whatwhere.inference.engines.cpu.pooling import Layer, weigh
-from whatwhere.inference.engines.cpu.rows import OPTIONS, Array, compiled, spliced
-from whatwhere.inference.engines.cpu.simd import apart
+from whatwhere.inference.engines.cpu.rows import OPTIONS, Array
+from whatwhere.inference.engines.cpu.start import exchange_latents, start_pooling
 from whatwhere.inference.engines.cpu.steps import Settings, copy, gain, move, observe, propagate
-
-
-@compiled
-def exchange(packed: Array, offset: int, state: Array, at: int, layer: Layer, between: int, inwards: bool) -> int:
-    """Copy a map [B, H, W] of the caller's from or to [H, W, `between`] of the state; where the next map begins."""
-    apart()
-    places = layer.rows * layer.columns
-    for b in range(layer.real_maps):
-        for i in range(places):
-            if inwards:
-                state[at + i * between + b] = packed[offset + b * places + i]
-            else:
-                packed[offset + b * places + i] = state[at + i * between + b]
-    return offset + layer.real_maps * places
-
-
-@spliced
-def exchange_latents(packed: Array, state: Array, p: Array, layers: Array, inwards: bool) -> None:
-    """Copy p and every layer's μ and γ between the caller's order and the state's."""
-    top = layers[len(layers) - 1]
-    offset = exchange(packed, 0, p, 0, top, top.maps, inwards)
-    for k in range(1, len(layers)):
-        layer = layers[k]
-        for start in (layer.mu, layer.gamma):
-            for axis in range(2):
-                at = start + axis * layer.maps
-                offset = exchange(packed, offset, state, at, layer, 2 * layer.maps, inwards)
-
-
-@spliced
-def begin(packed: Array, state: Array, p: Array, layers: Array) -> None:
-    top = layers[len(layers) - 1]
-    p[:] = 0
-    exchange_latents(packed, state, p, layers, True)
-    copy(p, 0, state, top.features, len(p))
-    for k in range(1, len(layers)):
-        weigh(state, layers[k])
 
 
 def _fingerprint() -> str:
@@ -67,7 +29,7 @@ def _build(source: str) -> Any:
     ) -> None:  # fmt: skip
         """Take every image from point `first` to point `last` of its way; point t is the state before step t.
 
-        images  [N, H W C];  packed [N, …] p, μ and γ of all layers, read at point 0, written at the last
+        images  [N, H W C];  packed [N, …]  p, μ and γ of all layers, read at point 0, written at the last
         states  [1 or N, …]  room for the state of one image, or of each where they are taken on in pieces
         codes   [1 or N, …]  room for p, the p before it, and FISTA's t
         beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖R g‖² at the last point
@@ -81,7 +43,10 @@ def _build(source: str) -> Any:
             p, p_old, top = code[:length], code[length : 2 * length], layers[len(layers) - 1]
             for t in range(first, last + 1):
                 if t == 0:
-                    begin(packed[n], state, p, layers)
+                    p[:] = 0
+                    exchange_latents(packed[n], state, p, layers, True)
+                    start_pooling(state, filters, layers, images[n], config.gamma_min, config.gamma_max, config.power)
+                    copy(p, 0, state, top.features, length)
                     code[2 * length] = 1
                 else:
                     size, fista = beta[n, t - 1], code[2 * length]

@@ -20,6 +20,7 @@ SETTINGS = np.dtype(
         ("pooling_step", np.float64),
         ("gamma_min", np.float64),
         ("gamma_max", np.float64),
+        ("power", np.int64),
         ("exact", np.bool_),
         ("momentum", np.bool_),
         ("nonnegative", np.bool_),
