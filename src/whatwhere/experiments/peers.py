@@ -129,7 +129,7 @@ def triangle(x: Tensor, centroids: Tensor) -> Tensor:
 SCATTERING: dict[str, Any] = {"kymatio": "0.3", "J": 3, "L": 8, "order": 2, "columns": "standardised"}
 
 UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
-STANDARDISED_COLUMNS = (1e-5, 1e-4, 1e-3, 1e-2)
+STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)
 
 PEERS = {
     "raw pixels": Peer(pixels, UNIT_ROWS, {"rows": "unit length"}),
