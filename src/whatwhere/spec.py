@@ -216,6 +216,7 @@ class DescriptorSpec:
 
     layers   layers whose features are described, concatenated; empty means the top one
     patch    side of the overlapping patches at layer 1, 2, … (the last one serves every layer above)
+    stride   distance from one patch to the next at layer 1, 2, … (likewise)
     cell     side of the cells that each patch is pooled in
     pooling  of a cell: 'rms' (root mean square), 'max' or 'mean'
     raw      take the features as they are instead
@@ -223,15 +224,18 @@ class DescriptorSpec:
 
     layers: tuple[int, ...] = ()
     patch: tuple[int, ...] = (9, 6)
+    stride: tuple[int, ...] = (1,)
     cell: int = 3
     pooling: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
 
     def __post_init__(self) -> None:
-        require(len(self.patch) > 0, "patch = ()", "a patch size for each layer, or one for all")
-        for name, values in (("layers", self.layers), ("patch", self.patch), ("cell", (self.cell,))):
-            for value in values:
+        for name in ("patch", "stride"):
+            require(len(getattr(self, name)) > 0, f"{name} = ()", f"a {name} for each layer, or one for all")
+        for name in ("layers", "patch", "stride"):
+            for value in getattr(self, name):
                 require_count(name, value)
+        require_count("cell", self.cell)
         require_choice("pooling", self.pooling, ("rms", "max", "mean"))
 
 

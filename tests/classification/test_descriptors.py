@@ -19,11 +19,12 @@ def sparse_features(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.1)
 
 
-def patch_by_patch(p: np.ndarray, patch: int, cell: int, pooling: str) -> np.ndarray:
+def patch_by_patch(p: np.ndarray, patch: int, stride: int, cell: int, pooling: str) -> np.ndarray:
     """One image's descriptor, [B, H, W] → [D], written as the docstring says it."""
     out = []
-    for i in range(p.shape[1] - patch + 1):
-        for j in range(p.shape[2] - patch + 1):
+    places = [sorted({*range(0, side - patch + 1, stride), side - patch}) for side in p.shape[1:]]
+    for i in places[0]:
+        for j in places[1]:
             part = p[:, i : i + patch, j : j + patch]
             starts = sorted({min(a, patch - cell) for a in range(0, patch, cell)})
             cells = [POOL[pooling](part[:, a : a + cell, b : b + cell]) for a in starts for b in starts]
@@ -34,12 +35,12 @@ def patch_by_patch(p: np.ndarray, patch: int, cell: int, pooling: str) -> np.nda
 
 
 @pytest.mark.parametrize("pooling", ["rms", "max", "mean"])
-@pytest.mark.parametrize(("patch", "cell"), [(6, 3), (6, 4), (5, 2), (4, 4)])
-def test_a_descriptor_is_what_its_definition_says(pooling: str, patch: int, cell: int) -> None:
+@pytest.mark.parametrize(("patch", "stride", "cell"), [(6, 1, 3), (6, 1, 4), (5, 2, 2), (4, 3, 4)])
+def test_a_descriptor_is_what_its_definition_says(pooling: str, patch: int, stride: int, cell: int) -> None:
     p = sparse_features(3, 5, 9, 8).double()
-    found = describe([p], DescriptorSpec(patch=(patch,), cell=cell, pooling=pooling), [1])  # type: ignore[arg-type]
+    found = describe([p], DescriptorSpec(patch=(patch,), stride=(stride,), cell=cell, pooling=pooling), [1])  # type: ignore[arg-type]
     for image, row in zip(p.numpy(), found.numpy(), strict=True):
-        np.testing.assert_allclose(row, patch_by_patch(image, patch, cell, pooling), atol=1e-12)
+        np.testing.assert_allclose(row, patch_by_patch(image, patch, stride, cell, pooling), atol=1e-12)
 
 
 def test_the_papers_sizes() -> None:

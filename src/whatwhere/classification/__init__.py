@@ -1,6 +1,8 @@
 """From features to labels: descriptors, a linear SVM, and the protocol that measures them."""
 
-from whatwhere.classification.descriptors import Matrix, describe, describe_images
+from whatwhere.classification import protocol
+from whatwhere.classification.descriptors import describe, describe_images
 from whatwhere.classification.linear_svm import LinearSVM, fit_svm
+from whatwhere.classification.matrix import Matrix
 
-__all__ = ["LinearSVM", "Matrix", "describe", "describe_images", "fit_svm"]
+__all__ = ["LinearSVM", "Matrix", "describe", "describe_images", "fit_svm", "protocol"]

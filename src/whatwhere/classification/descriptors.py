@@ -35,17 +35,18 @@ def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
 
     On a map smaller than a patch, the whole map is the patch.
     """
-    patch = spec.patch[min(layer, len(spec.patch)) - 1]
-    sides = [min(patch, side) for side in p.shape[2:]]
-    cell = (min(spec.cell, sides[0]), min(spec.cell, sides[1]))
-    pooled = pool_cells(p, cell, spec.pooling)
-    rows, columns = (cell_positions(*sizes, device=p.device) for sizes in zip(p.shape[2:], sides, cell, strict=True))
-    patches = pooled[:, :, rows[:, :, None, None], columns]  # [N, B, patches, cells, patches, cells]
+    patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
+    cells = pool_cells(p, spec.pooling, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
+    rows, columns = (
+        cell_positions(extent, min(patch, extent), stride, min(spec.cell, patch, extent)).to(p.device)
+        for extent in p.shape[2:]
+    )
+    patches = cells[:, :, rows[:, :, None, None], columns]  # [N, B, patches, cells, patches, cells]
     patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
     return unit_length(patches).flatten(1)
 
 
-def pool_cells(p: Tensor, cell: tuple[int, int], pooling: str) -> Tensor:
+def pool_cells(p: Tensor, pooling: str, cell: tuple[int, int]) -> Tensor:
     """Every cell of a map, at all positions:  [N, B, H, W] → [N, B, H - c + 1, W - c + 1]."""
     if pooling == "max":
         return F.max_pool2d(p, cell, stride=1)
@@ -54,13 +55,14 @@ def pool_cells(p: Tensor, cell: tuple[int, int], pooling: str) -> Tensor:
     return F.avg_pool2d(p.square(), cell, stride=1).sqrt()
 
 
-def cell_positions(extent: int, patch: int, cell: int, *, device: torch.device | None = None) -> Tensor:
-    """Where the cells of every patch begin along one axis:  [patches, cells].
+def cell_positions(extent: int, patch: int, stride: int, cell: int) -> Tensor:
+    """Where the cells of every patch begin along one axis:  [patches, cells]."""
+    return strides(extent - patch, stride)[:, None] + strides(patch - cell, cell)
 
-    Cells lie side by side; where they do not divide the patch, the last one overlaps the one before.
-    """
-    starts = torch.arange(0, patch, cell, device=device).clamp(max=patch - cell).unique()
-    return torch.arange(extent - patch + 1, device=device)[:, None] + starts
+
+def strides(last: int, stride: int) -> Tensor:
+    """0, stride, 2 stride, … up to `last`, which is always among them, so that nothing at the end is left out."""
+    return torch.arange(0, last + stride, stride).clamp(max=last).unique()
 
 
 def unit_length(x: Tensor) -> Tensor:

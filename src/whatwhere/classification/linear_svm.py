@@ -82,7 +82,8 @@ def check_labels(x: Matrix, y: np.ndarray) -> None:
 def _fit_liblinear(x: Matrix, y: np.ndarray, C: float) -> LinearSVM:
     if isinstance(x, Tensor):
         x = x.cpu().numpy()
-    found = LinearSVC(C=C, dual=x.shape[0] < x.shape[1], tol=1e-4, max_iter=5000).fit(x, y)
+    # in the primal: the dual solver draws from one generator for all threads, so its answer would vary
+    found = LinearSVC(C=C, dual=False, tol=1e-4).fit(x, y)
     w, b = found.coef_, found.intercept_
     if len(found.classes_) == 2:
         w, b = np.concatenate([-w, w]), np.concatenate([-b, b])
