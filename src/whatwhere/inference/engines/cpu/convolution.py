@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.pooling import Layer, place
 from whatwhere.inference.engines.cpu.rows import Array, compiled, dots_rows, product_rows, spliced
-from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
+from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, splat, store
 from whatwhere.inference.engines.cpu.winograd import correlate
 
 
@@ -74,19 +74,16 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
     C, B, s = below.maps, layer.maps, layer.pool
     jump = (below.columns + 2 * below.border) * C
     state[target : target + (below.rows + 2 * below.border) * jump] = 0
-    for row in range(layer.rows):
-        for column in range(layer.columns):
-            p_at = place(layer, layer.features, row, column)
-            w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
-            out = target + row * s * jump + column * s * C
+    for b in range(layer.real_maps):  # outermost, so that a map's filter stays at hand
+        for row in range(layer.rows):
             height = layer.size - 1 + min(s, layer.height - row * s)
-            width = layer.size - 1 + min(s, layer.width - column * s)
-            for b0 in range(0, B, LANES):
-                if not some_nonzero(load(state, p_at + b0)):
-                    continue
-                for b in range(b0, b0 + LANES):
-                    if state[p_at + b] != 0:
-                        scatter_one(state, filters, layer, state[p_at + b], w_at + b, b, out, jump, height, width, C)
+            for column in range(layer.columns):
+                p = state[place(layer, layer.features, row, column) + b]
+                if p != 0:
+                    w = layer.weights + (row * layer.columns + column) * 2 * s * B + b
+                    out = target + row * s * jump + column * s * C
+                    width = layer.size - 1 + min(s, layer.width - column * s)
+                    scatter_one(state, filters, layer, p, w, b, out, jump, height, width, C)
 
 
 @compiled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.inference.engines.cpu.rows import Array, compiled
+from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.simd import (
     LANES,
     apart,
@@ -91,7 +91,7 @@ def pool(state: Array, layer: Layer) -> None:
                 store(state, e_at + b, pooled)
 
 
-@compiled
+@spliced
 def exponential(state: Array, a: Any) -> Any:
     """e^a of a vector with a ≤ 0: 2^n e^r with a series in the small r; exactly zero below TINY."""
     a = larger(a, splat(state, -80.0))
@@ -110,7 +110,7 @@ def exponential(state: Array, a: Any) -> Any:
     return larger(e * power_of_two(n) - TINY, splat(state, 0))
 
 
-@compiled
+@spliced
 def weigh_pair(state: Array, mu: Any, gamma: Any, w_at: int, B: int) -> None:
     """The weights of both elements of an axis: 1/√(1 + t²) and t/√(1 + t²), t = e^(-|γμ|/2)."""
     a = mu * gamma * 0.5
@@ -121,7 +121,7 @@ def weigh_pair(state: Array, mu: Any, gamma: Any, w_at: int, B: int) -> None:
     store(state, w_at + B, where_positive(a, more, less))
 
 
-@compiled
+@spliced
 def weigh_axis(state: Array, mu: Any, gamma: Any, w_at: int, B: int, s: int, inside: int) -> None:
     """w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` of s elements: those that lie in the map."""
     if s == 2 and inside == 2:
@@ -160,7 +160,7 @@ def weigh(state: Array, layer: Layer) -> None:
                     weigh_axis(state, mu, gamma, w, B, s, min(s, left))
 
 
-@compiled
+@spliced
 def slopes(state: Array, mu: Any, w: int, z: int, along: int, other: int, across: int, B: int, s: int) -> Any:
     """Half of ∂/∂μ without γ p̂, and of ∂/∂γ without p̂, along one axis (see `ops.pooling.pooling_gradient`)."""
     if s == 2:

@@ -31,30 +31,34 @@ def product_rows(
     From one row to the next output, signal and filters lie a jump further.
     """
     apart()
-    first = 0
-    while first < maps:
-        three = maps - first >= 3 * LANES
-        i = 0
-        while i < count:
-            size = 8 if count - i >= 8 else 4 if count - i >= 4 else 1
-            for k in range(times):
-                a, b = out_at + first + k * out_jump + i * out_step, at + k * signal_jump + i * step
-                f = filters_at + first + k * filters_jump
+    for k in range(times):
+        first = 0
+        while first < maps:
+            three = maps - first >= 3 * LANES
+            f = filters_at + first + k * filters_jump
+            i = 0
+            while i < count:
+                a, b, left = out_at + first + k * out_jump + i * out_step, at + k * signal_jump + i * step, count - i
                 if three:
-                    if size == 8:
+                    if left >= 8:
                         product_8_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                    elif size == 4:
+                        i += 8
+                    elif left >= 4:
                         product_4_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                        i += 4
                     else:
                         product_1_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                elif size == 8:
+                        i += 1
+                elif left >= 8:
                     product_8_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                elif size == 4:
+                    i += 8
+                elif left >= 4:
                     product_4_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                    i += 4
                 else:
                     product_1_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-            i += size
-        first += 3 * LANES if three else LANES
+                    i += 1
+            first += 3 * LANES if three else LANES
 
 
 @compiled
