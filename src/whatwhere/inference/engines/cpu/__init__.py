@@ -94,6 +94,7 @@ class Run:
         if spec.step_size == "fixed":
             self.beta[:] = safe_step(model, phase.layer, spec.lam)
         self.norms = np.zeros((N, 2))
+        self.fista = np.ones(N)
         self.trace = np.zeros((N, T + 1, 3))
 
     def advance(self, first: int, last: int, chosen: slice, states: np.ndarray, codes: np.ndarray) -> None:
@@ -103,13 +104,13 @@ class Run:
         advance(
             first, last, self.spec.steps, self.images[chosen], self.packed.numpy()[chosen], states, codes,
             self.layers, self.filters, self.settings,
-            self.beta[chosen], self.norms[chosen], self.trace[chosen],
+            self.beta[chosen], self.norms[chosen], self.trace[chosen], self.fista[chosen],
         )  # fmt: skip
 
     def room(self, images: int) -> tuple[np.ndarray, np.ndarray]:
         """Zeroed memory for the states of so many images, and for their codes."""
         top = self.layers[-1]
-        codes = 2 * int(top["rows"] * top["columns"] * top["maps"]) + 1
+        codes = 2 * int(top["rows"] * top["columns"] * top["maps"])
         return (
             torch.zeros(images, self.state_size, dtype=self.dtype).numpy(),
             torch.zeros(images, codes, dtype=self.dtype).numpy(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.pooling import Layer, place
 from whatwhere.inference.engines.cpu.rows import Array, compiled, dots_rows, product_rows, spliced
-from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, splat, store
+from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
 from whatwhere.inference.engines.cpu.winograd import correlate
 
 
@@ -74,16 +74,21 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
     C, B, s = below.maps, layer.maps, layer.pool
     jump = (below.columns + 2 * below.border) * C
     state[target : target + (below.rows + 2 * below.border) * jump] = 0
-    for b in range(layer.real_maps):  # outermost, so that a map's filter stays at hand
+    together = LANES if C % LANES else 1  # one map at a time, if filters are so large that only one stays at hand
+    for first in range(0, B, together):
         for row in range(layer.rows):
             height = layer.size - 1 + min(s, layer.height - row * s)
             for column in range(layer.columns):
-                p = state[place(layer, layer.features, row, column) + b]
-                if p != 0:
-                    w = layer.weights + (row * layer.columns + column) * 2 * s * B + b
-                    out = target + row * s * jump + column * s * C
-                    width = layer.size - 1 + min(s, layer.width - column * s)
-                    scatter_one(state, filters, layer, p, w, b, out, jump, height, width, C)
+                p_at = place(layer, layer.features, row, column) + first
+                if together > 1 and not some_nonzero(load(state, p_at)):
+                    continue
+                width = layer.size - 1 + min(s, layer.width - column * s)
+                out = target + row * s * jump + column * s * C
+                w = layer.weights + (row * layer.columns + column) * 2 * s * B + first
+                for b in range(together):
+                    if state[p_at + b] != 0:
+                        p = state[p_at + b]
+                        scatter_one(state, filters, layer, p, w + b, first + b, out, jump, height, width, C)
 
 
 @compiled
@@ -96,7 +101,7 @@ def scatter_one(
     The stored filter has s - 1 zeros all around, so that it can be moved without leaving it.
     """
     B, s = layer.maps, layer.pool
-    line = (layer.size + 2 * (s - 1)) * C
+    line = layer.line
     f = layer.scatter + b * line * (layer.size + 2 * (s - 1)) + (s - 1) * (line + C)
     if s == 2:
         z00 = splat(state, p * state[w] * state[w + 2 * B])

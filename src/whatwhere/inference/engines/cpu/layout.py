@@ -34,11 +34,12 @@ LAYER = np.dtype(
             "fit",  # are the pooling variables known at the start, or how are they fitted? (see `start`)
             "moves",  # do the pooling variables move?
             "unpooled",  # regions of one element at the top: z is p, and lies where p lies
+            "sparse",  # with fewer non-zero features than this, the way down touches only those
             "winograd",  # is the convolution done in Winograd's way?
             # where things begin in the state of one image
             "features",  # p̂, the reconstruction on its way down
             "error",  # the residual on its way up; at the top, the gradient g
-            "line",  # R g on its way down, for the line search
+            "gain",  # R g on its way down, for the line search
             "z",  # the unpooled map on the way down
             "z_error",  # the error at the unpooled map
             "weights",  # [row, column, axis, element, map]
@@ -52,6 +53,7 @@ LAYER = np.dtype(
             "up",  # the same with points for rows and columns, in Winograd's way alone
             "down",  # [row, column, map, map below], turned by half a circle; with few maps below, those first
             "scatter",  # [map, row, column, map below], with zeros around as wide as a region less one
+            "line",  # length of one row of it
         )
     ]
 )
@@ -77,9 +79,19 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
         _, row["rows"], row["columns"] = regions.grid
         row["moves"] = k in moving
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_size <= LARGEST
+        row["sparse"] = few_enough(table[k - 1], row)
         table[k - 1]["border"] = layer.filter_size - 1
     table[top]["unpooled"] = table[top]["pool"] == 1
     return table, _place_state(table)
+
+
+def few_enough(below: np.void, row: np.void) -> int:
+    """With how many non-zero features touching only those is as slow as the dense way down (by measurement)."""
+    taps = (POINTS / (POINTS + 1 - row["size"])) ** 2 if row["winograd"] else row["size"] ** 2
+    products = below["rows"] * below["columns"] * taps * row["maps"] / LANES
+    if below["maps"] % LANES == 0:
+        return int(products * below["maps"] / 150)
+    return int(products * below["maps"] / (50 * -(-below["maps"] * row["size"] // LANES)))
 
 
 def _place_state(table: np.ndarray) -> int:
@@ -94,7 +106,7 @@ def _place_state(table: np.ndarray) -> int:
 
     for k, row in enumerate(table):
         framed = (row["rows"] + 2 * row["border"]) * (row["columns"] + 2 * row["border"]) * row["maps"]
-        place(row, ("features", "error", "line"), int(framed))
+        place(row, ("features", "error", "gain"), int(framed))
         if k > 0:
             regions, s = int(row["rows"] * row["columns"] * row["maps"]), int(row["pool"])
             if row["unpooled"]:
@@ -123,7 +135,10 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
             up, down = transform_filters(wide), transform_filters(turned.transpose(0, 1))
         else:
             up, down = direct[:0], turned.permute(0, 2, 3, 1) if few else turned.permute(2, 3, 1, 0)
-        scatter = pad(wide, [int(row["pool"]) - 1] * 4).permute(1, 2, 3, 0)
+        scatter = pad(wide, [int(row["pool"]) - 1] * 4).permute(1, 2, 3, 0).flatten(2)
+        if few:  # a vector must not reach into the next row
+            scatter = pad(scatter, (0, stored(scatter.shape[2]) + LANES - scatter.shape[2]))
+        row["line"] = scatter.shape[2]
         for name, piece in (("direct", direct), ("up", up), ("down", down), ("scatter", scatter)):
             row[name] = sum(p.numel() for p in pieces)
             pieces.append(piece.reshape(-1))

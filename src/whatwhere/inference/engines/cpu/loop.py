@@ -8,9 +8,10 @@ from typing import Any
 
 import numba
 
+from whatwhere.inference.engines.cpu.features import copy
 from whatwhere.inference.engines.cpu.rows import OPTIONS, Array
 from whatwhere.inference.engines.cpu.start import exchange_latents, start_pooling
-from whatwhere.inference.engines.cpu.steps import Settings, copy, gain, move, observe, propagate
+from whatwhere.inference.engines.cpu.steps import Settings, gain, move, observe, propagate
 
 
 def _fingerprint() -> str:
@@ -25,37 +26,33 @@ def _build(source: str) -> Any:
     @numba.njit(cache=True, **OPTIONS)
     def advance(
         first: int, last: int, steps: int, images: Array, packed: Array, states: Array, codes: Array,
-        layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array,
+        layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array, fista: Array,
     ) -> None:  # fmt: skip
         """Take every image from point `first` to point `last` of its way; point t is the state before step t.
 
         images  [N, H W C];  packed [N, …]  p, μ and γ of all layers, read at point 0, written at the last
         states  [1 or N, …]  room for the state of one image, or of each where they are taken on in pieces
-        codes   [1 or N, …]  room for p, the p before it, and FISTA's t
+        codes   [1 or N, …]  room for p and the p before it, where momentum sets y apart from p
         beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖R g‖² at the last point
-        trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros
+        trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
         """
         source  # noqa: B018  (a part of the cache's key)
-        length = (codes.shape[1] - 1) // 2
-        config = settings[0]
+        length, config, top = codes.shape[1] // 2, settings[0], layers[len(layers) - 1]
         for n in range(len(images)):
             state, code = states[n % len(states)], codes[n % len(states)]
-            p, p_old, top = code[:length], code[length : 2 * length], layers[len(layers) - 1]
             for t in range(first, last + 1):
                 if t == 0:
-                    p[:] = 0
-                    exchange_latents(packed[n], state, p, layers, True)
+                    exchange_latents(packed[n], state, layers, True)
                     start_pooling(state, filters, layers, images[n], config.gamma_min, config.gamma_max, config.power)
-                    copy(p, 0, state, top.features, length)
-                    code[2 * length] = 1
+                    copy(state, top.features, code, 0, length)
+                    fista[n] = 1
                 else:
-                    size, fista = beta[n, t - 1], code[2 * length]
-                    code[2 * length] = move(state, p, p_old, layers, config, size, fista, t == 1)
-                if t == steps:
-                    copy(p, 0, state, top.features, length)
+                    fista[n] = move(state, code, layers, config, beta[n, t - 1], fista[n], t)
+                if t == steps and config.momentum:
+                    copy(code, t % 2 * length, state, top.features, length)
                 observe(state, filters, layers, images[n], config, trace[n, t])
                 if t == steps:
-                    exchange_latents(packed[n], state, p, layers, False)
+                    exchange_latents(packed[n], state, layers, False)
                     continue
                 norms[n, 0] = propagate(state, filters, layers)
                 if config.line_search:

@@ -37,11 +37,11 @@ def exchange(packed: Array, offset: int, state: Array, at: int, layer: Layer, be
 
 
 @compiled
-def exchange_latents(packed: Array, state: Array, p: Array, layers: Array, inwards: bool) -> None:
+def exchange_latents(packed: Array, state: Array, layers: Array, inwards: bool) -> None:
     """Copy p and every layer's μ and γ between the caller's order and the state's."""
     apart()
     top = layers[len(layers) - 1]
-    offset = exchange(packed, 0, p, 0, top, top.maps, inwards)
+    offset = exchange(packed, 0, state, top.features, top, top.maps, inwards)
     for k in range(1, len(layers)):
         layer = layers[k]
         for start in (layer.mu, layer.gamma):

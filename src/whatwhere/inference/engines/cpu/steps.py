@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
+from whatwhere.inference.engines.cpu.features import accelerate, penalise, step_features
 from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, step_pooling, unpool
 from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
-from whatwhere.inference.engines.cpu.simd import LANES, load, some_nonzero
 
 # The settings that the kernels read, as one record.
 SETTINGS = np.dtype(
@@ -46,8 +45,7 @@ def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonze
     """Every p̂_k from the top down, the residual e = R p - v at the image, and ‖e‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
-        scattered = nonzeros * layer.pool * layer.pool * (10 if layer.winograd else 2)
-        if k == len(layers) - 1 and below.maps % LANES == 0 and scattered < below.rows * below.columns * layer.maps:
+        if k == len(layers) - 1 and nonzeros < layer.sparse:
             scatter_down(state, filters, below, layer, below.features)
         else:
             descend(state, filters, below, layer, layer.features, below.features)
@@ -78,19 +76,12 @@ def gain(state: Array, filters: Array, layers: Array) -> float:
     """‖R g‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
-        source = layer.error if k == len(layers) - 1 else layer.line
-        descend(state, filters, below, layer, source, below.line)
+        source = layer.error if k == len(layers) - 1 else layer.gain
+        descend(state, filters, below, layer, source, below.gain)
     bottom, squares = layers[0], 0.0
     for y in range(bottom.rows):
-        squares += sum_of_squares(state, place(bottom, bottom.line, y, 0), bottom.columns * bottom.maps)
+        squares += sum_of_squares(state, place(bottom, bottom.gain, y, 0), bottom.columns * bottom.maps)
     return squares
-
-
-@spliced
-def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None:
-    """A slice to a slice; written as one, Numba would compile for seconds to word an error that cannot occur."""
-    for i in range(length):
-        target[at + i] = source[begin + i]
 
 
 @compiled
@@ -99,74 +90,6 @@ def sum_of_squares(state: Array, at: int, length: int) -> float:
     for i in range(at, at + length):
         squares += state[i] * state[i]
     return squares
-
-
-@compiled
-def shrink(p: float, beta: float, alpha: float, exact: bool) -> float:
-    """`ops.sparsity.shrink` or `shrink_exact` of one number."""
-    size = abs(p)
-    if size == 0:
-        return p
-    if exact and alpha != 1:
-        if size <= 1.5 * beta ** (2 / 3):
-            return p * 0
-        phi = math.acos(min(beta / 4 * (size / 3) ** -1.5, 1.0))
-        return 2 / 3 * p * (1 + math.cos(2 * math.pi / 3 - 2 / 3 * phi))
-    left = size - beta * alpha * size ** (alpha - 1)
-    return math.copysign(left, p) if left > 0 else p * 0
-
-
-@compiled
-def penalise(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
-    """Σ|p|^α and the number of p ≠ 0."""
-    penalty, nonzeros = 0.0, 0
-    for first in range(top.features, top.features + top.rows * top.columns * top.maps, LANES):
-        if some_nonzero(load(state, first)):
-            for i in range(first, first + LANES):
-                if state[i] != 0:
-                    size = abs(state[i])
-                    penalty += size if alpha == 1 else math.sqrt(size) if alpha == 0.5 else size**alpha
-                    nonzeros += 1
-    return penalty, nonzeros
-
-
-@spliced
-def descend_gradient(state: Array, p: Array, top: Layer, beta: float, settings: Settings) -> None:
-    """p ← project(shrink(y - λ β g, β)), from the y and g in the state."""
-    kind = state.dtype.type
-    y, g, zero, tiny, signed = top.features, top.error, kind(0), kind(1e-30), not settings.nonnegative
-    step, threshold, half = kind(settings.lam * beta), kind(beta), kind(beta / 2)
-    plain = settings.alpha == 1 or (settings.alpha == 0.5 and not settings.exact)
-    if not plain:
-        for i in range(len(p)):
-            moved = state[y + i] - step * state[g + i]
-            p[i] = shrink(moved, beta, settings.alpha, settings.exact) if signed or moved > 0 else zero
-    elif settings.alpha == 1:
-        for i in range(len(p)):
-            moved = state[y + i] - step * state[g + i]
-            left = max((abs(moved) if signed else moved) - threshold, zero)
-            p[i] = -left if signed and moved < 0 else left
-    else:
-        for i in range(len(p)):
-            moved = state[y + i] - step * state[g + i]
-            size = abs(moved) if signed else moved
-            left = max(size - half / kind(math.sqrt(max(size, tiny))), zero)
-            p[i] = -left if signed and moved < 0 else left
-
-
-@spliced
-def accelerate(state: Array, p: Array, p_old: Array, top: Layer, t: float) -> float:
-    """FISTA's next point into the state, restarted where it points uphill; the next t (see `ista.accelerate`)."""
-    y = top.features
-    uphill = 0.0
-    for i in range(len(p)):
-        uphill += (state[y + i] - p[i]) * (p[i] - p_old[i])
-    t = 1.0 if uphill > 0 else t
-    t_next = (1 + math.sqrt(1 + 4 * t * t)) / 2
-    ahead = state.dtype.type((t - 1) / t_next)
-    for i in range(len(p)):
-        state[y + i] = p[i] + ahead * (p[i] - p_old[i])
-    return t_next
 
 
 @spliced
@@ -178,19 +101,21 @@ def observe(state: Array, filters: Array, layers: Array, image: Array, settings:
 
 
 @spliced
-def move(
-    state: Array, p: Array, p_old: Array, layers: Array, settings: Settings, beta: float, t: float, first: bool
-) -> float:
-    """The step itself: pooling variables, from the same residual, then features; FISTA's next t."""
+def move(state: Array, codes: Array, layers: Array, settings: Settings, beta: float, t: float, number: int) -> float:
+    """Step `number` itself: pooling variables, from the same residual, then features; FISTA's next t.
+
+    With momentum p is kept beside y: the new one and the old one take turns in the two halves of `codes`.
+    """
     top = layers[len(layers) - 1]
     for k in range(1, len(layers)):
         if layers[k].moves:
             step = settings.lam * settings.pooling_step
-            step_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, first)
-    if settings.momentum:
-        copy(p, 0, p_old, 0, len(p))
-    descend_gradient(state, p, top, beta, settings)
-    if settings.momentum:
-        return accelerate(state, p, p_old, top, t)
-    copy(p, 0, state, top.features, len(p))
-    return t
+            step_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
+    lam, alpha, exact, signed = settings.lam, settings.alpha, settings.exact, not settings.nonnegative
+    if not settings.momentum:
+        step_features(state, top, state, top.features, lam, beta, alpha, exact, signed)
+        return t
+    half = len(codes) // 2
+    new, old = number % 2 * half, (number - 1) % 2 * half
+    step_features(state, top, codes, new, lam, beta, alpha, exact, signed)
+    return accelerate(state, top, codes, new, old, t)
