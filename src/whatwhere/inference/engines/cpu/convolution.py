@@ -117,7 +117,7 @@ def scatter_one(
         return
     for i in range(s):
         for j in range(s):
-            z = splat(state, p * state[w + i * B] * state[w + (s + j) * B])
+            z = splat(state, p if layer.unpooled else p * state[w + i * B] * state[w + (s + j) * B])
             for y in range(height):
                 for x in range(0, width * C, LANES):
                     at = out + y * jump + x

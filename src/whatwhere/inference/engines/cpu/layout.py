@@ -81,7 +81,7 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_size <= LARGEST
         row["sparse"] = few_enough(table[k - 1], row)
         table[k - 1]["border"] = layer.filter_size - 1
-    table[top]["unpooled"] = table[top]["pool"] == 1
+    table[top]["unpooled"] = table[top]["pool"] == 1 and not table[top]["moves"]
     return table, _place_state(table)
 
 
@@ -113,7 +113,7 @@ def _place_state(table: np.ndarray) -> int:
                 row["z_error"] = row["error"]
             else:
                 place(row, ("z", "z_error"), regions * s * s)
-            place(row, ("weights",), regions * 2 * s)
+                place(row, ("weights",), regions * 2 * s)
             place(row, ("mu", "gamma"), regions * 2)
         if row["winograd"]:
             place(row, ("work",), 2 * POINTS**2 * LANES)

@@ -11,7 +11,7 @@ import numba
 from whatwhere.inference.engines.cpu.features import copy
 from whatwhere.inference.engines.cpu.rows import OPTIONS, Array
 from whatwhere.inference.engines.cpu.start import exchange_latents, start_pooling
-from whatwhere.inference.engines.cpu.steps import Settings, gain, move, observe, propagate
+from whatwhere.inference.engines.cpu.steps import Settings, measure_gain, move, observe, propagate
 
 
 def _fingerprint() -> str:
@@ -43,7 +43,9 @@ def _build(source: str) -> Any:
             for t in range(first, last + 1):
                 if t == 0:
                     exchange_latents(packed[n], state, layers, True)
-                    start_pooling(state, filters, layers, images[n], config.gamma_min, config.gamma_max, config.power)
+                    start_pooling(
+                        state, filters, layers, images[n], config.gamma_min, config.gamma_max, config.moment_power
+                    )
                     copy(state, top.features, code, 0, length)
                     fista[n] = 1
                 else:
@@ -54,9 +56,9 @@ def _build(source: str) -> Any:
                 if t == steps:
                     exchange_latents(packed[n], state, layers, False)
                     continue
-                norms[n, 0] = propagate(state, filters, layers)
+                propagate(state, filters, layers)
                 if config.line_search:
-                    norms[n, 1] = gain(state, filters, layers)
+                    norms[n, 0], norms[n, 1] = measure_gain(state, filters, layers)
                 if config.own_step:
                     beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
 

@@ -27,12 +27,13 @@ def exchange(packed: Array, offset: int, state: Array, at: int, layer: Layer, be
     """Copy a map [B, H, W] of the caller's from or to [H, W, `between`] of the state; where the next map begins."""
     apart()
     places = layer.rows * layer.columns
-    for b in range(layer.real_maps):
-        for i in range(places):
-            if inwards:
-                state[at + i * between + b] = packed[offset + b * places + i]
-            else:
-                packed[offset + b * places + i] = state[at + i * between + b]
+    for first in range(0, places, LANES):  # a few places at a time, so that their cache lines are still at hand
+        for b in range(layer.real_maps):
+            for i in range(first, min(first + LANES, places)):
+                if inwards:
+                    state[at + i * between + b] = packed[offset + b * places + i]
+                else:
+                    packed[offset + b * places + i] = state[at + i * between + b]
     return offset + layer.real_maps * places
 
 
@@ -52,7 +53,7 @@ def exchange_latents(packed: Array, state: Array, layers: Array, inwards: bool) 
 
 @spliced
 def start_pooling(
-    state: Array, filters: Array, layers: Array, image: Array, gamma_min: float, gamma_max: float, power: int
+    state: Array, filters: Array, layers: Array, image: Array, bounds: tuple[float, float], power: int
 ) -> None:
     """`pooling_update.start_pooling`: the image propagated up as far as there is something to fit; all weights.
 
@@ -71,14 +72,15 @@ def start_pooling(
     for k in range(1, len(layers)):
         if k <= last:
             convolve_up_directly(state, filters, layers[k - 1], layers[k])
-            fit(state, layers[k], gamma_min, gamma_max, power)
-        weigh(state, layers[k])
+            fit(state, layers[k], bounds, power)
+        if not layers[k].unpooled:
+            weigh(state, layers[k])
         if k < last:
             pool(state, layers[k])
 
 
 @compiled
-def fit(state: Array, layer: Layer, gamma_min: float, gamma_max: float, power: int) -> None:
+def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> None:
     """`ops.pooling.fit_moments`, `fit_switches` or `fit_flat`, from the signal at z."""
     apart()
     B, s = layer.maps, layer.pool
@@ -91,7 +93,7 @@ def fit(state: Array, layer: Layer, gamma_min: float, gamma_max: float, power: i
             for b in range(0, B, LANES):
                 mu, gamma = layer.mu + theta + b, layer.gamma + theta + b
                 if layer.fit == MOMENTS:
-                    fit_moments(state, layer, z + b, mu, gamma, gamma_min, gamma_max, power)
+                    fit_moments(state, layer, z + b, mu, gamma, bounds, power)
                 elif layer.fit == SWITCHES:
                     fit_switch(state, layer, z + b, mu, gamma)
                 else:
@@ -102,7 +104,7 @@ def fit(state: Array, layer: Layer, gamma_min: float, gamma_max: float, power: i
 
 @compiled
 def fit_moments(
-    state: Array, layer: Layer, z: int, mu: int, gamma: int, gamma_min: float, gamma_max: float, power: int
+    state: Array, layer: Layer, z: int, mu: int, gamma: int, bounds: tuple[float, float], power: int
 ) -> None:
     """Mean and precision of |s|^power in each of LANES regions; centred and flat where there is no signal."""
     B, s = layer.maps, layer.pool
@@ -119,15 +121,15 @@ def fit_moments(
             w = w * w if power == 2 else w
             total = total + w
             y, x = fma(w, splat(state, i), y), fma(w, splat(state, j), x)
-    scale = one / where_positive(total, total, one)
-    y, x = y * scale, x * scale
+    whole = where_positive(total, total, one)
+    y, x = y / whole, x / whole
     for i in range(s):
         for j in range(s):
-            w = magnitude(load(state, z + i * pitch + j * B)) / where_positive(largest, largest, one)
+            w = magnitude(load(state, z + i * pitch + j * B)) * scale
             w = w * w if power == 2 else w
             dy, dx = splat(state, i) - y, splat(state, j) - x
             yy, xx = fma(w, dy * dy, yy), fma(w, dx * dx, xx)
-    centre, least, most = splat(state, (s - 1) / 2), splat(state, gamma_min), splat(state, gamma_max)
+    centre, least, most = splat(state, (s - 1) / 2), splat(state, bounds[0]), splat(state, bounds[1])
     store(state, mu, where_positive(total, y - centre, zero))
     store(state, mu + B, where_positive(total, x - centre, zero))
     store(state, gamma, smaller(larger(where_positive(total, total / yy, zero), least), most))

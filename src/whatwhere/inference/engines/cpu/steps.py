@@ -19,7 +19,7 @@ SETTINGS = np.dtype(
         ("pooling_step", np.float64),
         ("gamma_min", np.float64),
         ("gamma_max", np.float64),
-        ("power", np.int64),
+        ("moment_power", np.int64),
         ("exact", np.bool_),
         ("momentum", np.bool_),
         ("nonnegative", np.bool_),
@@ -61,19 +61,17 @@ def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonze
 
 
 @spliced
-def propagate(state: Array, filters: Array, layers: Array) -> float:
-    """The residual up to g = Rᵀ e, leaving the error at every z_k; ‖g‖²."""
+def propagate(state: Array, filters: Array, layers: Array) -> None:
+    """The residual up to g = Rᵀ e, leaving the error at every z_k."""
     for k in range(1, len(layers)):
         convolve_up(state, filters, layers[k - 1], layers[k])
         if not layers[k].unpooled:
             pool(state, layers[k])
-    top = layers[len(layers) - 1]
-    return sum_of_squares(state, top.error, top.rows * top.columns * top.maps)
 
 
 @spliced
-def gain(state: Array, filters: Array, layers: Array) -> float:
-    """‖R g‖²."""
+def measure_gain(state: Array, filters: Array, layers: Array) -> tuple[float, float]:
+    """‖g‖² and ‖R g‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
         source = layer.error if k == len(layers) - 1 else layer.gain
@@ -81,7 +79,8 @@ def gain(state: Array, filters: Array, layers: Array) -> float:
     bottom, squares = layers[0], 0.0
     for y in range(bottom.rows):
         squares += sum_of_squares(state, place(bottom, bottom.gain, y, 0), bottom.columns * bottom.maps)
-    return squares
+    top = layers[len(layers) - 1]
+    return sum_of_squares(state, top.error, top.rows * top.columns * top.maps), squares
 
 
 @compiled

@@ -1,0 +1,62 @@
+"""How long the CPU engine takes to start: in a process that must compile, and in one that finds the compiled code.
+
+python benchmarks/cpu_startup.py --out benchmarks/results/cpu_startup.json
+
+Each process imports the package, makes the paper's model and infers one image with one step. The compiled code is
+kept in a folder of its own, empty at first. The processor time is given beside the wall time: on a busy machine the
+two differ. The reference engine in the same kind of process shows what importing torch alone takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from whatwhere.experiments.machine import machine
+
+PROGRAM = """
+import sys, time, torch
+torch.set_num_threads(1)
+from whatwhere import DeconvNet, InferenceSpec, ModelSpec, infer
+model, images = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28)
+since = time.perf_counter(), time.process_time()
+infer(model, images, InferenceSpec(steps=1), engine=sys.argv[1])
+print(time.perf_counter() - since[0], time.process_time() - since[1])
+"""
+
+
+def start(engine: str, cache: str) -> dict[str, float]:
+    """Seconds of one process: altogether, and of the first call of `infer` in it."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+    since = time.perf_counter()
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, engine], env=environment, capture_output=True, text=True, check=True
+    )
+    wall, processor = map(float, run.stdout.split())
+    return {"process": time.perf_counter() - since, "first call": wall, "first call, processor": processor}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    out = parser.parse_args().out
+    with tempfile.TemporaryDirectory() as cache:
+        found = {
+            "compiling": start("cpu", cache),
+            "compiled": [start("cpu", cache) for _ in range(3)],
+            "reference": [start("reference", cache) for _ in range(3)],
+        }
+    text = json.dumps({"benchmark": "start of the CPU engine", "machine": machine(), "seconds": found}, indent=1)
+    print(text)
+    if out:
+        out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
