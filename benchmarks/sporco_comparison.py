@@ -217,9 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--lam", type=float, default=5.0)
-    parser.add_argument(
-        "--long", type=int, default=200, help="steps of SPORCO's long runs; ours are five times as many"
-    )
+    parser.add_argument("--long", type=int, default=200, help="steps of SPORCO's runs; ours have five times as many")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     sporco.fft.pyfftw_threads = 1

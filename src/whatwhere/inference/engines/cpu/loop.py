@@ -43,9 +43,8 @@ def _build(source: str) -> Any:
             for t in range(first, last + 1):
                 if t == 0:
                     exchange_latents(packed[n], state, layers, True)
-                    start_pooling(
-                        state, filters, layers, images[n], config.gamma_min, config.gamma_max, config.moment_power
-                    )
+                    bounds, power = (config.gamma_min, config.gamma_max), config.moment_power
+                    start_pooling(state, filters, layers, images[n], bounds, power)
                     copy(state, top.features, code, 0, length)
                     fista[n] = 1
                 else:
