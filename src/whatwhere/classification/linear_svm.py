@@ -123,16 +123,20 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
     It ends when all that Newton's model promises to gain, -½ gᵀd, is `tolerance` of every objective.
     Matrix products are float32, sums float64.
     """
+
+    def up(s: Tensor) -> Tensor:
+        return (s.to(x.dtype).T @ x).T.double()  # xᵀs, written so that x is read row by row
+
     w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
     margin = torch.zeros_like(t, dtype=torch.float64)
     for _ in range(steps):
         active = (t * margin < 1).to(x.dtype)
         residual = active * (margin - t)
         objective = w.square().sum(0) / 2 + C * residual.square().sum(0)
-        g = w + 2 * C * (x.T @ residual.to(x.dtype)).double()
+        g = w + 2 * C * up(residual)
 
         def hessian(v: Tensor, active: Tensor = active) -> Tensor:
-            return v + 2 * C * (x.T @ (active * (x @ v.to(x.dtype)))).double()
+            return v + 2 * C * up(active * (x @ v.to(x.dtype)))
 
         d = _conjugate_gradient(hessian, -g)
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
