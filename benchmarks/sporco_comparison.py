@@ -107,7 +107,12 @@ def ours(model: DeconvNet, problem: Problem, spec: InferenceSpec, most: int) -> 
             processor = min(processor, time.process_time() - since[0])
             wall = min(wall, time.perf_counter() - since[1])
         yield Visit(steps, processor, wall, judge(model, problem, p))
-        steps = max(steps + 1, int(steps * 1.1))
+        steps = next_visit(steps)
+
+
+def next_visit(steps: int) -> int:
+    """Objectives are looked at after 2, 3, …, 10, 11, 12, …, 20, 22, … steps, of every method."""
+    return max(steps + 1, int(steps * 1.1))
 
 
 def theirs(
@@ -115,15 +120,17 @@ def theirs(
 ) -> list[Visit]:
     """One run of a SPORCO solver; its clock stands still while a code is judged."""
     visits: list[Visit] = []
-    used = [0.0, 0.0]
-    since = [0.0, 0.0]
+    used, since, steps, visit_at = [0.0, 0.0], [0.0, 0.0], 0, 2
 
     def after_step(solver: Any) -> None:
+        nonlocal steps, visit_at
         used[0] += time.process_time() - since[0]
         used[1] += time.perf_counter() - since[1]
-        steps = len(visits) + 1
-        code = solver.Y if hasattr(solver, "U") else solver.X
-        visits.append(Visit(steps, *used, judge(model, problem, as_features(model, problem, code))))
+        steps += 1
+        if steps == visit_at:
+            code = solver.Y if hasattr(solver, "U") else solver.X
+            visits.append(Visit(steps, *used, judge(model, problem, as_features(model, problem, code))))
+            visit_at = next_visit(steps)
         since[:] = time.process_time(), time.perf_counter()
 
     D = model.filters[0][0].permute(1, 2, 0).numpy()

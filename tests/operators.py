@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from examples import SPECS, random_images, random_latents
+from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Pooling
-from whatwhere.learning.filter_problem import FilterMap
 from whatwhere.model import DeconvNet
 from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient
 from whatwhere.ops.pooling import (

@@ -44,7 +44,7 @@ def test_only_validation_images_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     real = protocol.fit_svm
 
     class Watched:
-        def __init__(self, x, y, C, device):  # type: ignore[no-untyped-def]
+        def __init__(self, x, y, C, **options):  # type: ignore[no-untyped-def]
             self.svm, self.fitted = real(x, y, C), set(x[:, 3])
 
         def predict(self, x):  # type: ignore[no-untyped-def]

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from agreement import AGREEMENTS, differences, solve_both
-from examples import SPECS, random_images
+from examples import SPECS, random_images, random_latents
 from whatwhere.errors import EngineError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import choose, cpu
+from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
@@ -47,6 +48,36 @@ def test_the_number_of_threads_changes_nothing(rule: str) -> None:
             assert torch.equal(one, many)
         assert torch.equal(found[1].stats.cost, found[threads].stats.cost)
         assert torch.equal(found[1].stats.step, found[threads].stats.step)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=["float64", "float32"])
+@pytest.mark.parametrize("name", [name for name in SPECS if "3-D" not in name and "overlap" not in name])
+def test_the_filter_map_is_the_references_at_every_layer(name: str, dtype: torch.dtype) -> None:
+    reference, images = DeconvNet(SPECS[name], dtype=torch.float64), random_images(SPECS[name], 35)
+    latents = random_latents(reference, images)
+    latents.p[::2] *= torch.rand_like(latents.p[::2]) < 0.05  # few enough for the sparse way down, too
+    model, v = reference.to(dtype), images.to(dtype)
+    for k, f in enumerate(reference.filters, start=1):
+        truth, found = FilterMap(reference, k, images, latents), cpu.filter_map(model, k, v, latents.to(dtype))
+        direction = f + 0.1 * torch.rand_like(f)
+        for ours, theirs in (
+            (found.normal(direction.to(dtype)), truth.normal(direction)),
+            (found.downhill(f.to(dtype)), truth.downhill(f)),
+        ):
+            assert ours.dtype == dtype
+            assert float((ours.double() - theirs).norm() / theirs.norm()) <= TOLERANCE[dtype], k
+
+
+def test_the_filter_map_does_not_depend_on_the_number_of_threads() -> None:
+    model, images = DeconvNet(SPECS["2 layers"]), random_images(SPECS["2 layers"], 100).float()
+    latents, found = random_latents(model, images).to(torch.float32), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(cpu.filter_map(model, 2, images, latents).downhill(model.filters[1]))
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(*found)
 
 
 def test_an_image_does_not_depend_on_its_neighbours() -> None:

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from examples import SPECS, random_images, random_latents
 from whatwhere.inference import ista
 from whatwhere.inference.engines import triton_engine
+from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents, Solution
-from whatwhere.learning.filter_problem import FilterMap
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 

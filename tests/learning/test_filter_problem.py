@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from examples import SPECS, random_images, random_latents
+from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents
-from whatwhere.learning.filter_problem import FilterMap, solve_filters, update_filters
+from whatwhere.learning.filter_problem import solve_filters, update_filters
 from whatwhere.model import DeconvNet
 from whatwhere.spec import LayerSpec, ModelSpec
 

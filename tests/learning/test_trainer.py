@@ -8,8 +8,8 @@ import torch
 
 import tiny_training as tiny
 import whatwhere.distributed
+import whatwhere.inference.filter_map
 import whatwhere.learning.epoch
-import whatwhere.learning.filter_problem
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingDiverged, TrainingStopped, train
@@ -227,10 +227,8 @@ def test_features_beyond_float16_are_named_as_the_cause():
 
 
 def test_sums_that_are_not_finite_do_not_pass_for_a_filter_that_has_converged(monkeypatch):
-    batch_sum = whatwhere.learning.filter_problem.filter_gradient
-    monkeypatch.setattr(
-        whatwhere.learning.filter_problem, "filter_gradient", lambda *a: batch_sum(*a).fill_(float("inf"))
-    )
+    batch_sum = whatwhere.inference.filter_map.filter_gradient
+    monkeypatch.setattr(whatwhere.inference.filter_map, "filter_gradient", lambda *a: batch_sum(*a).fill_(float("inf")))
     with pytest.raises(TrainingDiverged, match="layer 1, epoch 1: the sums for the filter update are not finite"):
         train(tiny.recipe(), tiny.images(), **tiny.HERE)
 

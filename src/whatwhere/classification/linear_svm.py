@@ -61,12 +61,18 @@ def fit_svm(
     check_labels(x, y)
     if not 0 < C < float("inf"):
         raise SpecError(f"C = {C} was given; expected a finite number above 0")
+    if which_solver(solver, x, device) == "liblinear":
+        return _fit_liblinear(x, y, C)
+    return _fit_newton(x, y, C, torch.device(device))
+
+
+def which_solver(solver: str, x: Matrix, device: torch.device | str) -> str:
+    """The one that was asked for, or what 'auto' means here."""
     if solver not in SOLVERS:
         raise SpecError(f"solver = {solver!r} was given; expected one of {', '.join(map(repr, SOLVERS))}")
-    if solver == "auto":
-        on_host = torch.device(device).type == "cpu" and not isinstance(x, Tensor)
-        solver = "liblinear" if on_host else "newton"
-    return _fit_liblinear(x, y, C) if solver == "liblinear" else _fit_newton(x, y, C, torch.device(device))
+    if solver != "auto":
+        return solver
+    return "liblinear" if torch.device(device).type == "cpu" and not isinstance(x, Tensor) else "newton"
 
 
 def check_labels(x: Matrix, y: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.classification.linear_svm import check_labels, fit_svm
+from whatwhere.classification.linear_svm import check_labels, fit_svm, which_solver
 from whatwhere.classification.matrix import Matrix
 from whatwhere.data.splits import few_labels
 from whatwhere.errors import ImageError
@@ -77,6 +77,7 @@ def choose(
     grid: Sequence[float] = C_GRID,
     rounds: int = 1,
     fold: np.ndarray | None = None,
+    solver: str = "auto",
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda trials: None,
 ) -> tuple[Trial, tuple[Trial, ...]]:
@@ -84,6 +85,7 @@ def choose(
 
     settings  the training images described in each way that is to be compared: name → matrix [N, D]
     rounds    how many of the folds take their turn as validation images
+    solver    of the SVM (see `fit_svm`)
     fold      the fold of every image, [N]; None deals them out class by class over six
     Of equal ones the first setting and the smallest C win.
     """
@@ -95,23 +97,23 @@ def choose(
         x, wrong, held = settings[setting], 0, 0
         for turn in range(rounds):
             kept, out = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
-            svm = fit_svm(x[kept], labels[kept], C, device=device)
+            svm = fit_svm(x[kept], labels[kept], C, solver=solver, device=device)
             wrong, held = wrong + int((svm.predict(x[out]) != labels[out]).sum()), held + len(out)
         progress(1)
         return Trial(setting, C, wrong / held)
 
-    with ThreadPoolExecutor(at_once(settings.values(), device)) as pool:
+    with ThreadPoolExecutor(at_once(settings.values(), solver, device)) as pool:
         pairs = [(setting, C) for setting in settings for C in sorted(grid)]
         trials = tuple(pool.map(try_out, *zip(*pairs, strict=True)))
     return min(trials, key=lambda trial: trial.error), trials
 
 
-def at_once(matrices: Collection[Matrix], device: torch.device | str) -> int:
+def at_once(matrices: Collection[Matrix], solver: str, device: torch.device | str) -> int:
     """How many SVMs are fitted at a time: one a thread where LIBLINEAR's copies of the matrix do not crowd the memory.
 
     Newton's method in torch has all threads, or the GPU, for itself.
     """
-    if torch.device(device).type != "cpu" or any(isinstance(x, torch.Tensor) for x in matrices):
+    if any(which_solver(solver, x, device) == "newton" for x in matrices):
         return 1
     return max(1, min(torch.get_num_threads(), CROWDED // max(x.size for x in matrices)))
 
@@ -123,12 +125,13 @@ def evaluate(
     y_test: np.ndarray,
     C: float,
     *,
+    solver: str = "auto",
     device: torch.device | str = "cpu",
 ) -> Score:
     """Fit all training images with the chosen C, and count the errors on the test images."""
     if x_test.shape[0] != len(y_test) or len(y_test) == 0:
         raise ImageError(f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label an image")
-    svm = fit_svm(x, y, C, device=device)
+    svm = fit_svm(x, y, C, solver=solver, device=device)
     predicted = svm.predict(x_test)
     classes = np.union1d(svm.classes, y_test)
     confusion = np.zeros((len(classes), len(classes)), int)

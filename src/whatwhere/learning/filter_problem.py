@@ -1,7 +1,7 @@
 """The filters of one layer as a linear least-squares problem (paper, Eqn. cg_f).
 
-With the latents fixed, the reconstruction is linear in f_k:  v̂ = A f_k = R_{k-1} (z_k * f_k), where
-z_k = U_k p̂_k comes down from the top layer. Every pass streams over the batches and adds up over images.
+With the latents fixed, the reconstruction is linear in them (see `inference.filter_map`). Every pass streams over the
+batches and adds up over images.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.triton_engine import filter_map as on_gpu
+from whatwhere.inference import engines
 from whatwhere.latents import Latents
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.model import DeconvNet
-from whatwhere.ops.convolution import convolve_down, filter_gradient
-from whatwhere.ops.pooling import unpool
 
 Batches = Callable[[], Iterable[tuple[Tensor, Latents]]]  # a fresh pass over (images, latents)
 Reduce = Callable[[Tensor], Tensor]  # the sum over all processes
@@ -51,9 +49,9 @@ def solve_filters(
 ) -> Tensor:
     """Filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in float64.
 
-    engine  that inferred the latents; where it is 'triton' its kernels apply A too
+    engine  that inferred the latents, and applies A
     """
-    filter_map = on_gpu if engine == "triton" else FilterMap
+    filter_map = engines.engine(engine).filter_map
     mask = model.connectivity[k - 1][:, :, None, None]
 
     def summed(part: Callable[[Tensor, Latents], Tensor]) -> Tensor:
@@ -70,29 +68,3 @@ def solve_filters(
         return filter_map(model, k, images, latents).downhill(model.filters[k - 1])
 
     return conjugate_gradient(normal, summed(downhill), model.filters[k - 1].double(), steps)
-
-
-class FilterMap:
-    """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
-
-    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
-        assert latents.p is not None
-        weights = model.weights(latents.pooling, *images.shape[2:])
-        self.model, self.images, self.below = model, images, weights[: k - 1]
-        self.z = unpool(model.reconstruct(latents.p, weights, to=k), weights[k - 1])
-
-    def __call__(self, f: Tensor) -> Tensor:
-        """A f = R_{k-1} (z_k * f)."""
-        return self.model.reconstruct(convolve_down(self.z, f), self.below)
-
-    def adjoint(self, e: Tensor) -> Tensor:
-        """Aᵀ e: the error propagated up to the maps below the filters, correlated with z_k."""
-        return filter_gradient(self.z, self.model.propagate(e, self.below))
-
-    def normal(self, f: Tensor) -> Tensor:
-        """Aᵀ A f."""
-        return self.adjoint(self(f))
-
-    def downhill(self, f: Tensor) -> Tensor:
-        """Aᵀ (v - A f), the negative gradient of ½ ‖A f - v‖²."""
-        return self.adjoint(self.images - self(f))

@@ -3,6 +3,7 @@
 An engine is a module with
 
     solve(model, images, latents, phase, spec) -> Solution
+    filter_map(model, k, images, latents) -> LinearMap       of layer k's filters, for learning
     refusal(model, images, phase, spec) -> str | None        why it cannot serve; None where it can
 """
 

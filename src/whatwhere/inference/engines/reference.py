@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from whatwhere.inference.filter_map import FilterMap as filter_map
 from whatwhere.inference.ista import solve
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-__all__ = ["refusal", "solve"]
+__all__ = ["filter_map", "refusal", "solve"]
 
 
 def refusal(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:

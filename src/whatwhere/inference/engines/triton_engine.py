@@ -61,7 +61,7 @@ def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
 
 
 def filter_map(model: DeconvNet, k: int, images: Tensor, latents: Latents) -> TritonFilterMap:
-    """`learning.filter_problem.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
+    """`inference.filter_map.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
     from whatwhere.inference.engines.triton_filters import TritonFilterMap
 
     phase, spec = Phase(layer=len(latents.pooling)), InferenceSpec(steps=0, step_size="fixed")

@@ -1,4 +1,4 @@
-"""The filters' linear map on the GPU: what `learning.filter_problem.FilterMap` does, through the engine's kernels.
+"""The filters' linear map on the GPU: what `inference.filter_map.FilterMap` does, through the engine's kernels.
 
 Its gradient is one more product over regions and blocks,  ∂G_t = Σ_r region(r)ᵀ · block(r - t),  of which every
 program takes one tile and one share of the rows; the shares are added at the end, so the order of sums is fixed.

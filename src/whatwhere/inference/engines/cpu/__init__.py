@@ -10,11 +10,12 @@ import importlib.util
 import torch
 from torch import Tensor
 
+from whatwhere.inference.filter_map import LinearMap
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-__all__ = ["refusal", "solve"]
+__all__ = ["filter_map", "refusal", "solve"]
 
 
 def refusal(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
@@ -38,3 +39,10 @@ def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
     from whatwhere.inference.engines.cpu.run import Run  # here, since importing Numba takes a moment
 
     return Run(model, images, latents, phase, spec).solve()
+
+
+def filter_map(model: DeconvNet, k: int, images: Tensor, latents: Latents) -> LinearMap:
+    """The same as `inference.filter_map.FilterMap`, faster."""
+    from whatwhere.inference.engines.cpu.filters import CPUFilterMap
+
+    return CPUFilterMap(model, k, images, latents)

@@ -6,8 +6,9 @@ and down from a few non-zero features, only those.
 
 from __future__ import annotations
 
+from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.pooling import Layer, place
-from whatwhere.inference.engines.cpu.rows import Array, compiled, dots_rows, product_rows, spliced
+from whatwhere.inference.engines.cpu.rows import dots_rows, product_rows
 from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
 from whatwhere.inference.engines.cpu.winograd import correlate
 

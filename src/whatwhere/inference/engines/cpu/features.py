@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.pooling import Layer
-from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.simd import (
     LANES,
     apart,

@@ -1,29 +1,17 @@
-"""The loop over images and steps: the one function that Python calls."""
+"""The loop over images and steps: what Python calls to infer."""
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
 from typing import Any
 
-import numba
-
+from whatwhere.inference.engines.cpu.compiling import Array, kept
 from whatwhere.inference.engines.cpu.features import copy
-from whatwhere.inference.engines.cpu.rows import OPTIONS, Array
 from whatwhere.inference.engines.cpu.start import exchange_latents, start_pooling
 from whatwhere.inference.engines.cpu.steps import Settings, measure_gain, move, observe, propagate
 
 
-def _fingerprint() -> str:
-    """Of the source that the machine code is made from: Numba itself looks at one file of it only."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _build(source: str) -> Any:
-    @numba.njit(cache=True, **OPTIONS)
+@kept
+def advance(source: str) -> Any:
     def advance(
         first: int, last: int, steps: int, images: Array, packed: Array, states: Array, codes: Array,
         layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array, fista: Array,
@@ -36,7 +24,7 @@ def _build(source: str) -> Any:
         beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖R g‖² at the last point
         trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
         """
-        source  # noqa: B018  (a part of the cache's key)
+        source  # noqa: B018
         length, config, top = codes.shape[1] // 2, settings[0], layers[len(layers) - 1]
         for n in range(len(images)):
             state, code = states[n % len(states)], codes[n % len(states)]
@@ -62,6 +50,3 @@ def _build(source: str) -> Any:
                     beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
 
     return advance
-
-
-advance = _build(_fingerprint())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
+from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.simd import (
     LANES,
     apart,

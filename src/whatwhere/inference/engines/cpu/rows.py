@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
-import numpy as np
-
+from whatwhere.inference.engines.cpu.compiling import Array, compiled
 from whatwhere.inference.engines.cpu.simd import LANES, apart
 from whatwhere.inference.engines.cpu.tiles import dots, product
-
-OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy"}
-compiled = numba.njit(**OPTIONS)
-spliced = numba.njit(inline="always", **OPTIONS)  # into its caller: every function of its own is optimised anew there
-Array = np.ndarray
 
 product_8_3, product_4_3, product_1_3 = product(8, 3), product(4, 3), product(1, 3)
 product_8_1, product_4_1, product_1_1 = product(8, 1), product(4, 1), product(1, 1)

@@ -40,8 +40,8 @@ class Run:
         self.filters = pack_filters(model, self.layers)
         self.settings = settings(model, spec)
         self.start = known_latents(model, images, latents, phase)
-        self.packed = torch.cat([tensor.reshape(N, -1) for tensor in self.start.tensors()], 1)
-        self.images = images.permute(0, 2, 3, 1).reshape(N, -1).contiguous().numpy()
+        self.packed = pack_latents(self.start)
+        self.images = pack_images(images)
         self.beta = np.zeros((N, T))
         if spec.step_size == "fixed":
             self.beta[:] = safe_step(model, phase.layer, spec.lam)
@@ -49,9 +49,7 @@ class Run:
 
     def solve(self) -> Solution:
         """All steps of all images."""
-        # numbers too small to be normal take a hundred times as long: threads of our own take them for zero
-        threads = torch.get_num_threads()
-        with ThreadPoolExecutor(threads, initializer=torch.set_flush_denormal, initargs=(True,)) as pool:
+        with threads() as pool:
             if self.spec.step_size == "batch":
                 self.together(pool.map, batch_sample(len(self.images)))
             else:
@@ -128,5 +126,19 @@ def known_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Pha
     return Latents(p, (*latents.pooling[: phase.layer], *thetas))
 
 
-def chunks(first: int, last: int) -> list[slice]:
-    return [slice(i, min(i + CHUNK, last)) for i in range(first, last, CHUNK)]
+def pack_latents(latents: Latents) -> Tensor:
+    """All that is known of each image in one row, [N, …]."""
+    return torch.cat([tensor.reshape(len(tensor), -1) for tensor in latents.tensors()], 1)
+
+
+def pack_images(images: Tensor) -> np.ndarray:
+    return images.permute(0, 2, 3, 1).reshape(len(images), -1).contiguous().numpy()
+
+
+def threads() -> ThreadPoolExecutor:
+    """As many as torch has. Numbers too small to be normal take a hundred times as long: here they count as zero."""
+    return ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_flush_denormal, initargs=(True,))
+
+
+def chunks(first: int, last: int, size: int = CHUNK) -> list[slice]:
+    return [slice(i, min(i + size, last)) for i in range(first, last, size)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.convolution import convolve_up_directly
 from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, weigh
-from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.simd import (
     LANES,
     apart,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.inference.engines.cpu.features import accelerate, penalise, step_features
 from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, step_pooling, unpool
-from whatwhere.inference.engines.cpu.rows import Array, compiled, spliced
 
 # The settings that the kernels read, as one record.
 SETTINGS = np.dtype(
@@ -33,11 +33,10 @@ Settings = Any  # one such record
 @spliced
 def descend(state: Array, filters: Array, below: Layer, layer: Layer, source: int, target: int) -> None:
     """A signal at p_k unpooled and convolved down to p_{k-1}."""
-    if layer.unpooled:
-        convolve_down(state, filters, below, layer, source, target)
-    else:
+    z = source if layer.unpooled else layer.z
+    if not layer.unpooled:
         unpool(state, layer, source)
-        convolve_down(state, filters, below, layer, layer.z, target)
+    convolve_down(state, filters, below, layer, z, target)
 
 
 @spliced

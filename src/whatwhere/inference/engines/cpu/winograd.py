@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.rows import Array, compiled, product_rows, spliced
+from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
+from whatwhere.inference.engines.cpu.rows import product_rows
 from whatwhere.inference.engines.cpu.simd import LANES, apart, load, splat, store
 
 POINTS = 8  # along one axis

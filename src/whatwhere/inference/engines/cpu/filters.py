@@ -1,0 +1,134 @@
+"""The filters' linear map: what `inference.filter_map.FilterMap` does, through the engine's kernels.
+
+A f is the reconstruction by a model whose filters of layer k are f. The gradient adds up, for every element of z_k
+that is not zero, the piece of the error below that the filter laid over it would touch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.inference.engines.cpu.compiling import Array, compiled, kept
+from whatwhere.inference.engines.cpu.convolution import convolve_up
+from whatwhere.inference.engines.cpu.features import penalise
+from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state, stored
+from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, weigh
+from whatwhere.inference.engines.cpu.run import chunks, pack_images, pack_latents, threads
+from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
+from whatwhere.inference.engines.cpu.start import exchange_latents
+from whatwhere.inference.engines.cpu.steps import reconstruct
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+
+CHUNK = 32  # images whose gradients a thread adds up
+
+
+class CPUFilterMap:
+    """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
+
+    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
+        self.model, self.k, self.latents, self.images = model, k, latents, pack_images(images)
+        self.layers, self.state_size = plan_state(model, images.shape[2], images.shape[3], len(latents.pooling), ())
+
+    def normal(self, f: Tensor) -> Tensor:
+        """Aᵀ A f."""
+        return self.gradient(f, np.zeros_like(self.images))
+
+    def downhill(self, f: Tensor) -> Tensor:
+        """Aᵀ (v - A f)."""
+        return -self.gradient(f, self.images)
+
+    def gradient(self, f: Tensor, images: np.ndarray) -> Tensor:
+        """Aᵀ (A f - images), [C, B, K, K]. The order of sums does not depend on the number of threads."""
+        filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
+        C, B, K, _ = f.shape
+        maps_below, maps = int(self.layers[self.k - 1]["maps"]), int(self.layers[self.k]["maps"])
+        line = stored(K * maps_below)
+
+        def work(chunk: slice) -> Tensor:
+            packed = pack_latents(self.latents[chunk])
+            total, state = f.new_zeros(maps * K * line), f.new_zeros(self.state_size)
+            add_gradients(
+                images[chunk], packed.numpy(), state.numpy(), self.layers, filters, self.k, total.numpy(), line
+            )
+            return total
+
+        with threads() as pool:
+            parts = list(pool.map(work, chunks(0, len(images), CHUNK)))
+        total = torch.stack(parts).sum(0, dtype=torch.float64).view(maps, K, line)
+        total = total[:B, :, : K * maps_below].unflatten(2, (K, maps_below))[..., :C]
+        return total.permute(3, 0, 1, 2).to(f.dtype)
+
+
+@kept
+def add_gradients(source: str) -> Any:
+    def add_gradients(
+        images: Array, packed: Array, state: Array, layers: Array, filters: Array, k: int, total: Array, line: int
+    ) -> None:
+        """Add Aᵀ (A f - image) of every image to `total`, [map, row, `line` of columns and maps below]."""
+        source  # noqa: B018
+        top = layers[len(layers) - 1]
+        for n in range(len(images)):
+            exchange_latents(packed[n], state, layers, True)
+            for j in range(1, len(layers)):
+                if not layers[j].unpooled:
+                    weigh(state, layers[j])
+            _, nonzeros = penalise(state, top, 1.0)
+            reconstruct(state, filters, layers, images[n], nonzeros)
+            for j in range(1, k):
+                convolve_up(state, filters, layers[j - 1], layers[j])
+                pool(state, layers[j])
+            correlate_nonzeros(state, layers[k - 1], layers[k], total, line)
+
+    return add_gradients
+
+
+@compiled
+def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array, line: int) -> None:
+    """total(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j), over the z that are not zero."""
+    apart()
+    C, B, s = below.maps, layer.maps, layer.pool
+    jump = (below.columns + 2 * below.border) * C
+    for row in range(layer.rows):
+        for column in range(layer.columns):
+            p_at = place(layer, layer.features, row, column)
+            w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
+            error = below.error + row * s * jump + column * s * C
+            for first in range(0, B, LANES):
+                if not some_nonzero(load(state, p_at + first)):
+                    continue
+                for b in range(first, first + LANES):
+                    if state[p_at + b] != 0:
+                        w, to = w_at + b, b * layer.size * line
+                        correlate_one(state, layer, state[p_at + b], w, error, jump, C, total, to, line)
+
+
+@compiled
+def correlate_one(
+    state: Array, layer: Layer, p: float, w: int, error: int, jump: int, C: int, total: Array, to: int, line: int
+) -> None:
+    """The same for the elements of one region; what lies between the ends of a row and of its last vector is unused."""
+    apart()
+    B, s, K = layer.maps, layer.pool, layer.size
+    if s == 2:
+        z00, z01 = splat(state, p * state[w] * state[w + 2 * B]), splat(state, p * state[w] * state[w + 3 * B])
+        w += B
+        z10, z11 = splat(state, p * state[w] * state[w + B]), splat(state, p * state[w] * state[w + 2 * B])
+        for i in range(K):
+            for x in range(0, line, LANES):
+                at, out = error + i * jump + x, to + i * line + x
+                top = fma(z00, load(state, at), fma(z01, load(state, at + C), load(total, out)))
+                at += jump
+                store(total, out, fma(z10, load(state, at), fma(z11, load(state, at + C), top)))
+        return
+    for dy in range(s):
+        for dx in range(s):
+            z = p if layer.unpooled else p * state[w + dy * B] * state[w + (s + dx) * B]
+            for i in range(K if z != 0 else 0):
+                for x in range(0, line, LANES):
+                    at, out = error + (dy + i) * jump + dx * C + x, to + i * line + x
+                    store(total, out, fma(splat(state, z), load(state, at), load(total, out)))

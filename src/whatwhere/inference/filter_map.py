@@ -1,0 +1,49 @@
+"""The filters' linear map: with the latents fixed, the reconstruction is linear in the filters of one layer.
+
+v̂ = A f_k = R_{k-1} (z_k * f_k), where z_k = U_k p̂_k comes down from the top layer.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+from whatwhere.ops.convolution import convolve_down, filter_gradient
+from whatwhere.ops.pooling import unpool
+
+
+class LinearMap(Protocol):
+    """What learning asks of A; every engine has its own."""
+
+    def normal(self, f: Tensor) -> Tensor:
+        """Aᵀ A f."""
+
+    def downhill(self, f: Tensor) -> Tensor:
+        """Aᵀ (v - A f), the negative gradient of ½ ‖A f - v‖²."""
+
+
+class FilterMap:
+    """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
+
+    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
+        assert latents.p is not None
+        weights = model.weights(latents.pooling, *images.shape[2:])
+        self.model, self.images, self.below = model, images, weights[: k - 1]
+        self.z = unpool(model.reconstruct(latents.p, weights, to=k), weights[k - 1])
+
+    def __call__(self, f: Tensor) -> Tensor:
+        """A f = R_{k-1} (z_k * f)."""
+        return self.model.reconstruct(convolve_down(self.z, f), self.below)
+
+    def adjoint(self, e: Tensor) -> Tensor:
+        """Aᵀ e: the error propagated up to the maps below the filters, correlated with z_k."""
+        return filter_gradient(self.z, self.model.propagate(e, self.below))
+
+    def normal(self, f: Tensor) -> Tensor:
+        return self.adjoint(self(f))
+
+    def downhill(self, f: Tensor) -> Tensor:
+        return self.adjoint(self.images - self(f))
