@@ -18,7 +18,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.nn.triton_pooling import common, strides_of
 from whatwhere.nn.triton_region import element, fit_slopes, gradient, load_slopes, norm, place
 
 BLOCK = 256  # regions or elements at a time
@@ -152,29 +151,6 @@ def overlap_kernel(
         unit += step
 
 
-def unpool(p: Tensor, mu: Tensor, gamma: Tensor, z: Tensor, geometry: Sequence[int]) -> None:
-    strides = (*[0] * 4, *p.stride(), *mu.stride(), *gamma.stride(), *z.stride())
-    flags = {"UNPOOL": True, "POWER": 2, "D_MU": True, "D_GAMMA": True}
-    launch(z, p, geometry, (z, p, mu, gamma, z), (0.0, 0.0), strides, flags)
-
-
-def fit_pool_backward(
-    z: Tensor,
-    d_p: Tensor,
-    d_mu: Tensor | None,
-    d_gamma: Tensor | None,
-    d_z: Tensor,
-    geometry: Sequence[int],
-    lo: float,
-    hi: float,
-    power: int,
-) -> None:
-    strides = (*z.stride(), *d_p.stride(), *strides_of(d_mu), *strides_of(d_gamma), *d_z.stride())
-    tensors = (z, d_p, z if d_mu is None else d_mu, z if d_gamma is None else d_gamma, d_z)
-    flags = {"UNPOOL": False, "POWER": power, "D_MU": d_mu is not None, "D_GAMMA": d_gamma is not None}
-    launch(z, d_p, geometry, tensors, (lo, hi), strides, flags)
-
-
 def launch(
     z: Tensor,
     p: Tensor,
@@ -182,12 +158,12 @@ def launch(
     tensors: tuple[Tensor, ...],
     bounds: tuple[float, float],
     strides: tuple[int, ...],
-    flags: dict[str, Any],
+    constants: dict[str, Any],
 ) -> None:
+    """A few programs a processor, each with a band after the other; nothing to do for an empty map."""
     if z.numel() == 0:
         return
     size, step, before = geometry[:2], geometry[2:4], geometry[4:6]
-    constants = common(z, p, geometry)
     (n, c), (h, w) = z.shape[:2], p.shape[2:]
     group = min(CHANNELS, triton.next_power_of_2(c)) if constants["CHANNELS_LAST"] else 1
     cells, columns = ((n - 1 + b) // t + 1 for n, b, t in zip(z.shape[2:], before, step, strict=True))
@@ -200,7 +176,7 @@ def launch(
     with torch.cuda.device_of(z):
         overlap_kernel[(programs,)](
             *tensors, notes, *z.shape, h, w, *geometry[2:6], *bounds, *strides, rows, bands, groups, columns,
-            MY=most[0], MX=most[1], GROUP=group, BLOCK=BLOCK, NUMBERS=NUMBERS, **constants, **flags,
+            MY=most[0], MX=most[1], GROUP=group, BLOCK=BLOCK, NUMBERS=NUMBERS, **constants,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.nn import plain
+from whatwhere.nn import plain, triton_overlap
 from whatwhere.nn.triton_region import (
     element,
     fit,
@@ -178,13 +178,13 @@ def slopes(
 
 
 def unpool(p: Tensor, mu: Tensor, gamma: Tensor, z: Tensor, geometry: Sequence[int]) -> None:
+    strides = (*p.stride(), *mu.stride(), *gamma.stride())
     if overlapping(geometry):
-        from whatwhere.nn import triton_overlap
-
-        return triton_overlap.unpool(p, mu, gamma, z, geometry)
-    strides = (*z.stride(), *p.stride(), *mu.stride(), *gamma.stride())
-    clear_gaps(z, p, geometry)
-    return launch(unpool_kernel, z, p, geometry, (p, mu, gamma, z), (), strides)
+        strides, flags = (*[0] * 4, *strides, *z.stride()), {"UNPOOL": True, "POWER": 2, "D_MU": True, "D_GAMMA": True}
+        launch_overlap(z, p, geometry, (z, p, mu, gamma, z), (0.0, 0.0), strides, **flags)
+    else:
+        clear_gaps(z, p, geometry)
+        launch(unpool_kernel, z, p, geometry, (p, mu, gamma, z), (), (*z.stride(), *strides))
 
 
 def fit_pool_backward(
@@ -198,15 +198,14 @@ def fit_pool_backward(
     hi: float,
     power: int,
 ) -> None:
-    if overlapping(geometry):
-        from whatwhere.nn import triton_overlap
-
-        return triton_overlap.fit_pool_backward(z, d_p, d_mu, d_gamma, d_z, geometry, lo, hi, power)
     strides = (*z.stride(), *d_p.stride(), *strides_of(d_mu), *strides_of(d_gamma), *d_z.stride())
     tensors = (z, d_p, z if d_mu is None else d_mu, z if d_gamma is None else d_gamma, d_z)
     flags = {"POWER": power, "D_MU": d_mu is not None, "D_GAMMA": d_gamma is not None}
-    clear_gaps(d_z, d_p, geometry)
-    return launch(fit_pool_backward_kernel, z, d_p, geometry, tensors, (lo, hi), strides, **flags)
+    if overlapping(geometry):
+        launch_overlap(z, d_p, geometry, tensors, (lo, hi), strides, UNPOOL=False, **flags)
+    else:
+        clear_gaps(d_z, d_p, geometry)
+        launch(fit_pool_backward_kernel, z, d_p, geometry, tensors, (lo, hi), strides, **flags)
 
 
 def strides_of(where: Tensor | None) -> Sequence[int]:
@@ -257,3 +256,16 @@ def launch(
     programs = (triton.cdiv(p.numel(), BLOCK),)
     with torch.cuda.device_of(z):
         kernel[programs](*tensors, *sizes, *bounds, *strides, BLOCK=BLOCK, **common(z, p, geometry), **flags)
+
+
+def launch_overlap(
+    z: Tensor,
+    p: Tensor,
+    geometry: Sequence[int],
+    tensors: tuple[Tensor, ...],
+    bounds: tuple[float, float],
+    strides: tuple[int, ...],
+    **flags: Any,
+) -> None:
+    """`triton_overlap.launch`, with the constants that every kernel is compiled for."""
+    triton_overlap.launch(z, p, geometry, tensors, bounds, strides, {**common(z, p, geometry), **flags})
