@@ -121,7 +121,7 @@ def weigh_pair(state: Array, mu: Any, gamma: Any, w_at: int, B: int) -> None:
     store(state, w_at + B, where_positive(a, more, less))
 
 
-@spliced
+@compiled
 def weigh_axis(state: Array, mu: Any, gamma: Any, w_at: int, B: int, s: int, inside: int) -> None:
     """w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` of s elements: those that lie in the map."""
     if s == 2 and inside == 2:
@@ -160,7 +160,7 @@ def weigh(state: Array, layer: Layer) -> None:
                     weigh_axis(state, mu, gamma, w, B, s, min(s, left))
 
 
-@spliced
+@compiled
 def slopes(state: Array, mu: Any, w: int, z: int, along: int, other: int, across: int, B: int, s: int) -> Any:
     """Half of ∂/∂μ without γ p̂, and of ∂/∂γ without p̂, along one axis (see `ops.pooling.pooling_gradient`)."""
     if s == 2:
