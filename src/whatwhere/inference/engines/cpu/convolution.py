@@ -75,18 +75,17 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
     C, B, s = below.maps, layer.maps, layer.pool
     jump = (below.columns + 2 * below.border) * C
     state[target : target + (below.rows + 2 * below.border) * jump] = 0
-    together = LANES if C % LANES else 1  # one map at a time, if filters are so large that only one stays at hand
-    for first in range(0, B, together):
+    for first in range(0, B, LANES):
         for row in range(layer.rows):
             height = layer.size - 1 + min(s, layer.height - row * s)
             for column in range(layer.columns):
                 p_at = place(layer, layer.features, row, column) + first
-                if together > 1 and not some_nonzero(load(state, p_at)):
+                if not some_nonzero(load(state, p_at)):
                     continue
                 width = layer.size - 1 + min(s, layer.width - column * s)
                 out = target + row * s * jump + column * s * C
                 w = layer.weights + (row * layer.columns + column) * 2 * s * B + first
-                for b in range(together):
+                for b in range(LANES):
                     if state[p_at + b] != 0:
                         p = state[p_at + b]
                         scatter_one(state, filters, layer, p, w + b, first + b, out, jump, height, width, C)

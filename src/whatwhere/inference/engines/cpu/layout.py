@@ -90,7 +90,7 @@ def few_enough(below: np.void, row: np.void) -> int:
     taps = (POINTS / (POINTS + 1 - row["size"])) ** 2 if row["winograd"] else row["size"] ** 2
     products = below["rows"] * below["columns"] * taps * row["maps"] / LANES
     if below["maps"] % LANES == 0:
-        return int(products * below["maps"] / 150)
+        return int(products * below["maps"] / 120)
     return int(products * below["maps"] / (50 * -(-below["maps"] * row["size"] // LANES)))
 
 
