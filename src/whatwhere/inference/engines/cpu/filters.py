@@ -17,7 +17,7 @@ from whatwhere.inference.engines.cpu.convolution import convolve_up
 from whatwhere.inference.engines.cpu.features import penalise
 from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state, stored
 from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, weigh
-from whatwhere.inference.engines.cpu.run import chunks, pack_images, pack_latents, threads
+from whatwhere.inference.engines.cpu.run import pack_images, pack_latents, threads
 from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
 from whatwhere.inference.engines.cpu.start import exchange_latents
 from whatwhere.inference.engines.cpu.steps import reconstruct
@@ -58,7 +58,7 @@ class CPUFilterMap:
             return total
 
         with threads() as pool:
-            parts = list(pool.map(work, chunks(0, len(images), CHUNK)))
+            parts = list(pool.map(work, (slice(i, i + CHUNK) for i in range(0, len(images), CHUNK))))
         total = torch.stack(parts).sum(0, dtype=torch.float64).view(maps, K, line)
         total = total[:B, :, : K * maps_below].unflatten(2, (K, maps_below))[..., :C]
         return total.permute(3, 0, 1, 2).to(f.dtype)

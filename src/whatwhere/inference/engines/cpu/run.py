@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from whatwhere.latents import Latents, Pooling, Solution, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-CHUNK = 8  # images that a thread takes at a time
+CHUNK = 8  # images that a thread takes at a time, at most
 Room = tuple[np.ndarray, np.ndarray]  # for states and for codes
 
 
@@ -140,5 +141,9 @@ def threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_flush_denormal, initargs=(True,))
 
 
-def chunks(first: int, last: int, size: int = CHUNK) -> list[slice]:
-    return [slice(i, min(i + size, last)) for i in range(first, last, size)]
+def chunks(first: int, last: int) -> list[slice]:
+    """The images from `first` on in pieces of at most CHUNK, as many for every thread."""
+    images, threads = last - first, torch.get_num_threads()
+    count = -(-images // (CHUNK * threads)) * threads
+    cuts = [first + images * i // count for i in range(count + 1)] if images else []
+    return [slice(*pair) for pair in pairwise(cuts)]
