@@ -39,7 +39,10 @@ PARTS = {
     "pool 2": (pooling.pool, "state, layers[2]"),
     "θ 1": (pooling.step_pooling, "state, layers[1], 0.0, 0.01, 100.0, False"),
     "θ 2": (pooling.step_pooling, "state, layers[2], 0.0, 0.01, 100.0, False"),
-    "features": (features.step_features, "state, layers[2], state, layers[2].features, 0.0, 0.0, 1.0, False, False"),
+    "features": (
+        features.step_features,
+        "state, layers[2], state, layers[2].features, layers[2].features, 0.0, 0.0, 1.0, False, False",
+    ),
     "penalty": (features.penalise, "state, layers[2], 1.0"),
     "weights of layer 1, at the start": (pooling.weigh, "state, layers[1]"),
     "weights of layer 2, at the start": (pooling.weigh, "state, layers[2]"),

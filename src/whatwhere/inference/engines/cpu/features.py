@@ -12,13 +12,17 @@ from whatwhere.inference.engines.cpu.simd import (
     fma,
     larger,
     load,
+    magnitude,
     reciprocal_root,
     smaller,
     some_nonzero,
     splat,
     store,
     total,
+    where_positive,
 )
+
+BLOCK = 64 * LANES
 
 
 @compiled
@@ -38,20 +42,30 @@ def shrink_exactly(p: float, beta: float, alpha: float, exact: bool) -> float:
 
 @compiled
 def step_features(
-    state: Array, top: Layer, out: Array, at: int, lam: float, beta: float, alpha: float, exact: bool, signed: bool
-) -> None:
-    """out ← project(shrink(y - λ β g, β)), from the y and g in the state."""
+    state: Array, top: Layer, out: Array, new: int, old: int, lam: float, beta: float, alpha: float, exact: bool,
+    signed: bool,
+) -> float:  # fmt: skip
+    """new ← project(shrink(y - λ β g, β)), from the y and g in the state; Σ (y - new)(new - old).
+
+    `new` and `old` begin in `out`. Where there is no momentum all three are y, and the sum means nothing.
+    """
     apart()
     y, g, length = top.features, top.error, top.rows * top.columns * top.maps
     step = lam * beta
     if alpha != 1 and (exact or alpha != 0.5):
+        uphill = 0.0
         for i in range(length):
-            moved = state[y + i] - step * state[g + i]
-            out[at + i] = shrink_exactly(moved, beta, alpha, exact) if signed or moved > 0 else 0.0
-        return
+            at = state[y + i]
+            moved = at - step * state[g + i]
+            shrunk = shrink_exactly(moved, beta, alpha, exact) if signed or moved > 0 else 0.0
+            uphill += (at - shrunk) * (shrunk - out[old + i])
+            out[new + i] = shrunk
+        return uphill
     zero, tiny, cut = splat(state, 0), splat(state, 1e-30), splat(state, beta)
+    slope = zero
     for i in range(0, length, LANES):
-        moved = load(state, y + i) - load(state, g + i) * step
+        at, before = load(state, y + i), load(out, old + i)
+        moved = at - load(state, g + i) * step
         if alpha != 1:
             cut = reciprocal_root(larger(moved, tiny)) * (beta / 2)
         shrunk = larger(moved - cut, zero)
@@ -59,19 +73,17 @@ def step_features(
             if alpha != 1:
                 cut = reciprocal_root(larger(moved * -1, tiny)) * (beta / 2)
             shrunk = shrunk + smaller(moved + cut, zero)
-        store(out, at + i, shrunk)
+        slope = fma(at - shrunk, shrunk - before, slope)
+        store(out, new + i, shrunk)
+    return total(slope)
 
 
 @compiled
-def accelerate(state: Array, top: Layer, codes: Array, new: int, old: int, t: float) -> float:
-    """FISTA's next point into the state, restarted where it points uphill; the next t (see `ista.accelerate`)."""
+def accelerate(state: Array, top: Layer, codes: Array, new: int, old: int, slope: float, t: float) -> float:
+    """FISTA's next point into the state, restarted where the last step was uphill; the next t (`ista.accelerate`)."""
     apart()
     y, length = top.features, top.rows * top.columns * top.maps
-    slope = splat(state, 0)
-    for i in range(0, length, LANES):
-        p = load(codes, new + i)
-        slope = fma(load(state, y + i) - p, p - load(codes, old + i), slope)
-    t = 1.0 if total(slope) > 0 else t
+    t = 1.0 if slope > 0 else t
     t_next = (1 + math.sqrt(1 + 4 * t * t)) / 2
     ahead = splat(state, (t - 1) / t_next)
     for i in range(0, length, LANES):
@@ -84,15 +96,26 @@ def accelerate(state: Array, top: Layer, codes: Array, new: int, old: int, t: fl
 def penalise(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
     """Σ|p|^α and the number of p ≠ 0."""
     apart()
-    penalty, nonzeros = 0.0, 0
-    for first in range(top.features, top.features + top.rows * top.columns * top.maps, LANES):
-        if some_nonzero(load(state, first)):
-            for i in range(first, first + LANES):
-                if state[i] != 0:
-                    size = abs(state[i])
-                    penalty += size if alpha == 1 else math.sqrt(size) if alpha == 0.5 else size**alpha
-                    nonzeros += 1
-    return penalty, nonzeros
+    zero, one, tiny = splat(state, 0), splat(state, 1), splat(state, 1e-30)
+    penalty, nonzeros, end = 0.0, 0.0, top.features + top.rows * top.columns * top.maps
+    for block in range(top.features, end, BLOCK):  # sums of more numbers would lose digits in float32
+        sizes, counts = zero, zero
+        for i in range(block, min(block + BLOCK, end), LANES):
+            p = load(state, i)
+            if not some_nonzero(p):
+                continue
+            size = magnitude(p)
+            counts = counts + where_positive(size, one, zero)
+            if alpha == 1:
+                sizes = sizes + size
+            elif alpha == 0.5:
+                sizes = fma(size, reciprocal_root(larger(size, tiny)), sizes)
+            else:
+                for j in range(i, i + LANES):
+                    penalty += abs(state[j]) ** alpha
+        penalty += total(sizes)
+        nonzeros += total(counts)
+    return penalty, int(nonzeros)
 
 
 @spliced

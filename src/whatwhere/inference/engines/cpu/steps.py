@@ -111,9 +111,9 @@ def move(state: Array, codes: Array, layers: Array, settings: Settings, beta: fl
             step_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
     lam, alpha, exact, signed = settings.lam, settings.alpha, settings.exact, not settings.nonnegative
     if not settings.momentum:
-        step_features(state, top, state, top.features, lam, beta, alpha, exact, signed)
+        step_features(state, top, state, top.features, top.features, lam, beta, alpha, exact, signed)
         return t
     half = len(codes) // 2
     new, old = number % 2 * half, (number - 1) % 2 * half
-    step_features(state, top, codes, new, lam, beta, alpha, exact, signed)
-    return accelerate(state, top, codes, new, old, t)
+    slope = step_features(state, top, codes, new, old, lam, beta, alpha, exact, signed)
+    return accelerate(state, top, codes, new, old, slope, t)
