@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -60,8 +61,12 @@ class Run:
     def alone(self, each: Callable[..., Any], first: int) -> None:
         """All steps of each image from number `first` on, one image after the other in each thread."""
 
+        mine = threading.local()  # memory that is new to a thread costs it more than an image's steps
+
         def work(chunk: slice) -> None:
-            self.advance(0, self.spec.steps, chunk, self.room(1))
+            if not hasattr(mine, "room"):
+                mine.room = self.room(1)
+            self.advance(0, self.spec.steps, chunk, mine.room)
 
         list(each(work, chunks(first, len(self.images))))
 
