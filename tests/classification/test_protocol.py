@@ -6,7 +6,7 @@ from scipy import sparse, stats
 
 from whatwhere.classification import protocol
 from whatwhere.classification.protocol import choose, evaluate, evaluate_few_labels, folds, t_interval, wilson
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, SpecError
 
 
 def clouds(count: int, spread: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -121,3 +121,12 @@ def test_labels_that_do_not_match_are_refused() -> None:
         evaluate(x, y, x, y[:-1], 1.0)
     with pytest.raises(ImageError, match="0 test images"):
         evaluate(x, y, x[:0], y[:0], 1.0)
+
+
+def test_the_solver_that_was_asked_for_fits() -> None:
+    (x, y), (x_test, y_test) = clouds(120, 0.3), clouds(60, 0.3, seed=1)
+    for solver in ("liblinear", "newton"):
+        best, _ = choose({"": x}, y, solver=solver)
+        assert evaluate(x, y, x_test, y_test, best.C, solver=solver).solver == solver
+    with pytest.raises(SpecError, match="solver = 'simplex' was given"):
+        choose({"": x}, y, solver="simplex")

@@ -180,8 +180,9 @@ def slopes(
 def unpool(p: Tensor, mu: Tensor, gamma: Tensor, z: Tensor, geometry: Sequence[int]) -> None:
     strides = (*p.stride(), *mu.stride(), *gamma.stride())
     if overlapping(geometry):
-        strides, flags = (*[0] * 4, *strides, *z.stride()), {"UNPOOL": True, "POWER": 2, "D_MU": True, "D_GAMMA": True}
-        launch_overlap(z, p, geometry, (z, p, mu, gamma, z), (0.0, 0.0), strides, **flags)
+        strides = (*[0] * 4, *strides, *z.stride())
+        constants = {**common(z, p, geometry), "UNPOOL": True, "POWER": 2, "D_MU": True, "D_GAMMA": True}
+        triton_overlap.launch(z, p, geometry, (z, p, mu, gamma, z), (0.0, 0.0), strides, constants)
     else:
         clear_gaps(z, p, geometry)
         launch(unpool_kernel, z, p, geometry, (p, mu, gamma, z), (), (*z.stride(), *strides))
@@ -202,7 +203,8 @@ def fit_pool_backward(
     tensors = (z, d_p, z if d_mu is None else d_mu, z if d_gamma is None else d_gamma, d_z)
     flags = {"POWER": power, "D_MU": d_mu is not None, "D_GAMMA": d_gamma is not None}
     if overlapping(geometry):
-        launch_overlap(z, d_p, geometry, tensors, (lo, hi), strides, UNPOOL=False, **flags)
+        constants = {**common(z, d_p, geometry), **flags, "UNPOOL": False}
+        triton_overlap.launch(z, d_p, geometry, tensors, (lo, hi), strides, constants)
     else:
         clear_gaps(d_z, d_p, geometry)
         launch(fit_pool_backward_kernel, z, d_p, geometry, tensors, (lo, hi), strides, **flags)
@@ -256,16 +258,3 @@ def launch(
     programs = (triton.cdiv(p.numel(), BLOCK),)
     with torch.cuda.device_of(z):
         kernel[programs](*tensors, *sizes, *bounds, *strides, BLOCK=BLOCK, **common(z, p, geometry), **flags)
-
-
-def launch_overlap(
-    z: Tensor,
-    p: Tensor,
-    geometry: Sequence[int],
-    tensors: tuple[Tensor, ...],
-    bounds: tuple[float, float],
-    strides: tuple[int, ...],
-    **flags: Any,
-) -> None:
-    """`triton_overlap.launch`, with the constants that every kernel is compiled for."""
-    triton_overlap.launch(z, p, geometry, tensors, bounds, strides, {**common(z, p, geometry), **flags})
