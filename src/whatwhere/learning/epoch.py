@@ -113,12 +113,15 @@ def train_epoch(session: Session, state: State, *, save: bool) -> State:
     def summed(total: Tensor) -> Tensor:
         return check_sums(distributed.total(total), where)
 
-    model = state.model
+    model, inferred = state.model, time.perf_counter()
     for k in moving_filters(state.layer, learning):
         model = update_filters(model, k, stored, learning.cg_steps, summed, inference.engine)
     check_filters(model, where)
-    tally.sums[4] += time.perf_counter() - start
-    report = tally.report(state.layer, state.epoch, learning.inference.steps, active, inference.engine)
+    end = time.perf_counter()
+    tally.sums[4] += end - start
+    report = tally.report(
+        state.layer, state.epoch, learning.inference.steps, active, inference.engine, filter_seconds=end - inferred
+    )
     layer, epoch = state.after(session.recipe)
     return State(model, layer, epoch, history=(*state.history, report))
 

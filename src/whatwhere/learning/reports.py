@@ -15,8 +15,9 @@ from whatwhere.latents import Solution
 class EpochReport:
     """What one epoch of one layer came to; costs and non-zeros are per image.
 
-    dead_maps  maps of the layer that were not active in any image
-    images     of the whole set; each was inferred with `steps` steps
+    dead_maps       maps of the layer that were not active in any image
+    images          of the whole set; each was inferred with `steps` steps
+    filter_seconds  of `seconds`, those that the update of the filters took
     """
 
     layer: int
@@ -29,6 +30,7 @@ class EpochReport:
     engine: str
     images: int = 0
     steps: int = 0
+    filter_seconds: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -45,7 +47,7 @@ class EpochReport:
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> EpochReport:
-        return cls(**{f.name: table[f.name] for f in fields(cls)})
+        return cls(**{f.name: table[f.name] for f in fields(cls) if f.name in table})
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,9 @@ class Tally:
             [reconstruction, penalty, nonzeros, images, nothing.double(), overflow.double(), torch.zeros_like(penalty)]
         )
 
-    def report(self, layer: int, epoch: int, steps: int, active: Tensor, engine: str) -> EpochReport:
+    def report(
+        self, layer: int, epoch: int, steps: int, active: Tensor, engine: str, filter_seconds: float
+    ) -> EpochReport:
         reconstruction, penalty, nonzeros, images, seconds = self.sums.tolist()
         return EpochReport(
             layer=layer,
@@ -117,4 +121,5 @@ class Tally:
             engine=engine,
             images=int(images),
             steps=steps,
+            filter_seconds=filter_seconds,
         )
