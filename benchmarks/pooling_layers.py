@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 import torch.nn.functional as torch_functional
 from torch import Tensor
 
+from whatwhere.experiments.machine import machine
 from whatwhere.latents import Pooling
 from whatwhere.nn import functional as F
 
@@ -218,15 +218,8 @@ def main() -> None:
             listed = "  ".join(f"{who} {ms:.3f}" for who, ms in by.items())
             print(f"    {what:36} {listed}   fused/max {by['fused'] / by['max']:.2f}", flush=True)
         print("    peak MiB                            ", "  ".join(f"{who} {mib:.0f}" for who, mib in memory.items()))
-    machine = {
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "triton": __import__("triton").__version__,
-        "python": platform.python_version(),
-    }
-    print(machine)
     if options.out:
-        options.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
+        options.out.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

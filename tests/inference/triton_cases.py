@@ -61,7 +61,7 @@ CASES = {
     "2 layers, sum": Case(SPECS["2 layers, sum"]),
     "2 layers, signed": Case(SPECS["2 layers, signed"]),
     "3 layers, colour": Case(SPECS["3 layers, colour"]),
-    "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=20, filter_size=3))), images=1),
+    "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
 
 FILTER_CASES = {f"filters, {name}": name for name in ("2 layers", "3 layers, colour")}

@@ -210,14 +210,6 @@ def test_a_single_image_needs_no_batch() -> None:
     torch.testing.assert_close(F.gaussian_pool2d(z[0], 2, where=where_0), p[0])
 
 
-def test_autocast_leaves_the_dtype_to_the_input() -> None:
-    with torch.autocast("cpu", torch.bfloat16):
-        z = torch.nn.functional.conv2d(torch.randn(1, 1, 8, 8), torch.randn(2, 1, 3, 3))
-        p, where = F.gaussian_pool2d_with_where(z, 2)
-        up = F.gaussian_unpool2d(p, where, 2)
-    assert z.dtype == p.dtype == where.mu.dtype == up.dtype == torch.bfloat16
-
-
 def test_the_smallest_map_is_the_default_of_unpooling() -> None:
     z = maps(1, 1, 7, 9)
     p, where = F.gaussian_pool2d_with_where(z, 2)

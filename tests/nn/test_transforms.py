@@ -32,6 +32,13 @@ WINDOWS = {"2": (2,), "3/2/1": (3, 2, 1), "ceil": (2, 2, 0, True)}
 DYNAMIC = {"z": {0: Dim("n"), 2: Dim("h", min=6, max=99), 3: Dim("w", min=6, max=99)}}
 
 
+CUDA = pytest.param(
+    "cuda",
+    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
+)
+devices = pytest.mark.parametrize("device", ["cpu", CUDA])
+
+
 def flat(outputs: tuple[Tensor, Pooling, Tensor]) -> list[Tensor]:
     p, where, z = outputs
     return [p, where.mu, where.gamma, z]
@@ -44,21 +51,25 @@ def _fresh() -> Iterator[None]:
     torch.compiler.reset()
 
 
+@devices
 @pytest.mark.parametrize("window", ["2", "3/2/1"])
-def test_compiles_to_one_graph(window: str) -> None:
-    module, z = ThereAndBack(*WINDOWS[window]), torch.randn(2, 3, 9, 11, requires_grad=True)
-    ours = flat(torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=False)(z))
+def test_compiles_to_one_graph(window: str, device: str) -> None:
+    module, z = ThereAndBack(*WINDOWS[window]), torch.randn(2, 3, 9, 11, device=device, requires_grad=True)
+    backend = "inductor" if device == "cuda" else "aot_eager"
+    ours = flat(torch.compile(module, fullgraph=True, backend=backend, dynamic=False)(z))
     expected = flat(module(z))
     torch.testing.assert_close(ours, expected)
     (gradient,) = torch.autograd.grad(ours[-1].square().sum(), z)
     torch.testing.assert_close(gradient, torch.autograd.grad(expected[-1].square().sum(), z)[0])
 
 
-def test_exports_with_dynamic_batch_height_and_width() -> None:
+@devices
+def test_exports_with_dynamic_batch_height_and_width(device: str) -> None:
     module = ThereAndBack(*WINDOWS["2"]).eval()
-    exported = torch.export.export(module, (torch.randn(2, 3, 9, 11),), dynamic_shapes=DYNAMIC).module()
+    example = torch.randn(2, 3, 9, 11, device=device)
+    exported = torch.export.export(module, (example,), dynamic_shapes=DYNAMIC).module()
     for size in ((5, 3, 14, 7), (1, 3, 6, 23), (3, 3, 32, 32)):
-        z = torch.randn(size)
+        z = torch.randn(size, device=device)
         for a, b in zip(flat(exported(z)), flat(module(z)), strict=True):
             torch.testing.assert_close(a, b)
 
@@ -96,17 +107,19 @@ def test_onnx_runtime_agrees() -> None:
             assert ((ours - expected).abs() <= 1e-5 * expected.abs().clamp(min=1)).all()
 
 
+@devices
 @pytest.mark.parametrize("window", WINDOWS)
-def test_vmap_is_a_loop(window: str) -> None:
-    module, z = ThereAndBack(*WINDOWS[window]), torch.randn(4, 2, 3, 7, 9)
+def test_vmap_is_a_loop(window: str, device: str) -> None:
+    module, z = ThereAndBack(*WINDOWS[window]), torch.randn(4, 2, 3, 7, 9, device=device)
     mapped = flat(vmap(module)(z))
     for ours, one in zip(mapped, zip(*(flat(module(part)) for part in z), strict=True), strict=True):
         torch.testing.assert_close(ours, torch.stack(one))
     torch.testing.assert_close(vmap(module, in_dims=1)(z)[0], vmap(module)(z.transpose(0, 1))[0])
 
 
-def test_gradients_of_single_images() -> None:
-    z = torch.randn(4, 3, 6, 6)
+@devices
+def test_gradients_of_single_images(device: str) -> None:
+    z = torch.randn(4, 3, 6, 6, device=device)
 
     def energy(image: Tensor) -> Tensor:
         return F.gaussian_pool2d(image, 2).square().sum()
@@ -115,14 +128,24 @@ def test_gradients_of_single_images() -> None:
     torch.testing.assert_close(vmap(grad(energy))(z), expected)
 
 
+@devices
 @pytest.mark.parametrize("window", WINDOWS)
-def test_forward_mode_is_the_directional_derivative(window: str) -> None:
+def test_forward_mode_is_the_directional_derivative(window: str, device: str) -> None:
     module = ThereAndBack(*WINDOWS[window])
     torch.manual_seed(0)
-    z, direction = torch.randn(2, 3, 7, 9).double(), torch.randn(2, 3, 7, 9).double()
+    z, direction = (torch.randn(2, 3, 7, 9).double().to(device) for _ in range(2))
     _, slopes = jvp(lambda z: tuple(flat(module(z))), (z,), (direction,))
     h = 1e-6
     for slope, after, before in zip(
         slopes, flat(module(z + h * direction)), flat(module(z - h * direction)), strict=True
     ):
         torch.testing.assert_close(slope, (after - before) / (2 * h), rtol=1e-4, atol=1e-4)
+
+
+@devices
+def test_autocast_leaves_the_dtype_to_the_input(device: str) -> None:
+    with torch.autocast(device, torch.bfloat16):
+        image, filters = torch.randn(1, 1, 8, 8, device=device), torch.randn(2, 1, 3, 3, device=device)
+        z = torch.nn.functional.conv2d(image, filters)
+        outputs = flat(ThereAndBack(2)(z))
+    assert {z.dtype} == {output.dtype for output in outputs} == {torch.bfloat16}

@@ -251,7 +251,7 @@ def errors_at_z(
     block = ((image * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
     totals = ()
     for _ in tl.static_range(CHUNKS):
-        totals = totals + (tl.zeros((M, N), tl.float32),)
+        totals += (tl.zeros((M, N), tl.float32),)
     for step in range(R * PIECES * R):
         t_y, t_x, piece = step // (PIECES * R), step % R, step // R % PIECES
         depth = piece * K + tl.arange(0, K)
@@ -265,7 +265,7 @@ def errors_at_z(
         for i in tl.static_range(CHUNKS):
             column = (first + i) * N + tl.arange(0, N)
             right = tl.load(matrix + line[:, None] * (GROUPS * CHUNKS * N) + column[None, :])
-            sums = sums + (tl.dot(left, right, totals[i]),)
+            sums += (tl.dot(left, right, totals[i]),)
         totals = sums
     return totals
 

@@ -177,7 +177,8 @@ class Workspace:
             self.scale, rows, self.theta[k - 1][0].numel(), spec.lam, spec.lam * spec.pooling_step, spec.gamma_min,
             spec.gamma_max, **shape.constants(), ROLE=role, MOVE=move, S_ABOVE=self.shapes[above].pool_size,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
-            MOMENTUM=spec.momentum, CHUNKS=shape.chunks_together, MAPS=CHUNK, PLACES=shape.places, K=depth_block(shape.block_row), **UP,
+            MOMENTUM=spec.momentum, CHUNKS=shape.chunks_together, MAPS=CHUNK, PLACES=shape.places,
+            K=depth_block(shape.block_row), **UP,
         )  # fmt: skip
 
     def measure(self, t: int) -> None:
