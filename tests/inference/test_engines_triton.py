@@ -20,7 +20,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 sys.path.insert(0, str(Path(__file__).parent))
-from triton_cases import CASES, FILTER_CASES, NONZEROS, TOLERANCE, poison_new_memory, run
+from triton_cases import CASES, FILTER_CASES, LARGE_CASES, NONZEROS, TOLERANCE, poison_new_memory, run
 
 ALL = [*CASES, *FILTER_CASES]
 GROUPS = [ALL[i::3] for i in range(3)]
@@ -50,7 +50,7 @@ def test_interpreted_kernels_agree_with_the_float64_reference(group: list[str]) 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *LARGE_CASES])
 def test_kernels_agree_on_the_device(name: str) -> None:
     pytest.importorskip("triton")
     poison_new_memory()

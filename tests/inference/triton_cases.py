@@ -64,6 +64,13 @@ CASES = {
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
 
+LARGE_CASES = {  # on the device only: the interpreter would take minutes
+    "the paper's model, 6001 images": Case(
+        ModelSpec.paper(), images=6001, height=28, width=28, spec={"step_size": "batch", "alpha": 0.5}
+    ),
+    "3 layers, 32×32 colour": Case(SPECS["3 layers, colour"], images=7, height=32, width=32),
+}
+
 FILTER_CASES = {f"filters, {name}": name for name in ("2 layers", "3 layers, colour")}
 
 
@@ -77,7 +84,7 @@ def compare(case: Case, device: str) -> dict[str, float]:
     layer = case.model.depth
     phase = Phase(layer=layer, pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": case.steps, "pooling_step": 1 / case.loud**2, **case.spec})
-    truth = ista.solve(reference, images, latents, phase, spec)
+    truth = ista.solve(*(x.to(device) for x in (reference, images, latents)), phase, spec).to("cpu")
     model, images, latents = (x.to(device, torch.float32) for x in (reference, images, latents))
     with np.errstate(all="ignore"):  # the interpreter computes in numpy both sides of every `where`
         found = triton_engine.solve(model, images, latents, phase, spec)
@@ -122,7 +129,9 @@ def compare_filter_map(name: str, device: str) -> dict[str, float]:
 
 
 def run(name: str, device: str) -> dict[str, float]:
-    return compare(CASES[name], device) if name in CASES else compare_filter_map(FILTER_CASES[name], device)
+    if name in FILTER_CASES:
+        return compare_filter_map(FILTER_CASES[name], device)
+    return compare((CASES | LARGE_CASES)[name], device)
 
 
 def poison_new_memory() -> None:
