@@ -98,7 +98,7 @@ def errors(found: Solution, truth: Solution, start: Latents) -> dict[str, float]
         pairs[f"mu {k}"] = ours.mu - began.mu, theirs.mu - began.mu.double()
         pairs[f"gamma {k}"] = ours.gamma - began.gamma, theirs.gamma - began.gamma.double()
     for name in ("reconstruction", "penalty", "nonzeros", "step"):
-        pairs[name] = getattr(found.stats, name).cpu(), getattr(truth.stats, name)
+        pairs[name] = getattr(found.stats, name).cpu(), getattr(truth.stats, name).cpu()
     return {name: relative_error(*pair) for name, pair in pairs.items()}
 
 
