@@ -7,6 +7,8 @@ Exits with 0 if all is well.
 
 import sys
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from whatwhere.latents import Pooling
 from whatwhere.nn import functional as F
 from whatwhere.nn import fused, plain
 from whatwhere.nn.fit import Fit
+from whatwhere.nn.operator import Operator
 from whatwhere.ops.pooling import Regions
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -89,15 +92,21 @@ def operators() -> None:
         tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
         if operator is fused._fit_pool_backward:  # whose derivative, in plain PyTorch, is slow to trace with symbols
             tests[-1] = "test_aot_dispatch_static"
-        torch.library.opcheck(operator, arguments, test_utils=tests)
+        torch.library.opcheck(operator.registered, arguments, test_utils=tests)
 
     def fitted(z: Tensor) -> tuple[Tensor, ...]:
         return fused._fit_pool(z, geometry, 0.01, 100.0, 2, True)
 
-    torch.autograd.gradcheck(fitted, z, fast_mode=True)
-    torch.autograd.gradgradcheck(fitted, z, fast_mode=True)
-    torch.autograd.gradcheck(lambda *x: fused._unpool(*x, geometry), (p, mu, gamma), fast_mode=True)
-    torch.autograd.gradgradcheck(lambda *x: fused._pool(*x, geometry), (z, mu, gamma), fast_mode=True)
+    def straight_and_registered(operator: Operator) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return operator, operator.registered
+
+    for fit_pool in straight_and_registered(fused._fit_pool):
+        torch.autograd.gradcheck(lambda z: fit_pool(z, geometry, 0.01, 100.0, 2, True), z, fast_mode=True)  # noqa: B023
+        torch.autograd.gradgradcheck(lambda z: fit_pool(z, geometry, 0.01, 100.0, 2, True), z, fast_mode=True)  # noqa: B023
+    for unpool in straight_and_registered(fused._unpool):
+        torch.autograd.gradcheck(lambda *x: unpool(*x, geometry), (p, mu, gamma), fast_mode=True)  # noqa: B023
+    for pool in straight_and_registered(fused._pool):
+        torch.autograd.gradgradcheck(lambda *x: pool(*x, geometry), (z, mu, gamma), fast_mode=True)  # noqa: B023
     # what auto would do on a GPU, in one graph
     fused.refusal = lambda *_: None  # type: ignore[assignment]
     compiled = torch.compile(lambda z: F.gaussian_pool2d(z, 2), fullgraph=True, backend="aot_eager", dynamic=False)
@@ -110,5 +119,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of numpy, about 1 / 0 in lanes that are masked
     torch.set_num_threads(1)
     for operator in fused.OPERATORS:
-        operator.register_kernel("cpu")(operator._backend_fns["cuda"])
+        operator.registered.register_kernel("cpu")(operator.kernel)
     {"values": values, "operators": operators}[sys.argv[1]]()

@@ -23,6 +23,7 @@ from torch.autograd import forward_ad
 from whatwhere.latents import Pooling
 from whatwhere.nn import plain
 from whatwhere.nn.fit import Fit
+from whatwhere.nn.operator import Operator
 from whatwhere.ops.pooling import Regions
 
 LARGEST_KERNEL = 64  # elements: the kernels' loops over a region are unrolled
@@ -111,8 +112,7 @@ def _new_fit_pool(z: Tensor, geometry: Geometry, lo: float, hi: float, power: in
     return _new_maps(z, h, w), *where
 
 
-@torch.library.custom_op("whatwhere::gaussian_fit_pool", mutates_args=(), device_types="cuda")
-def _fit_pool(
+def _fit_pool_kernel(
     z: Tensor, geometry: Sequence[int], gamma_min: float, gamma_max: float, power: int, return_where: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     from whatwhere.nn import triton_pooling
@@ -122,8 +122,7 @@ def _fit_pool(
     return p, mu, gamma
 
 
-@torch.library.custom_op("whatwhere::gaussian_fit_pool_backward", mutates_args=(), device_types="cuda")
-def _fit_pool_backward(
+def _fit_pool_backward_kernel(
     z: Tensor,
     d_p: Tensor,
     d_mu: Tensor | None,
@@ -140,8 +139,7 @@ def _fit_pool_backward(
     return d_z
 
 
-@torch.library.custom_op("whatwhere::gaussian_pool", mutates_args=(), device_types="cuda")
-def _pool(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
+def _pool_kernel(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
     from whatwhere.nn import triton_pooling
 
     p = _new_maps(z, *mu.shape[3:])
@@ -149,8 +147,7 @@ def _pool(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tens
     return p
 
 
-@torch.library.custom_op("whatwhere::gaussian_unpool", mutates_args=(), device_types="cuda")
-def _unpool(p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
+def _unpool_kernel(p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
     from whatwhere.nn import triton_pooling
 
     z = _new_maps(p, geometry[6], geometry[7])
@@ -163,8 +160,9 @@ def _new_slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Geome
     return _new_maps(p, h, w), _new_where(p, h, w, mu.dtype), _new_where(p, h, w, gamma.dtype)
 
 
-@torch.library.custom_op("whatwhere::gaussian_slopes", mutates_args=(), device_types="cuda")
-def _slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+def _slopes_kernel(
+    z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor]:
     from whatwhere.nn import triton_pooling
 
     d_p, d_mu, d_gamma = _new_slopes(z, p, mu, gamma, geometry)
@@ -172,28 +170,19 @@ def _slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[
     return d_p, d_mu, d_gamma
 
 
+_fit_pool = Operator("gaussian_fit_pool", _fit_pool_kernel, _new_fit_pool)
+_fit_pool_backward = Operator(
+    "gaussian_fit_pool_backward", _fit_pool_backward_kernel, lambda z, *_: _new_maps(z, *z.shape[2:])
+)
+_pool = Operator("gaussian_pool", _pool_kernel, lambda z, mu, gamma, geometry: _new_maps(z, *mu.shape[3:]))
+_unpool = Operator(
+    "gaussian_unpool", _unpool_kernel, lambda p, mu, gamma, geometry: _new_maps(p, geometry[6], geometry[7])
+)
+_slopes = Operator("gaussian_slopes", _slopes_kernel, _new_slopes)
 OPERATORS = (_fit_pool, _fit_pool_backward, _pool, _unpool, _slopes)
-
-_fit_pool.register_fake(_new_fit_pool)
-_fit_pool_backward.register_fake(lambda z, *_: _new_maps(z, *z.shape[2:]))
-_pool.register_fake(lambda z, mu, gamma, geometry: _new_maps(z, *mu.shape[3:]))
-_unpool.register_fake(lambda p, mu, gamma, geometry: _new_maps(p, geometry[6], geometry[7]))
-_slopes.register_fake(_new_slopes)
 
 
 # --- their derivatives
-
-
-def _keep(tensors: int) -> Callable[..., None]:
-    """A setup_context that keeps the first `tensors` inputs as tensors and the others as they are."""
-
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        # of several outputs some may be unused: their gradients stay None rather than be read as zeros
-        ctx.set_materialize_grads(isinstance(output, Tensor))
-        ctx.save_for_backward(*inputs[:tensors])
-        ctx.settings = inputs[tensors:]
-
-    return setup_context
 
 
 def _fit_pool_vjp(ctx: Any, d_p: Tensor | None, d_mu: Tensor | None, d_gamma: Tensor | None) -> Any:
@@ -261,8 +250,8 @@ def _through(
     return [None if x is None else next(found) for x in views]
 
 
-_fit_pool.register_autograd(_fit_pool_vjp, setup_context=_keep(1))
-_pool.register_autograd(_pool_vjp, setup_context=_keep(3))
-_unpool.register_autograd(_unpool_vjp, setup_context=_keep(3))
-_fit_pool_backward.register_autograd(_fit_pool_backward_vjp, setup_context=_keep(4))
-_slopes.register_autograd(_slopes_vjp, setup_context=_keep(4))
+_fit_pool.differentiate(_fit_pool_vjp, tensors=1)
+_pool.differentiate(_pool_vjp, tensors=3)
+_unpool.differentiate(_unpool_vjp, tensors=3)
+_fit_pool_backward.differentiate(_fit_pool_backward_vjp, tensors=4)
+_slopes.differentiate(_slopes_vjp, tensors=4)
