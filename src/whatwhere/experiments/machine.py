@@ -46,11 +46,12 @@ def installed(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit this runs from, marked where files differ; WHATWHERE_COMMIT where there is no git."""
-    here = Path(__file__).parent
+    """The commit this runs from, marked where files differ; WHATWHERE_COMMIT says it where git cannot."""
+    if given := os.environ.get("WHATWHERE_COMMIT"):
+        return given
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        found = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        found = ""
-    return found or os.environ.get("WHATWHERE_COMMIT")
+        return None
+    return found.stdout.strip()
