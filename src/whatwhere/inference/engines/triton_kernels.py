@@ -102,7 +102,7 @@ def unpool(
         tl.store(p + at, p_hat, mask=here)
         tl.store(next_momentum + image, t_next, mask=row < rows)
     # without features there is nothing to weigh, so most of θ need not be read
-    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane)
+    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane, "")
     store_unpooled(p_hat * tl.load(scale), z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
     if MEASURE:
         tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
@@ -110,10 +110,10 @@ def unpool(
 
 
 @triton.jit
-def load_theta(theta, at, here, plane):
-    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
+def load_theta(theta, at, here, plane, POLICY: tl.constexpr):
+    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0, eviction_policy=POLICY), tl.load(theta + plane + at, mask=here, other=0.0, eviction_policy=POLICY)
     theta += 2 * plane
-    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
+    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0, eviction_policy=POLICY), tl.load(theta + plane + at, mask=here, other=0.0, eviction_policy=POLICY)
     return mu_y, mu_x, gamma_y, gamma_x
 
 
@@ -142,47 +142,33 @@ def up(
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
-    M: tl.constexpr, CHUNKS: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr, PREFETCH: tl.constexpr = False,
+    POLICY: tl.constexpr = "",
 ):  # fmt: skip
-    """The error at z (a product) for CHUNKS chunks of the maps, and what is done with it, chunk by chunk."""
-    GROUPS: tl.constexpr = (B + MAPS * CHUNKS - 1) // (MAPS * CHUNKS)
-    first = tl.program_id(0) % GROUPS * CHUNKS
-    row = tl.program_id(0) // GROUPS * M + tl.arange(0, M)
-    errors = errors_at_z(
-        error, matrix, row, rows, first, C, S, R, H, W, BLOCK_H, BLOCK_W, GROUPS, CHUNKS, M, MAPS, PLACES, K
-    )
-    for i in tl.static_range(CHUNKS):
-        settle(
-            tl.reshape(errors[i], (M, PLACES, MAPS)) * tl.load(scale + 1), first + i, row,
-            p, theta, z, features, error_above, beta, penalties, nonzeros, squares, uphill, scale,
-            rows, plane, lam, pooling_rate, gamma_min, gamma_max, B, S, H, W, Z_H, Z_W,
-            ROLE, MOVE, S_ABOVE, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, GROUPS * CHUNKS, MAPS, PLACES,
-        )  # fmt: skip
-
-
-@triton.jit
-def settle(
-    errors, chunk, row,
-    p, theta, z, features, error_above, beta, penalties, nonzeros, squares, uphill, scale,
-    rows, plane, lam, pooling_rate, gamma_min, gamma_max,
-    B: tl.constexpr, S: tl.constexpr, H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
-    ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
-    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
-    CHUNKS: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr,
-):  # fmt: skip
-    """Pool the errors of a chunk of maps with the weights: g. Then, all in registers, what ROLE asks, and
+    """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
     θ ← bound(θ - λ β_U ∇θ) where MOVE asks it."""
+    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
+    chunk = tl.program_id(0) % CHUNKS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < B)[None, :]
     at = row.to(tl.int64)[:, None] * B + b[None, :]
-    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane)
+    if PREFETCH:
+        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane, POLICY)
+        p_hat = tl.load(p + at, mask=here, other=0.0)
+    errors = errors_at_z(error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K)
+    errors *= tl.load(scale + 1)
+
+    if not PREFETCH:
+        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane, POLICY)
     RAGGED_Y: tl.constexpr = Z_H % S != 0
     RAGGED_X: tl.constexpr = Z_W % S != 0
     room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
     g, along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = pooled(
         errors, mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X, PLACES
     )
-    p_hat = tl.load(p + at, mask=here, other=0.0)
+    if not PREFETCH:
+        p_hat = tl.load(p + at, mask=here, other=0.0)
     if MOVE:
         rate = pooling_rate * p_hat
         REACH: tl.constexpr = (S - 1) / 2
@@ -237,21 +223,19 @@ def some_in_row(mask):
 
 @triton.jit
 def errors_at_z(
-    error, matrix, row, rows, first,
+    error, matrix, row, rows, chunk,
     C: tl.constexpr, S: tl.constexpr, R: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, GROUPS: tl.constexpr, CHUNKS: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, CHUNKS: tl.constexpr,
     M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """What the error below says about every element of a tile of regions, a product [M, PLACES · MAPS] for each of the
-    chunks from `first` on, times the scale. The rows of the error are read once for all of them."""
+    """What the error below says about every element of a tile of regions, [M, PLACES, MAPS], times the scale."""
     INNER: tl.constexpr = S * S * C
     PIECES: tl.constexpr = (INNER + K - 1) // K
     N: tl.constexpr = PLACES * MAPS
     image, r_y, r_x = row // (H * W), row // W % H, row % W
     block = ((image * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
-    totals = ()
-    for _ in tl.static_range(CHUNKS):
-        totals += (tl.zeros((M, N), tl.float32),)
+    column = chunk * N + tl.arange(0, N)
+    total = tl.zeros((M, N), tl.float32)
     for step in range(R * PIECES * R):
         t_y, t_x, piece = step // (PIECES * R), step % R, step // R % PIECES
         depth = piece * K + tl.arange(0, K)
@@ -261,13 +245,9 @@ def errors_at_z(
         at = block[:, None] + (depth - (t_y * BLOCK_W + t_x) * INNER)[None, :]
         left = tl.load(error + at, mask=there, other=0.0)
         line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
-        sums = ()
-        for i in tl.static_range(CHUNKS):
-            column = (first + i) * N + tl.arange(0, N)
-            right = tl.load(matrix + line[:, None] * (GROUPS * CHUNKS * N) + column[None, :])
-            sums += (tl.dot(left, right, totals[i]),)
-        totals = sums
-    return totals
+        right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
+        total = tl.dot(left, right, total)
+    return tl.reshape(total, (M, PLACES, MAPS))
 
 
 @triton.jit

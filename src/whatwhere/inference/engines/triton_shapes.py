@@ -22,7 +22,7 @@ from torch import Tensor
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import Regions
 
-CHUNK = 16  # maps that one product of the upward pass takes: the least that the tensor cores accept
+CHUNK = 16  # maps that one program of the upward pass takes: the least that the tensor cores accept
 
 
 def round_up(n: int, multiple: int) -> int:
@@ -88,11 +88,6 @@ class LayerShape:
     @property
     def chunks(self) -> int:
         return -(-self.maps // CHUNK)
-
-    @property
-    def chunks_together(self) -> int:
-        """Chunks that one program of the upward pass takes, so that it reads the error once for all of them."""
-        return next(count for count in (3, 2, 1) if self.chunks % count == 0)
 
     @property
     def places(self) -> int:

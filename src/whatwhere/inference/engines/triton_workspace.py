@@ -171,14 +171,13 @@ class Workspace:
         shape, spec = self.shapes[k - 1], self.spec
         rows = images * shape.grid[0] * shape.grid[1]
         above = min(k, self.top - 1)
-        kernels.up[(triton.cdiv(rows, UP["M"]) * shape.chunks // shape.chunks_together,)](
+        kernels.up[(triton.cdiv(rows, UP["M"]) * shape.chunks,)](
             self.error[k - 1], self.up[k - 1], self.p[k - 1], self.theta[k - 1], self.z[k - 1], self.features,
             self.error[above], self.beta[t], self.penalties, self.nonzeros, self.squares_above, self.uphill,
             self.scale, rows, self.theta[k - 1][0].numel(), spec.lam, spec.lam * spec.pooling_step, spec.gamma_min,
             spec.gamma_max, **shape.constants(), ROLE=role, MOVE=move, S_ABOVE=self.shapes[above].pool_size,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
-            MOMENTUM=spec.momentum, CHUNKS=shape.chunks_together, MAPS=CHUNK, PLACES=shape.places,
-            K=depth_block(shape.block_row), **UP,
+            MOMENTUM=spec.momentum, MAPS=CHUNK, PLACES=shape.places, K=depth_block(shape.block_row), **UP,
         )  # fmt: skip
 
     def measure(self, t: int) -> None:
