@@ -45,15 +45,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=SCALES, default="quick")
     parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--only", default="", help="only columns whose name holds this, such as 'all labels'")
+    parser.add_argument("--only", default="", help="only cells whose name holds this, such as 'all labels'")
     given = parser.parse_args()
 
     PEERS["scattering"] = replace(PEERS["scattering"], describe=scatter)
     results = Results(given.results / given.scale)
     nowhere = Path("there are no models here")
     bench = Bench(results, Models(results, nowhere, nowhere, device="cpu"))
-    for subject, cell in work(["comparison"], read_scale(given.scale)).items():
-        if subject.settings.get("peer", {}).get("name") != "scattering" or given.only not in cell.column:
+    for subject, cell in work(["comparison"], read_scale(given.scale), only=given.only).items():
+        if subject.settings.get("peer", {}).get("name") != "scattering":
             continue
         found = bench.measure(subject)
         print(f"{cell.name}: {shown(value_of(found, cell.measure), cell)}")

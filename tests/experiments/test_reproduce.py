@@ -67,6 +67,12 @@ def test_what_has_a_result_is_not_measured_again(scale, measured, trainings):
     assert (again.measured, again.left, len(trainings)) == (0, 0, 0)
 
 
+def test_only_some_cells(scale, tmp_path):
+    wanted = work(["pooling", "steps"], scale, only="Gaussian pooling / Layer")
+    assert [cell.name for cell in wanted.values()].count("Gaussian pooling / Layer 2") == scale.seeds
+    assert {cell.name for cell in wanted.values()} == {"Gaussian pooling / Layer 1", "Gaussian pooling / Layer 2"}
+
+
 def test_the_history_of_a_model_holds_all_its_layers(measured):
     for path in measured.glob("model-*.json"):
         content = json.loads(path.read_text())

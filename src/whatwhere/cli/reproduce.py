@@ -42,6 +42,7 @@ def reproduce(
     checkpoint_every: Annotated[
         int | None, typer.Option(min=0, help="Epochs from one checkpoint of a training to the next; 0: when stopped.")
     ] = None,
+    only: Annotated[str, typer.Option(metavar="TEXT", help="Only cells whose name, 'row / column', holds this.")] = "",
     page: Annotated[Path, typer.Option(metavar="FILE", help="What `report` writes.")] = Path("RESULTS.md"),
 ) -> None:
     """Measure what has no result file yet; a run that was cut off goes on where it stopped."""
@@ -54,7 +55,7 @@ def reproduce(
     tables = [table for name in names if name != "report" for table in (TABLES if name == "all" else (name,))]
     left = 0
     if tables:
-        options = Options(results, cache, device, engine, minutes, seeds, checkpoint_every)
+        options = Options(results, cache, device, engine, minutes, seeds, checkpoint_every, only)
         left = run(list(dict.fromkeys(tables)), read_scale(scale), options, typer.echo).left
     if "report" in names:
         for path in write_report(results, page):

@@ -27,6 +27,7 @@ class Options:
     minutes  stop cleanly after so long, to go on when run again; None runs to the end
     seeds    for every table; None takes the scale's number for headline tables and one for the others
     checkpoint_every  as in `train`: 0 writes a checkpoint only when time is up
+    only     cells whose name, 'row / column', holds this
     """
 
     results: Path = Path("results")
@@ -36,6 +37,7 @@ class Options:
     minutes: float | None = None
     seeds: int | None = None
     checkpoint_every: int | None = None
+    only: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def reproduce(names: Sequence[str], scale: Scale, options: Options, say: Callabl
     """Measure every cell of these tables that has no result file yet."""
     clock = Clock(options.minutes)
     bench = make_bench(scale, options, clock, say)
-    todo = work(names, scale, options.seeds)
+    todo = work(names, scale, options.seeds, options.only)
     unknown = [subject for subject in todo if bench.results.find(subject) is None]
     elsewhere = [subject for subject in unknown if measured_elsewhere(subject)]
     for subject in elsewhere:
@@ -107,7 +109,7 @@ def make_bench(scale: Scale, options: Options, clock: Clock, say: Callable[[str]
     return Bench(results, models, say)
 
 
-def work(names: Sequence[str], scale: Scale, seeds: int | None = None) -> dict[Subject, Cell]:
+def work(names: Sequence[str], scale: Scale, seeds: int | None = None, only: str = "") -> dict[Subject, Cell]:
     """Subjects in the order of measuring, each with a cell that wants it: the headline tables come first."""
     cells: list[Cell] = []
     for name in names:
@@ -115,7 +117,8 @@ def work(names: Sequence[str], scale: Scale, seeds: int | None = None) -> dict[S
         count = seeds or (scale.seeds if found[0].headline else 1)
         cells += found if count == 1 else cells_of(name, scale, count)
     # Headline cells come first, seed after seed, so that whoever stops early has one seed of each before two of any.
-    entries = [(cell, seed, subject) for cell in cells for seed, subject in enumerate(cell.subjects)]
+    chosen = [cell for cell in cells if only in cell.name]
+    entries = [(cell, seed, subject) for cell in chosen for seed, subject in enumerate(cell.subjects)]
     entries.sort(key=lambda entry: (not entry[0].headline, entry[1] if entry[0].headline else 0))
     wanted: dict[Subject, Cell] = {}
     for cell, _, subject in entries:

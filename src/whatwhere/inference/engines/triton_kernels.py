@@ -102,7 +102,7 @@ def unpool(
         tl.store(p + at, p_hat, mask=here)
         tl.store(next_momentum + image, t_next, mask=row < rows)
     # without features there is nothing to weigh, so most of θ need not be read
-    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane, "")
+    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane)
     store_unpooled(p_hat * tl.load(scale), z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
     if MEASURE:
         tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
@@ -110,10 +110,10 @@ def unpool(
 
 
 @triton.jit
-def load_theta(theta, at, here, plane, POLICY: tl.constexpr):
-    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0, eviction_policy=POLICY), tl.load(theta + plane + at, mask=here, other=0.0, eviction_policy=POLICY)
+def load_theta(theta, at, here, plane):
+    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
     theta += 2 * plane
-    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0, eviction_policy=POLICY), tl.load(theta + plane + at, mask=here, other=0.0, eviction_policy=POLICY)
+    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
     return mu_y, mu_x, gamma_y, gamma_x
 
 
@@ -142,33 +142,27 @@ def up(
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
-    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr, PREFETCH: tl.constexpr = False,
-    POLICY: tl.constexpr = "",
+    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
     θ ← bound(θ - λ β_U ∇θ) where MOVE asks it."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    b = chunk * MAPS + tl.arange(0, MAPS)
-    here = (row < rows)[:, None] & (b < B)[None, :]
-    at = row.to(tl.int64)[:, None] * B + b[None, :]
-    if PREFETCH:
-        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane, POLICY)
-        p_hat = tl.load(p + at, mask=here, other=0.0)
     errors = errors_at_z(error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K)
     errors *= tl.load(scale + 1)
 
-    if not PREFETCH:
-        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane, POLICY)
+    b = chunk * MAPS + tl.arange(0, MAPS)
+    here = (row < rows)[:, None] & (b < B)[None, :]
+    at = row.to(tl.int64)[:, None] * B + b[None, :]
+    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane)
     RAGGED_Y: tl.constexpr = Z_H % S != 0
     RAGGED_X: tl.constexpr = Z_W % S != 0
     room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
     g, along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = pooled(
         errors, mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X, PLACES
     )
-    if not PREFETCH:
-        p_hat = tl.load(p + at, mask=here, other=0.0)
+    p_hat = tl.load(p + at, mask=here, other=0.0)
     if MOVE:
         rate = pooling_rate * p_hat
         REACH: tl.constexpr = (S - 1) / 2
