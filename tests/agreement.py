@@ -55,7 +55,7 @@ AGREEMENTS = {
     "2 layers, sum": Agreement(SPECS["2 layers, sum"]),
     "2 layers, signed": Agreement(SPECS["2 layers, signed"]),
     "2 layers, signed, α ½": Agreement(SPECS["2 layers, signed"], spec={"alpha": 0.5}),
-    "2 layers, per plane": Agreement(SPECS["2 layers, per plane"]),
+    "2 layers, per filter": Agreement(SPECS["2 layers, per filter"]),
     "3 layers, colour": Agreement(SPECS["3 layers, colour"], height=17, width=23),
     "colour, 32×32": Agreement(SPECS["1 layer, colour"], height=32, width=32, fresh=True),
 }

@@ -32,8 +32,8 @@ SPECS = {
     "2 layers, signed": ModelSpec(
         layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3)), nonnegative=False
     ),
-    "2 layers, per plane": ModelSpec(
-        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2)), normalise="plane"
+    "2 layers, per filter": ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2)), normalise="filter"
     ),
     "3 layers, colour": ModelSpec(
         layers=(

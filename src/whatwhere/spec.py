@@ -1,6 +1,7 @@
 """Every setting of the program, as frozen dataclasses that refuse what cannot be when they are made.
 
-`Recipe.paper()` holds the settings the paper gives; what it leaves open has the default written here.
+`Recipe.paper()` holds the settings the paper gives; what it leaves open has the default written here, chosen on
+validation images (experiments/recipes/paper.toml tells how).
 `spec_toml` reads and writes recipes as files.
 """
 
@@ -91,7 +92,7 @@ class ModelSpec:
     layers: tuple[LayerSpec, ...]
     channels: int = 1
     nonnegative: bool = True
-    normalise: Literal["filter", "plane"] = "filter"
+    normalise: Literal["filter", "plane"] = "plane"
 
     def __post_init__(self) -> None:
         require(len(self.layers) > 0, "a model without layers", "at least one LayerSpec")
@@ -142,7 +143,7 @@ class InferenceSpec:
     steps: int = 50
     step_size: StepSize = "image"
     momentum: bool = False
-    pooling_step: float = 1.0
+    pooling_step: float = 3.0
     gamma_min: float = 0.01
     gamma_max: float = 100.0
     moment_power: int = 2

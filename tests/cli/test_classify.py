@@ -40,6 +40,12 @@ def test_the_error_of_a_run_on_ones_own_images(run: Path, files: Path) -> None:
     assert all(len(few["errors"]) == 10 for few in found["few_labels"])
 
 
+def test_without_images_it_takes_those_of_the_run(files: Path, tmp_path: Path) -> None:
+    training = ("--set", "learning.each.epochs=1", "--set", "learning.each.inference.steps=2")
+    whatwhere("train", files / "train.npz", "--out", tmp_path / "run", *training, "--quiet")
+    assert "train.npz" in whatwhere("classify", tmp_path / "run", "--C", 1, *PLAIN)
+
+
 def test_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
     told = whatwhere("classify", run, files / "train.npz", "--C", 1, "--layer", 1, "--layer", 2, *PLAIN)
     assert "(100 images), tested on a held-out sixth of" in told

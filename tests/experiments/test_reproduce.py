@@ -10,6 +10,7 @@ import torch
 import whatwhere.experiments.measure as measure_module
 import whatwhere.experiments.models as models_module
 import whatwhere.experiments.subjects as subjects_module
+from whatwhere.errors import SpecError
 from whatwhere.experiments.measure import Bench, Described, all_labels
 from whatwhere.experiments.models import Models
 from whatwhere.experiments.reproduce import Options, reproduce, work
@@ -67,10 +68,19 @@ def test_what_has_a_result_is_not_measured_again(scale, measured, trainings):
     assert (again.measured, again.left, len(trainings)) == (0, 0, 0)
 
 
-def test_only_some_cells(scale, tmp_path):
+def test_the_svm_is_the_same_on_every_machine(measured):
+    solvers = {json.loads(path.read_text())["found"]["solver"] for path in measured.glob("error-*.json")}
+    assert solvers == {"newton"}
+
+
+def test_only_some_cells(scale, options):
     wanted = work(["pooling", "steps"], scale, only="Gaussian pooling / Layer")
     assert [cell.name for cell in wanted.values()].count("Gaussian pooling / Layer 2") == scale.seeds
     assert {cell.name for cell in wanted.values()} == {"Gaussian pooling / Layer 1", "Gaussian pooling / Layer 2"}
+    outcome = reproduce(["pooling"], scale, replace(options, only="Gaussian pooling / Layer 1", seeds=1), quiet)
+    assert (outcome.measured, outcome.left) == (1, 0)
+    with pytest.raises(SpecError, match="--only 'gaussian' was given; no cell of pooling"):
+        work(["pooling"], scale, only="gaussian")
 
 
 def test_the_history_of_a_model_holds_all_its_layers(measured):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from whatwhere.errors import RunError
+from whatwhere.experiments.machine import machine
 from whatwhere.experiments.results import Results
 from whatwhere.experiments.subjects import DataSpec, Subject, first_layers, model_subject, plain
 from whatwhere.inference.plan import TWO_PHASES
@@ -59,6 +60,20 @@ def test_a_result_is_found_again_and_carries_what_made_it(tmp_path):
     assert found["subject"].recipe == RECIPE
     assert {"processor", "versions", "commit", "time"} <= found["machine"].keys()
     assert Results(tmp_path).find(error(C=[2.0])) is None
+
+
+def test_other_defaults_do_not_orphan_a_model(tmp_path, monkeypatch):
+    subject = model_subject(RECIPE, DATA)
+    path = Results(tmp_path).put(subject, {"history": []}, 1.0)
+    content = json.loads(path.read_text())
+    content["subject"]["settings"]["recipe"]["inference"]["pooling_step"] = 1.0  # as if that had been the default
+    path.write_text(json.dumps(content))
+    assert Results(tmp_path).find(subject) is not None
+
+
+def test_the_commit_can_be_given(monkeypatch):
+    monkeypatch.setenv("WHATWHERE_COMMIT", "abc123")
+    assert machine()["commit"] == "abc123"
 
 
 def test_a_setting_that_came_later_does_not_orphan_a_result(tmp_path):

@@ -1,5 +1,7 @@
 """The paper's tables as data: its numbers, cells that are the same, claims that name cells that exist."""
 
+from dataclasses import replace
+
 import pytest
 
 from whatwhere.errors import SpecError
@@ -10,7 +12,6 @@ from whatwhere.experiments.subjects import model_subject
 from whatwhere.experiments.tables import CHOICE, TABLES, cells_of, read_table
 from whatwhere.inference.plan import ONE_PHASE_WITHOUT_U1, TWO_PHASES
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import amend
 
 PRINTED = {  # copied from the paper, row by row
     "pooling": {"Gaussian pooling": [1.38, 0.84], "Max pooling": [1.30, 1.25]},
@@ -48,6 +49,14 @@ def test_every_claim_names_cells_that_exist_and_is_open_before_anything_is_run(t
     assert read_table(table).claims or table == CHOICE
 
 
+def test_a_scale_with_few_images_has_no_columns_of_more_labels():
+    scale = read_scale("quick")
+    assert scale.data.limit == 1000
+    columns = {c.column for c in cells_of("comparison", scale)}
+    assert columns == {"all labels", "300 labels", "100 labels"}
+    assert "3000 labels" in {c.column for c in cells_of("comparison", read_scale("paper"))}
+
+
 def test_cells_that_are_the_same_share_one_result():
     (headline,) = cell("pooling", "Gaussian pooling / Layer 2").subjects
     for table, name in (
@@ -66,11 +75,7 @@ def test_cells_that_are_the_same_share_one_result():
 def test_the_headline_cell_is_the_paper_s_recipe_on_all_of_mnist():
     (subject,) = cell("pooling", "Gaussian pooling / Layer 2").subjects
     recipe, paper = subject.recipe, Recipe.paper()
-    settled = read_scale("paper").changes[0]  # by paper.toml; nothing else may differ
-    assert recipe == amend(paper, settled)
-    given = ("lam", "alpha", "shrinkage", "steps", "step_size", "momentum")  # by the paper
-    for ours, theirs in zip((*recipe.learning, recipe), (*paper.learning, paper), strict=True):
-        assert all(getattr(ours.inference, name) == getattr(theirs.inference, name) for name in given)
+    assert recipe == replace(paper, batch_size=6000), "what paper.toml settles are the program's defaults"
     assert (subject.data.name, subject.data.judge, subject.data.limit) == ("mnist", "test", None)
 
 

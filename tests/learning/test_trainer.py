@@ -1,6 +1,7 @@
 """Training: the same bits in every tier and after every stop, and refusals that say what to do."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,11 +13,12 @@ import whatwhere.inference.filter_map
 import whatwhere.learning.epoch
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.latents import Latents
-from whatwhere.learning import TrainingDiverged, TrainingStopped, train
+from whatwhere.learning import EpochReport, TrainingDiverged, TrainingStopped, train
 from whatwhere.learning.epoch import Session, State, train_epoch
+from whatwhere.learning.guards import likely_cause
 from whatwhere.learning.trainer import Pace
 from whatwhere.model import DeconvNet, load
-from whatwhere.spec import LayerSpec, LearningSpec, ModelSpec
+from whatwhere.spec import InferenceSpec, LayerSpec, LearningSpec, ModelSpec
 from whatwhere.storage import LatentStore
 
 
@@ -193,6 +195,16 @@ def test_what_was_chosen_is_told():
     assert told == ["latents in the tier 'ram': asked for"]
 
 
+def test_the_history_tells_how_long_the_filters_took(reference, monkeypatch):
+    update = whatwhere.learning.epoch.update_filters
+    monkeypatch.setattr(whatwhere.learning.epoch, "update_filters", lambda *a: (time.sleep(0.2), update(*a))[1])
+    slow = train(tiny.recipe(), tiny.images(), **tiny.HERE)
+    assert all(0 < epoch.filter_seconds < epoch.seconds for epoch in reference.history)
+    assert all(0.2 < epoch.filter_seconds < epoch.seconds for epoch in slow.history)
+    old = {name: value for name, value in slow.history[0].table().items() if name != "filter_seconds"}
+    assert EpochReport.of(old).filter_seconds == 0, "histories from before it was told can be read"
+
+
 # Guards ------------------------------------------------------------------------------------------------------
 
 
@@ -219,6 +231,12 @@ def test_a_cost_that_is_not_sensible_stops_training_and_keeps_the_checkpoint(fac
     monkeypatch.undo()
     run = train(tiny.recipe(), tiny.images(), tmp_path, resume=True, **tiny.HERE)
     assert tiny.same_filters(run.model, reference.model)
+
+
+def test_the_likely_cause_is_a_setting_that_was_changed():
+    model, usual = DeconvNet(tiny.recipe().model), InferenceSpec(step_size="image")
+    assert "pooling_step = 9 moves" in likely_cause(model, replace(usual, pooling_step=9.0))
+    assert "high contrast" in likely_cause(model, usual), "not the default of pooling_step"
 
 
 def test_features_beyond_float16_are_named_as_the_cause():

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
 from whatwhere.latents import Pooling
 from whatwhere.nn import functional as F
@@ -111,6 +112,11 @@ def operators() -> None:
     fused.refusal = lambda *_: None  # type: ignore[assignment]
     compiled = torch.compile(lambda z: F.gaussian_pool2d(z, 2), fullgraph=True, backend="aot_eager", dynamic=False)
     assert torch.equal(compiled(z), fitted(z)[0])
+    traced = torch.jit.trace(lambda z: fused._fit_pool(z, geometry, 0.01, 100.0, 2, False)[0], z.detach())
+    another = torch.randn(1, 1, 3, 4, dtype=torch.float64)
+    torch.testing.assert_close(traced(another), fitted(another)[0], msg="a trace holds the operator")
+    with FakeTensorMode():
+        assert fitted(torch.zeros(1, 1, 3, 4, dtype=torch.float64))[0].shape == (1, 1, 1, 2)
     once = Pooling(mu, gamma)
     assert torch.equal(fused.pool(z, once, regions), fused._pool(z, mu, gamma, geometry))
 

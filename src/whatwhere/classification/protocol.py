@@ -158,6 +158,7 @@ def evaluate_few_labels(
     *,
     draws: int = 10,
     grid: Sequence[float] = C_GRID,
+    solver: str = "auto",
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda draws: None,
 ) -> FewLabels:
@@ -168,8 +169,8 @@ def evaluate_few_labels(
     scores = []
     for seed in range(draws):
         rows = few_labels(y, count, seed)
-        best, _ = choose({"": x[rows]}, y[rows], grid=grid, rounds=FOLDS, device=device)
-        scores.append(evaluate(x[rows], y[rows], x_test, y_test, best.C, device=device))
+        best, _ = choose({"": x[rows]}, y[rows], grid=grid, rounds=FOLDS, solver=solver, device=device)
+        scores.append(evaluate(x[rows], y[rows], x_test, y_test, best.C, solver=solver, device=device))
         progress(1)
     errors = tuple(score.error for score in scores)
     return FewLabels(count, errors, tuple(score.C for score in scores), float(np.mean(errors)), t_interval(errors))

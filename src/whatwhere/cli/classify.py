@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from whatwhere.classification.protocol import FewLabels, Score
     from whatwhere.data import Images
 
-Source = Annotated[str, typer.Argument(metavar="IMAGES", help="Training images: a named set, a file or a folder.")]
+Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="IMAGES", help="Training images: a named set, a file or a folder; default: those of the run."
+    ),
+]
 LabelFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of IMAGES: an IDX or .npy file.")]
 TestSource = Annotated[
     str | None,
@@ -37,7 +42,7 @@ Cs = Annotated[list[float] | None, typer.Option("--C", metavar="C", help="Choose
 
 def classify(
     run: Run,
-    images: Source = "digits",
+    images: Source = None,
     labels: LabelFile = None,
     test: TestSource = None,
     test_labels: TestLabels = None,
@@ -53,13 +58,13 @@ def classify(
     from dataclasses import asdict, replace
 
     from whatwhere.classification import describe_images, protocol
-    from whatwhere.cli.inputs import open_run
+    from whatwhere.cli.inputs import open_run, source_of
     from whatwhere.cli.stages import Stages
 
     recipe, model = open_run(run, device)
     if layer:
         recipe = replace(recipe, descriptor=replace(recipe.descriptor, layers=tuple(layer)))
-    sets = read_sets(images, labels, test, test_labels)
+    sets = read_sets(images or source_of(run), labels, test, test_labels)
     grid = tuple(C or protocol.C_GRID)
     stages = Stages(quiet=quiet)
     described: list[tuple[Any, np.ndarray]] = []

@@ -38,6 +38,7 @@ def figures(
     out: Annotated[Path | None, typer.Option(help="Folder for the pictures; default: RUN/figures.")] = None,
 ) -> None:
     """Draw the pictures of a run, by its own settings, into RUN/figures, and all of them into RUN/report.html."""
+    from whatwhere.cli.inputs import source_of
     from whatwhere.figures import Material, draw, names, read_run, run_report
 
     if run.suffix == ".json":
@@ -62,14 +63,6 @@ def figures(
         page = run / "report.html"
         page.write_text(run_report(material, drawn), encoding="utf-8")
         typer.echo(page)
-
-
-def source_of(run: Path) -> str:
-    """The images that a run was trained on, where it noted them; else the embedded digits."""
-    from whatwhere.cli.train import notes_of
-    from whatwhere.storage import has_checkpoint
-
-    return notes_of(run).get("source", "digits") if has_checkpoint(run / "checkpoint") else "digits"
 
 
 def first_images(source: str, count: int) -> Tensor:

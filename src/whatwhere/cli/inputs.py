@@ -33,6 +33,14 @@ def open_run(folder: Path, device: str) -> tuple[Recipe, DeconvNet]:
     return read_recipe(folder / "recipe.toml"), load(folder / "model.safetensors").to(home)
 
 
+def source_of(run: Path) -> str:
+    """The images that a run was trained on, where it noted them; else the embedded digits."""
+    from whatwhere.cli.train import notes_of
+    from whatwhere.storage import has_checkpoint
+
+    return notes_of(run).get("source", "digits") if has_checkpoint(run / "checkpoint") else "digits"
+
+
 def labelled(images: Images, option: str) -> Images:
     """The same images, refused where they have no labels."""
     from whatwhere.errors import ImageError

@@ -46,7 +46,7 @@ def installed(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit this runs from, marked where files differ; WHATWHERE_COMMIT says it where git cannot."""
+    """The commit this runs from, marked where files differ; WHATWHERE_COMMIT, where it is set, is taken as it is."""
     if given := os.environ.get("WHATWHERE_COMMIT"):
         return given
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]

@@ -122,7 +122,7 @@ def few_labels(described: Described, subject: Subject, device: torch.device) -> 
     """The mean error over ten draws of a few labels."""
     d, settings = described, subject.settings
     few = protocol.evaluate_few_labels(
-        d.x, d.y, d.x_test, d.y_test, settings["labels"], grid=settings["C"], device=device
+        d.x, d.y, d.x_test, d.y_test, settings["labels"], grid=settings["C"], solver=SOLVER, device=device
     )
     return {"error": few.mean, "errors_of_draws": few.errors, **without(asdict(few), "mean", "errors")}
 

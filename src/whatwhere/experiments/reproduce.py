@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whatwhere.errors import SpecError
 from whatwhere.experiments.measure import Bench
 from whatwhere.experiments.models import Models
 from whatwhere.experiments.peers import PEERS
@@ -118,6 +119,11 @@ def work(names: Sequence[str], scale: Scale, seeds: int | None = None, only: str
         cells += found if count == 1 else cells_of(name, scale, count)
     # Headline cells come first, seed after seed, so that whoever stops early has one seed of each before two of any.
     chosen = [cell for cell in cells if only in cell.name]
+    if not chosen:
+        example = cells[0].name
+        raise SpecError(
+            f"--only {only!r} was given; no cell of {', '.join(names)} has such a name ({example!r} is one)"
+        )
     entries = [(cell, seed, subject) for cell in chosen for seed, subject in enumerate(cell.subjects)]
     entries.sort(key=lambda entry: (not entry[0].headline, entry[1] if entry[0].headline else 0))
     wanted: dict[Subject, Cell] = {}

@@ -25,7 +25,7 @@ means; where two error rates have overlapping 95 % intervals, that is said.
 SCALE_NOTES = {
     "paper": "All of MNIST: 60,000 training and 10,000 test images, 50 + 50 epochs of 100 steps.",
     "quick": (
-        "The 5,000 + 2,000 embedded digits, a few epochs of a few steps, on a CPU. This checks that everything runs "
+        "1,000 + 1,000 of the embedded digits, a few epochs of a few steps, on a CPU. This checks that everything runs "
         "and shows which way things go; its numbers are not comparable with the paper's, which stand beside them for "
         "orientation only."
     ),

@@ -20,6 +20,7 @@ class ScaleFile:
     """What recipes/paper.toml and recipes/quick.toml hold.
 
     data    the set of images
+    images  only so many of them to learn from, and of those to be judged by; 0 takes all
     seeds   for the headline tables; the others have one
     C       the grid that C is chosen from, for every cell on validation images
     recipe  differences: paper.toml's from the paper's settings, quick.toml's from paper.toml
@@ -29,6 +30,7 @@ class ScaleFile:
     data: str
     seeds: int
     C: tuple[float, ...]
+    images: int = 0
     recipe: dict = field(default_factory=dict)
     values: dict = field(default_factory=dict)
 
@@ -61,7 +63,8 @@ def read_scale(name: str) -> Scale:
     content = [build(ScaleFile, recipe_file(file)) for file in dict.fromkeys(("paper", name))]
     chosen = content[-1]
     changes = tuple(file.recipe for file in content)
-    return Scale(name, DataSpec(chosen.data), chosen.seeds, chosen.C, chosen.values, changes)
+    data = DataSpec(chosen.data, limit=chosen.images or None)
+    return Scale(name, data, chosen.seeds, chosen.C, chosen.values, changes)
 
 
 def recipe_file(name: str) -> dict[str, Any]:

@@ -89,10 +89,13 @@ class Subject:
     def of(cls, table: Mapping[str, Any]) -> Subject:
         """From a file: its recipe is read by today's spec, so that a setting added since has its default."""
         settings = dict(table["settings"])
+        data = DataSpec(**{name: table["data"][name] for name in ("name", "judge", "limit")})
         if "recipe" in settings:
-            settings["recipe"] = plain(build(Recipe, settings["recipe"]))
-        kept = {name: table["data"][name] for name in ("name", "judge", "limit")}
-        return cls(table["kind"], DataSpec(**kept), settings)
+            recipe = build(Recipe, settings["recipe"])
+            if table["kind"] == "model":
+                return model_subject(recipe, data)
+            settings["recipe"] = plain(recipe)
+        return cls(table["kind"], data, settings)
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:

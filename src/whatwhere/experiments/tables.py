@@ -132,9 +132,10 @@ def read_table(name: str) -> Table:
 
 
 def columns_of(name: str, table: Table, scale: Scale) -> tuple[Column, ...]:
-    """The columns; of a curve, one a value on its x axis."""
+    """The columns; of a curve, one a value on its x axis. None with more labels than the scale has images."""
     values = scale.values.get(name, table.x.values)
-    return table.columns or tuple(Column(name=f"{x:g}", recipe=nested(table.x.setting, x)) for x in values)
+    columns = table.columns or tuple(Column(name=f"{x:g}", recipe=nested(table.x.setting, x)) for x in values)
+    return tuple(column for column in columns if column.labels < (scale.data.limit or math.inf))
 
 
 def nested(setting: str, value: float) -> dict[str, Any]:

@@ -60,8 +60,8 @@ def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
             "one step size for the whole batch overshoots on some of its images: "
             f"try step_size = 'image', or a smaller lam than {spec.lam:g}"
         )
-    if spec.pooling_step > 1:
-        return f"pooling_step = {spec.pooling_step:g} moves the pooling variables too far: try 1 or less"
+    if spec.pooling_step > (usual := InferenceSpec().pooling_step):
+        return f"pooling_step = {spec.pooling_step:g} moves the pooling variables too far: try {usual:g} or less"
     return f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0, 1], or lower lam"
 
 

@@ -41,7 +41,7 @@ def refusal(regions: Regions, *tensors: Tensor) -> str | None:
         return "the package triton is not installed"
     if regions.size[1] * regions.size[2] > LARGEST_KERNEL:
         return f"a region has more than {LARGEST_KERNEL} elements"
-    if torch.compiler.is_exporting():
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():
         return "an exported program holds plain operators only"
     if not torch.compiler.is_compiling() and _transformed(*tensors):
         return "torch.func and forward-mode derivatives need the plain form"

@@ -44,11 +44,14 @@ class Operator:
         self.function: Any = type(self.registered._name, (torch.autograd.Function,), parts)
 
     def __call__(self, *inputs: Any) -> Any:
-        if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
-            return self.registered(*inputs)
         tensors = [x for x in inputs if isinstance(x, Tensor)]
-        if any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
+        if watched() or any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
             return self.registered(*inputs)
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return self.function.apply(*inputs)
         return self.kernel(*inputs)
+
+
+def watched() -> bool:
+    """Whether someone records, or stands in for, the operators that run."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0

@@ -101,7 +101,7 @@ def unpool(
         p_hat = tl.load(features + at, mask=here, other=0.0) + ((t - 1) / t_next)[:, None] * p_hat
         tl.store(p + at, p_hat, mask=here)
         tl.store(next_momentum + image, t_next, mask=row < rows)
-    # without features there is nothing to weigh, so most of θ need not be read
+    # without features there is nothing to weigh, so θ is read only in rows with a feature
     mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane)
     store_unpooled(p_hat * tl.load(scale), z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
     if MEASURE:
