@@ -206,5 +206,5 @@ def test_images_are_described_once_for_all_numbers_of_labels(scale, options, mon
 def test_what_another_program_measures_is_left_out_by_name(scale, options):
     said = []
     outcome = reproduce(["comparison"], scale, replace(options, minutes=0), said.append)
-    assert outcome.elsewhere == 5
+    assert outcome.elsewhere == 1, "all labels; this scale has too few images for the other columns"
     assert any("Scattering" in line and "benchmarks/scattering.py" in line for line in said)

@@ -6,7 +6,8 @@ Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · b
     z          [N, h, w, s², B]       float16 · scale  its unpooled maps, region by region
     error      [N, blocks, s², C]     float16 · scale  the error at the layer below, block by block
 
-`scale` = (c, 1/c), a power of two that brings the images near 1, keeps float16 within its range.
+`scale` = (c, 1/c, d) keeps float16 within its range: c is a power of two that brings images and features near 1, and d
+one that brings a gradient near the error it comes from, for the line search, which asks for no more than its direction.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"
@@ -187,7 +188,7 @@ def up(
         slot = block.to(tl.int64) * (S_ABOVE * S_ABOVE) + r_y % S_ABOVE * S_ABOVE + r_x % S_ABOVE
         tl.store(error_above + slot[:, None] * B + b[None, :], (g * c).to(error_above.dtype.element_ty), mask=here)
     if ROLE == GRADIENT:
-        g = tl.where(here, g, 0.0)
+        g = tl.where(here, g * tl.load(scale + 2), 0.0)
         tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
         store_unpooled(g * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
     if ROLE == STEP:

@@ -51,7 +51,7 @@ class Workspace:
             return torch.empty(*shape, dtype=dtype, device=images.device)
 
         self.images = empty(N, C, height, width)
-        self.scale = empty(2)
+        self.scale = empty(3)
         self.p = [empty(N, *s.grid, s.maps) for s in self.shapes]
         self.trial = [empty(self.sample, *s.grid, s.maps) for s in self.shapes[:-1]]  # R g on its way down
         self.theta = [empty(4, N, *s.grid, s.maps) for s in self.shapes]
@@ -83,8 +83,8 @@ class Workspace:
         """Take a batch, where to start from, and the filters."""
         self.images.copy_(images)
         largest = torch.maximum(images.abs().amax(), p.abs().amax())
-        unit = torch.exp2(-torch.frexp(largest.where(largest > 0, torch.ones_like(largest)))[1].float())
-        self.scale.copy_(torch.stack([unit, 1 / unit]))
+        unit = to_unit(largest)
+        self.scale[:2].copy_(torch.stack([unit, 1 / unit]))
         self.load_filters(model)
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
         for planes, known in zip(self.theta, theta, strict=True):
@@ -97,9 +97,13 @@ class Workspace:
             self.beta.fill_(safe_step(model, self.top, self.spec.lam))
 
     def load_filters(self, model: DeconvNet) -> None:
-        """Lay out the filters that are not here yet."""
-        for k, f in enumerate(model.filters[: self.top]):
-            if self.filters[k] is not f or self.versions[k] != f._version:
+        """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""
+        filters = model.filters[: self.top]
+        changed = [self.filters[k] is not f or self.versions[k] != f._version for k, f in enumerate(filters)]
+        if any(changed):
+            self.scale[2] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in filters]).prod())
+        for k, f in enumerate(filters):
+            if changed[k]:
                 self.down[k].copy_(down_matrix(f, self.shapes[k]))
                 self.up[k].copy_(up_matrix(f, self.shapes[k]))
                 self.filters[k], self.versions[k] = f, f._version
@@ -207,6 +211,11 @@ class Workspace:
         count = parts.shape[1]
         block = min(512, power_of_two(count))
         kernels.sum_rows[(images,)](parts, out, float(factor), COUNT=count, BLOCK=block, num_warps=1)
+
+
+def to_unit(size: Tensor) -> Tensor:
+    """The power of two that brings a size to between ½ and 1."""
+    return torch.exp2(-torch.frexp(size.where(size > 0, torch.ones_like(size)))[1].float())
 
 
 def axes(theta: Pooling) -> tuple[Tensor, Tensor, Tensor, Tensor]:
