@@ -55,10 +55,11 @@ def test_two_classes_with_any_labels(solver: str) -> None:
     assert (svm.predict(x) == y).mean() > 0.95
 
 
-def test_newtons_gradient_vanishes() -> None:
+@pytest.mark.parametrize(("rows", "columns"), [(80, 5), (12, 40)])
+def test_newtons_gradient_vanishes(rows: int, columns: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(80, 5, generator=generator, dtype=torch.float64)
-    t = torch.where(torch.randn(80, 3, generator=generator) > 0, 1.0, -1.0).double()
+    x = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    t = torch.where(torch.randn(rows, 3, generator=generator) > 0, 1.0, -1.0).double()
     w = newton(x, t, 1.0, tolerance=1e-14).requires_grad_()
     loss = w.square().sum() / 2 + (1 - t * (x @ w)).clamp(min=0).square().sum()
     (gradient,) = torch.autograd.grad(loss, w)

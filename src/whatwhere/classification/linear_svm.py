@@ -127,8 +127,12 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
 
     Every step solves H d = -g by conjugate gradients and then searches along d exactly, each class for itself.
     It ends when all that Newton's model promises to gain, -½ gᵀd, is `tolerance` of every objective.
-    Matrix products are float32, sums float64.
+    Matrix products are float32, sums float64. Where rows are few, w lies in the space that they span, and it is
+    found there, in coordinates that keep all lengths: x = Rᵀ Qᵀ, w = Q w'.
     """
+    if 2 * x.shape[0] <= x.shape[1]:
+        Q, R = torch.linalg.qr(x.T)
+        return Q.double() @ newton(R.T.contiguous(), t, C, tolerance=tolerance, steps=steps)
 
     def up(s: Tensor) -> Tensor:
         return (s.to(x.dtype).T @ x).T.double()  # xᵀs, written so that x is read row by row
