@@ -62,7 +62,7 @@ def test_a_result_is_found_again_and_carries_what_made_it(tmp_path):
     assert Results(tmp_path).find(error(C=[2.0])) is None
 
 
-def test_other_defaults_do_not_orphan_a_model(tmp_path, monkeypatch):
+def test_other_defaults_do_not_orphan_a_model(tmp_path):
     subject = model_subject(RECIPE, DATA)
     path = Results(tmp_path).put(subject, {"history": []}, 1.0)
     content = json.loads(path.read_text())

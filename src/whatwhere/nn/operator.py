@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 
 class Operator:
-    """kernel   the function itself, with the types of its arguments written out
-    fake     makes outputs of the same shape, with nothing in them
+    """A kernel that can be called, traced and differentiated.
+
+    kernel  the function itself, with the types of its arguments written out
+    fake    makes outputs of the same shape, with nothing in them
     """
 
     def __init__(self, name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
