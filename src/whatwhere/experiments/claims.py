@@ -69,15 +69,14 @@ def judge(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
         return _below(claim, cells)
     if claim.lowest:
         return _lowest(claim, cells)
-    if claim.at_most:
-        bounds = [(named(name, cells), bound) for name, bound in claim.at_most.items()]
-    else:
-        bounds = [(cell, cell.cell.paper + claim.within) for cell in cells.values() if cell.cell.paper is not None]
+    bounds = [(cell, bound) for names, bound in claim.at_most.items() for cell in matching(names, cells)]
+    for names, points in claim.within.items():
+        bounds += [(cell, cell.cell.paper + points) for cell in matching(names, cells) if cell.cell.paper is not None]
     if any(not cell.found for cell, _ in bounds):
         return Verdict(claim.text, OPEN)
     good = [cell.mean <= bound + 1e-9 for cell, bound in bounds]
-    numbers = ", ".join(f"{cell.cell.name}: {cell.mean:.2f} against {bound:.2f}" for cell, bound in bounds)
-    return Verdict(claim.text, HOLDS if all(good) else FAILS, numbers)
+    numbers = [f"{cell.cell.name}: {cell.mean:.2f} against {bound:.2f}" for cell, bound in bounds]
+    return verdict(claim, good, numbers, "cells")
 
 
 def _below(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
@@ -87,11 +86,8 @@ def _below(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
     if claim.every_epoch:
         return _every_epoch(claim, pairs)
     good = [low.mean < high.mean for low, high in pairs]
-    if len(pairs) > 4:
-        numbers = f"{sum(good)} of {len(pairs)} comparisons"
-    else:
-        numbers = ", ".join(f"{low.mean:.4g} against {high.mean:.4g}{overlap(low, high)}" for low, high in pairs)
-    return Verdict(claim.text, HOLDS if all(good) else FAILS, numbers)
+    numbers = [f"{low.mean:.4g} against {high.mean:.4g}{overlap(low, high)}" for low, high in pairs]
+    return verdict(claim, good, numbers, "comparisons")
 
 
 def _every_epoch(claim: Claim, pairs: Sequence[tuple[Measured, Measured]]) -> Verdict:
@@ -100,7 +96,7 @@ def _every_epoch(claim: Claim, pairs: Sequence[tuple[Measured, Measured]]) -> Ve
     for low, high in pairs:
         series = [series_of(side.found[0], side.cell.measure) for side in (low, high)]
         good += [a < b for a, b in zip(*series, strict=True)]
-    return Verdict(claim.text, HOLDS if all(good) else FAILS, f"{sum(good)} of {len(good)} epochs")
+    return verdict(claim, good, [], "epochs")
 
 
 def _lowest(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
@@ -111,6 +107,12 @@ def _lowest(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
     return Verdict(claim.text, HOLDS if holds else FAILS, f"the lowest is {best.cell.name}: {best.mean:.4g}")
 
 
+def verdict(claim: Claim, good: Sequence[bool], numbers: Sequence[str], unit: str) -> Verdict:
+    """It holds where all of these are good. A few numbers are told, of many how many are good."""
+    told = ", ".join(numbers) if 0 < len(numbers) <= 4 else f"{sum(good)} of {len(good)} {unit}"
+    return Verdict(claim.text, HOLDS if all(good) else FAILS, told)
+
+
 def expand(low: str, high: str, cells: Mapping[str, Measured]) -> list[tuple[Measured, Measured]]:
     """The pairs that two names stand for; a * in both is each row or each column in turn."""
     if "*" not in low:
@@ -119,6 +121,12 @@ def expand(low: str, high: str, cells: Mapping[str, Measured]) -> list[tuple[Mea
     columns = dict.fromkeys(cell.cell.column for cell in cells.values())
     each = rows if low.startswith("* / ") else columns
     return [(named(low.replace("*", one), cells), named(high.replace("*", one), cells)) for one in each]
+
+
+def matching(names: str, cells: Mapping[str, Measured]) -> list[Measured]:
+    """The cells whose name is like this; a * stands for anything."""
+    found = [cell for name, cell in cells.items() if fnmatchcase(name, names)]
+    return found or [named(names, cells)]
 
 
 def named(name: str, cells: Mapping[str, Measured]) -> Measured:

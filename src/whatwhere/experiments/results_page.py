@@ -20,7 +20,8 @@ Learning*), our number beside the paper's. This page is made by `whatwhere repro
 `results/`; a test fails when the two disagree. How it is measured: [docs/reproduction.md](docs/reproduction.md).
 
 Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
-means; where two error rates have overlapping 95 % intervals, that is said.
+means; where two error rates have overlapping 95 % intervals, that is said. Why some do not hold, by further trials:
+[docs/reproduction.md](docs/reproduction.md#where-a-claim-does-not-hold).
 """
 SCALE_NOTES = {
     "paper": "All of MNIST: 60,000 training and 10,000 test images, 50 + 50 epochs of 100 steps.",
@@ -48,9 +49,10 @@ def page(folder: Path) -> str:
 
 
 def found_in(folder: Path, scale: Scale) -> dict[str, Found]:
-    """For every table, its cells with what the result files of this folder hold for them."""
+    """For every table, its cells with what the result files of this folder hold for them; the choice, if it was run."""
     results = Results(folder)
-    return {name: measured(cells_of(name, scale, SEEDS), results) for name in (*TABLES, CHOICE)}
+    found = {name: measured(cells_of(name, scale, SEEDS), results) for name in (*TABLES, CHOICE)}
+    return {name: cells for name, cells in found.items() if name in TABLES or any(c.found for c in cells.values())}
 
 
 def summary(scale: Scale, found: Mapping[str, Found]) -> str:

@@ -77,7 +77,7 @@ class Claim:
     every_epoch  … at every epoch of the training, not only at the last
     lowest       the lowest of all cells is one of these
     at_most      these cells are at most this, in per cent
-    within       all cells with a number in the paper exceed it by at most so many points
+    within       these cells exceed the paper's number by at most so many points
     scale        judged at this scale only
     """
 
@@ -86,7 +86,7 @@ class Claim:
     every_epoch: bool = False
     lowest: tuple[str, ...] = ()
     at_most: dict = field(default_factory=dict)
-    within: float = 0.0
+    within: dict = field(default_factory=dict)
     scale: str = ""
 
 
