@@ -67,24 +67,25 @@ def phases() -> Iterator[dict[str, Any]]:
 def sparsity() -> Iterator[dict[str, Any]]:
     """The last epoch of small trainings: 2,000 images, 10 + 10 epochs of 50 steps."""
     images = data.load("mnist").subset(np.arange(2000))
-    for pooling in ("gaussian", "max"):
-        for lam in (0.25, 0.5, 1.0, 2.0):
-            learning = {"epochs": 10, "reset_at": [5], "inference": {"steps": 50}}
-            changes = {
-                "batch_size": 500,
-                "model": {"layers": {"each": {"pooling": pooling}}},
-                "learning": {"each": learning, "2": {"inference": {"lam": lam}}},
-            }
-            history = [epoch for epoch in train(amend(SCALE.recipe({}), changes), images).history if epoch.layer == 2]
-            squared = [2 * epoch.reconstruction / lam for epoch in history]
-            yield {
-                "pooling": pooling,
-                "lam": lam,
-                "nonzeros": history[-1].nonzeros,
-                "squared_error": squared[-1],
-                "cost": history[-1].cost,
-                "epochs": [[epoch.nonzeros, error] for epoch, error in zip(history, squared, strict=True)],
-            }
+    for pooling, lam in (("gaussian", 0.5), ("max", 0.5), ("max", 1.0), ("gaussian", 0.25), ("max", 2.0)):
+        changes = {
+            "batch_size": 500,
+            "model": {"layers": {"each": {"pooling": pooling}}},
+            "learning": {
+                "each": {"epochs": 10, "reset_at": [5], "inference": {"steps": 50}},
+                "2": {"inference": {"lam": lam}},
+            },
+        }
+        history = [epoch for epoch in train(amend(SCALE.recipe({}), changes), images).history if epoch.layer == 2]
+        squared = [2 * epoch.reconstruction / lam for epoch in history]
+        yield {
+            "pooling": pooling,
+            "lam": lam,
+            "nonzeros": history[-1].nonzeros,
+            "squared_error": squared[-1],
+            "cost": history[-1].cost,
+            "epochs": [[epoch.nonzeros, error] for epoch, error in zip(history, squared, strict=True)],
+        }
 
 
 TRIALS = {"phases": phases, "sparsity": sparsity}

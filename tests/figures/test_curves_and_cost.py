@@ -8,7 +8,7 @@ import pytest
 from figures.tiny_model import HISTORY, RESULTS
 from whatwhere.errors import RunError
 from whatwhere.figures.cost import cost_curves, read_history
-from whatwhere.figures.curves import lowest, read_curves
+from whatwhere.figures.curves import curve_set, curves, lowest, read_curves
 
 
 @pytest.fixture
@@ -52,6 +52,16 @@ def test_a_file_that_is_no_json_or_not_there_is_refused(write, tmp_path):
         read_curves(write("{"))
     with pytest.raises(RunError, match="no such file"):
         read_curves(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize("width", [3.3, 6.9])
+def test_a_long_title_stays_within_the_figure(width):
+    figure = curves(curve_set({**RESULTS, "title": "Error against λ, " + "and against much else, " * 6}), width)
+    figure.canvas.draw()
+    title = figure.axes[0].title.get_window_extent()
+    assert figure.bbox.x0 <= title.x0
+    assert title.x1 <= figure.bbox.x1
+    assert title.y1 <= figure.bbox.y1
 
 
 def test_the_cost_of_a_layer_is_the_sum_of_its_parts(tmp_path):

@@ -14,6 +14,7 @@ A result file is JSON:
 from __future__ import annotations
 
 import json
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def curves(results: CurveSet, width: float = COLUMN) -> Figure:
     _, x, y = lowest(results)
     axes.plot(x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor="#222222", markeredgewidth=0.9)
     axes.set(xlabel=results.x_label, ylabel=results.y_label, xscale=results.x_scale, yscale=results.y_scale)
-    axes.set_title(results.title)
+    axes.set_title(textwrap.fill(results.title, int(15 * width)))  # so many letters fit an inch
     axes.grid(color=RULE)
     if results.x_scale == "log":
         ticks = sorted({float(x) for curve in results.curves for x in curve.x})
