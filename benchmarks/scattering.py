@@ -20,7 +20,7 @@ import torch
 from kymatio.torch import Scattering2D
 
 from whatwhere.data import Images
-from whatwhere.experiments.measure import Bench
+from whatwhere.experiments.measure import Laboratory
 from whatwhere.experiments.models import Models
 from whatwhere.experiments.peers import PEERS, SCATTERING, standardise
 from whatwhere.experiments.reproduce import shown, work
@@ -51,11 +51,11 @@ def main() -> None:
     PEERS["scattering"] = replace(PEERS["scattering"], describe=scatter)
     results = Results(given.results / given.scale)
     nowhere = Path("there are no models here")
-    bench = Bench(results, Models(results, nowhere, nowhere, device="cpu"))
+    laboratory = Laboratory(results, Models(results, nowhere, nowhere, device="cpu"))
     for subject, cell in work(["comparison"], read_scale(given.scale), only=given.only).items():
         if subject.settings.get("peer", {}).get("name") != "scattering":
             continue
-        found = bench.measure(subject)
+        found = laboratory.measure(subject)
         print(f"{cell.name}: {shown(value_of(found, cell.measure), cell)}")
 
 

@@ -14,7 +14,7 @@ import torch
 
 import tiny_training as tiny
 from whatwhere import distributed
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, SpecError
 from whatwhere.learning import TrainingStopped, train
 from whatwhere.model import load
 
@@ -113,14 +113,22 @@ def test_on_one_process_everything_is_the_identity():
 
 
 def test_each_process_has_a_device_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert distributed.choose_device("cuda:1") == torch.device("cuda:1")
     assert distributed.choose_device("cpu") == torch.device("cpu")
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert distributed.choose_device("cuda") == torch.device("cuda:3")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert distributed.choose_device("auto") == torch.device("cuda:3")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert distributed.choose_device("auto") == torch.device("cpu")
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SpecError, match="'cuda:1' was given; there is no GPU"):
+        distributed.choose_device("cuda:1")
+    with pytest.raises(SpecError, match="'gpu' was given; expected auto, cpu"):
+        distributed.choose_device("gpu")
 
 
 @pytest.mark.slow

@@ -173,6 +173,10 @@ def test_what_cannot_be_is_refused(images: np.ndarray) -> None:
         fitted.transform(images[:, :, :20])
     with pytest.raises(SpecError, match=r"shape = \(5, 5\) with rows of 784 pixels"):
         features(shape=(5, 5)).fit(images.reshape(40, -1))
+    with pytest.raises(SpecError, match="maps = 16 was given; expected a number for each layer"):
+        features(maps=16).fit(images)
+    with pytest.raises(SpecError, match="device 'gpu' was given"):
+        features(device="gpu").fit(images)
     with pytest.raises(SpecError, match="output = 'pixels'"):
         features(output="pixels").fit(images)
     with pytest.raises(ImageError, match="latents without features"):

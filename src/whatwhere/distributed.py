@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, SpecError
 
 # How long to wait for a process that neither answers nor hangs up. One that is killed hangs up at once.
 PATIENCE = timedelta(minutes=10)
@@ -73,15 +73,15 @@ def choose_device(asked: torch.device | str) -> torch.device:
     """The device asked for; 'auto' is a GPU where there is one, and under torchrun 'cuda' is this process's own."""
     if asked == "auto":
         asked = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(asked)
+    try:
+        device = torch.device(asked)
+    except RuntimeError:
+        raise SpecError(f"device {asked!r} was given; expected auto, cpu, cuda, cuda:1, …") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SpecError(f"device {str(asked)!r} was given; there is no GPU that torch can use here ('cpu' works)")
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return device
-
-
-def default_device() -> torch.device:
-    """What 'auto' chooses here."""
-    return choose_device("auto")
 
 
 def _first_line(error: Exception) -> str:

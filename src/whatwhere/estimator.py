@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.classification import Matrix, describe_images
+from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
@@ -79,7 +80,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     shape : of an image, (H, W) or (C, H, W), for rows of pixels
     warm_start : `fit` goes on from the filters it has
     batch_size : images inferred together
-    engine, device : what computes, and where
+    engine : what computes; 'auto' takes the fastest that can
+    device : where: 'cpu', 'cuda', or 'auto', a GPU where there is one
     random_state : of the filters at the start
 
     Attributes
@@ -197,12 +199,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _output(self, v: Tensor) -> Matrix:
         if self.output == "descriptor":
-            return describe_images(self.model_.to(self.device), v, self._recipe(), engine=self.engine)
+            return describe_images(self.model_.to(choose_device(self.device)), v, self._recipe(), engine=self.engine)
         return torch.cat([tensor.flatten(1) for tensor in self._encode(v).tensors()], 1).cpu().numpy()
 
     def _encode(self, v: Tensor) -> Latents:
-        model, spec = self.model_.to(self.device), self._recipe().inference
-        return infer(model, v.to(self.device), spec, engine=self.engine, batch_size=self.batch_size).latents
+        model, spec = self.model_.to(choose_device(self.device)), self._recipe().inference
+        return infer(model, v, spec, engine=self.engine, batch_size=self.batch_size).latents
 
     def _decode(self, latents: Latents) -> Tensor:
         assert latents.p is not None
@@ -246,6 +248,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _recipe(self) -> Recipe:
         layers, below = [], self.image_shape_[0]
+        if not isinstance(self.maps, Sequence):
+            raise SpecError(f"maps = {self.maps!r} was given; expected a number for each layer, such as (16, 48)")
         for k, maps in enumerate(self.maps):
             fan_in = None if k == 0 or self.fan_in is None else min(self.fan_in, below)
             layers.append(

@@ -1,5 +1,8 @@
 """The command, without its numerics."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -39,6 +42,7 @@ def test_a_run_out_of_time_says_so_by_its_exit_status(calls, tmp_path):
 
 def test_report_writes_the_page_and_runs_nothing(calls, tmp_path):
     page = tmp_path / "RESULTS.md"
+    shutil.copytree(Path(__file__).parents[2] / "results" / "quick", tmp_path / "quick")
     done = CliRunner().invoke(app, ["reproduce", "report", "--results", str(tmp_path), "--page", str(page)])
     assert done.exit_code == 0
     assert not calls

@@ -65,7 +65,7 @@ def test_what_cannot_be_encoded_is_refused(run: Path, images: Path, tmp_path: Pa
     np.save(tmp_path / "colour.npy", np.zeros((2, 3, 10, 10), np.float32))
     with pytest.raises(ImageError, match="images with 3 channels were given"):
         whatwhere("encode", run, tmp_path / "colour.npy", *out)
-    with pytest.raises(SpecError, match="--device nonsense was given"):
+    with pytest.raises(SpecError, match="device 'nonsense' was given"):
         whatwhere("encode", run, images, "--out", tmp_path / "codes.npz", "--device", "nonsense")
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="cannot be written"):

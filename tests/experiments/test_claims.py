@@ -6,6 +6,12 @@ from whatwhere.experiments.claims import FAILS, HOLDS, OPEN, Measured, judge
 from whatwhere.experiments.tables import Cell, Claim
 
 
+def few(value, interval):
+    """A cell of few labels, in per cent."""
+    found = {"error": value / 100, "interval": [bound / 100 for bound in interval]}
+    return Measured(Cell("t", "a", "x", "few labels", None, False, ("subject",)), ({"found": found},))
+
+
 def cells(numbers, measure="error"):
     """Cells from per cent, by 'row / column'; a list is a value a seed."""
     found = {}
@@ -31,6 +37,19 @@ def test_overlapping_intervals_are_told():
     assert "overlap" not in judge(claim, cells({"a / x": 0.8, "b / x": 2.0})).numbers
 
 
+def test_more_seeds_on_the_same_images_do_not_narrow_the_interval():
+    one, three = (cells({"a / x": values})["a / x"].interval() for values in (0.8, [0.8, 0.8, 0.8]))
+    assert one == pytest.approx(three)
+    assert one == pytest.approx((100 * 0.006428, 100 * 0.009952), rel=1e-3)  # Wilson's interval of 80 in 10,000
+
+
+def test_the_interval_of_few_labels_is_that_of_its_draws():
+    claim = Claim(text="", below=(("a / x", "b / x"),))
+    low, near, far = few(4.4, (4.2, 4.7)), few(4.9, (4.6, 5.2)), few(6.0, (5.5, 6.5))
+    assert "overlap" in judge(claim, {"a / x": low, "b / x": near}).numbers
+    assert "overlap" not in judge(claim, {"a / x": low, "b / x": far}).numbers
+
+
 def test_a_star_stands_for_each_row_or_each_column():
     columns = Claim(text="", below=(("* / x", "* / y"),))
     rows = Claim(text="", below=(("a / *", "b / *"),))
@@ -43,8 +62,13 @@ def test_a_star_stands_for_each_row_or_each_column():
 
 def test_the_lowest_of_all():
     claim = Claim(text="", lowest=("a / *",))
-    assert judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 2.0})).verdict == HOLDS
-    assert judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 0.5})).verdict == FAILS
+    held = judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 2.0, "b / y": 1.1}))
+    assert held.verdict == HOLDS
+    assert held.numbers == "1 against 1.1 (95 % intervals overlap) at b / y"
+    failed = judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 0.2}))
+    assert failed.verdict == FAILS
+    assert failed.numbers == "the lowest is b / x: 0.2 against 1"
+    assert judge(claim, cells({"a / x": 1.0, "b / x": 1.0})).verdict == FAILS, "as low is not lowest"
     assert judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": []})).verdict == OPEN
 
 

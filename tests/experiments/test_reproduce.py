@@ -11,7 +11,7 @@ import whatwhere.experiments.measure as measure_module
 import whatwhere.experiments.models as models_module
 import whatwhere.experiments.subjects as subjects_module
 from whatwhere.errors import SpecError
-from whatwhere.experiments.measure import Bench, Described, all_labels
+from whatwhere.experiments.measure import Described, Laboratory, all_labels
 from whatwhere.experiments.models import Models
 from whatwhere.experiments.reproduce import Options, reproduce, work
 from whatwhere.experiments.results import Results
@@ -165,9 +165,11 @@ def test_a_choice_never_opens_the_test_images(scale, options, monkeypatch):
 
     monkeypatch.setattr(subjects_module.data, "load", guarded)
     results = Results(options.results)
-    bench = Bench(results, Models(results, options.results, options.cache, "cpu", "reference", say=quiet), quiet)
+    laboratory = Laboratory(
+        results, Models(results, options.results, options.cache, "cpu", "reference", say=quiet), quiet
+    )
     (subject,) = cells_of("choice", scale)[0].subjects
-    found = bench.measure(subject)["found"]
+    found = laboratory.measure(subject)["found"]
     assert found["error"] == min(trial["error"] for trial in found["trials"])
 
 
@@ -192,11 +194,11 @@ def test_images_are_described_once_for_all_numbers_of_labels(scale, options, mon
     monkeypatch.setattr(measure_module, "describe_images", lambda *a, **k: (described.append(1), describe(*a, **k))[1])
     results = Results(options.results)
     models = Models(results, options.results, options.cache, "cpu", "reference", say=quiet)
-    bench = Bench(results, models, quiet)
+    laboratory = Laboratory(results, models, quiet)
     for labels in (10, 20):
         settings = {**cells_of("pooling", scale)[0].subjects[0].settings, "labels": labels, "C": [1.0]}
         subject = Subject("few labels", DataSpec("digits", limit=200), settings)
-        found = bench.measure(subject)["found"]
+        found = laboratory.measure(subject)["found"]
         assert found["labels"] == labels
         assert found["error"] == pytest.approx(np.mean(found["errors_of_draws"]))
         assert len(found["errors_of_draws"]) == 10

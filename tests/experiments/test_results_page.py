@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from whatwhere.errors import RunError
 from whatwhere.experiments import results_page
 from whatwhere.experiments.results_page import as_text, curves, found_in, page, section, summary, write_report
 from whatwhere.experiments.scales import SCALES, read_scale
@@ -76,6 +77,14 @@ def test_curves_and_histories_are_those_of_the_result_files(scale, measured):
     histories = curves("cost", found["cost"])["histories"]
     assert {name: len(history) for name, history in histories.items()} == {"Max pooling": 2, "Gaussian pooling": 2}
     assert curves("pooling", found["pooling"]) is None
+
+
+def test_a_folder_without_results_is_refused_and_the_page_left_alone(tmp_path):
+    page_file = tmp_path / "RESULTS.md"
+    page_file.write_text("as it was")
+    with pytest.raises(RunError, match="there are none in it"):
+        write_report(tmp_path / "typo", page_file)
+    assert page_file.read_text() == "as it was"
 
 
 def test_the_command_writes_page_curves_and_figures(scale, measured, tmp_path, monkeypatch):

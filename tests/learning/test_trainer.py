@@ -11,7 +11,7 @@ import tiny_training as tiny
 import whatwhere.distributed
 import whatwhere.inference.filter_map
 import whatwhere.learning.epoch
-from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.errors import EngineError, ImageError, RunError, SpecError
 from whatwhere.latents import Latents
 from whatwhere.learning import EpochReport, TrainingDiverged, TrainingStopped, train
 from whatwhere.learning.epoch import Session, State, train_epoch
@@ -34,6 +34,16 @@ def test_every_tier_gives_the_same_bits(store, in_folder, reference, tmp_path):
     run = train(tiny.recipe(), tiny.images(), tmp_path / "run" if in_folder else None, store=store, **tiny.HERE)
     assert tiny.same_filters(run.model, reference.model)
     assert [r.cost for r in run.history] == [r.cost for r in reference.history]
+
+
+@pytest.mark.parametrize(("engine", "message"), [("warp", "'warp' was given"), ("triton", "cannot serve")])
+def test_an_engine_that_cannot_serve_is_refused_before_the_run_begins(engine, message, tmp_path):
+    if engine == "triton" and torch.cuda.is_available():
+        pytest.skip("with a GPU it can serve")
+    with pytest.raises(EngineError, match=message):
+        train(tiny.recipe(), tiny.images(), tmp_path / "run", engine=engine, device="cpu")
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+    train(tiny.recipe(), tiny.images(), tmp_path / "run", **tiny.HERE)
 
 
 @pytest.mark.parametrize("store", ["ram", "file"])

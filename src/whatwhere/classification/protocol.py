@@ -176,7 +176,7 @@ def evaluate_few_labels(
     return FewLabels(count, errors, tuple(score.C for score in scores), float(np.mean(errors)), t_interval(errors))
 
 
-def wilson(errors: int, images: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson(errors: float, images: int, z: float = 1.959964) -> tuple[float, float]:
     """Wilson's 95 % interval of an error rate."""
     rate, share = errors / images, z * z / images
     centre = (rate + share / 2) / (1 + share)

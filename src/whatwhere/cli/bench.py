@@ -18,24 +18,23 @@ def _bench() -> None:
 
 @bench.command("inference")
 def inference(
-    device: Annotated[str, typer.Option(help="cpu or cuda; by default the GPU if there is one.")] = "",
-    images: Annotated[int, typer.Option(help="Images in the batch; 0: 100 on a CPU, 6,000 on a GPU.")] = 0,
-    steps: Annotated[int, typer.Option(help="Steps of a solve; 0: 20 on a CPU, 100 on a GPU.")] = 0,
-    repeats: Annotated[int, typer.Option(help="Timed solves; the median and the best are reported.")] = 5,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    images: Annotated[int, typer.Option(min=0, help="Images in the batch; 0: 100 on a CPU, 6,000 on a GPU.")] = 0,
+    steps: Annotated[int, typer.Option(min=0, help="Steps of a solve; 0: 20 on a CPU, 100 on a GPU.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed solves; the median and the best are reported.")] = 5,
     only: Annotated[str, typer.Option(help="Only cases whose name holds this.")] = "",
     out: Annotated[Path | None, typer.Option(help="Also write every figure to this JSON file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Time every engine that can serve on the same images, side by side: image-iterations a second."""
-    import torch
-
+    from whatwhere.distributed import choose_device
     from whatwhere.experiments.bench import bench_inference, table
     from whatwhere.experiments.machine import machine
 
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    gpu = device.startswith("cuda")
+    home = choose_device(device)
+    gpu = home.type == "cuda"
     found = bench_inference(
-        device,
+        home,
         images=images or (6000 if gpu else 100),
         steps=steps or (100 if gpu else 20),
         repeats=repeats,

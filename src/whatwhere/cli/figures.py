@@ -88,9 +88,9 @@ def _write(section: Section, path: Path, format: Format) -> Path:
 
 
 def _draw_curves(results: Path, format: Format, folder: Path) -> None:
-    from whatwhere.figures import curves, read_curves, save
+    from whatwhere.figures import draw_file, save
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{results.stem}.{format}"
-    save(curves(read_curves(results)), path)
+    save(draw_file(results), path)
     typer.echo(path)

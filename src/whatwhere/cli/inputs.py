@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
 def open_run(folder: Path, device: str) -> tuple[Recipe, DeconvNet]:
     """The recipe of a run, and its model on a device ('auto': a GPU where there is one)."""
-    import torch
-
-    from whatwhere.distributed import default_device
-    from whatwhere.errors import RunError, SpecError
+    from whatwhere.distributed import choose_device
+    from whatwhere.errors import RunError
     from whatwhere.model import load
     from whatwhere.spec_toml import read_recipe
 
@@ -24,12 +22,7 @@ def open_run(folder: Path, device: str) -> tuple[Recipe, DeconvNet]:
     if missing:
         found = f"there is no {' and no '.join(missing)} in it" if folder.is_dir() else "there is no such folder"
         raise RunError(f"{folder} was given as a run; {found} (`whatwhere train --out {folder}` makes one)")
-    try:
-        home = default_device() if device == "auto" else torch.device(device)
-    except RuntimeError:
-        raise SpecError(f"--device {device} was given; expected auto, cpu, cuda, cuda:1, …") from None
-    if home.type == "cuda" and not torch.cuda.is_available():
-        raise SpecError(f"--device {device} was given; there is no GPU that torch can use here (--device cpu)")
+    home = choose_device(device)
     return read_recipe(folder / "recipe.toml"), load(folder / "model.safetensors").to(home)
 
 

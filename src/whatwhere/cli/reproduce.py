@@ -37,7 +37,8 @@ def reproduce(
         float | None, typer.Option(min=0, help="Stop cleanly after so long; the same command goes on.")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="For every cell (default: the scale's number for the headline, else 1).")
+        int | None,
+        typer.Option(min=1, max=5, help="For every cell (default: the scale's number for the headline, else 1)."),
     ] = None,
     checkpoint_every: Annotated[
         int | None, typer.Option(min=0, help="Epochs from one checkpoint of a training to the next; 0: when stopped.")

@@ -77,7 +77,7 @@ def cases(steps: int) -> tuple[Case, ...]:
 
 
 def bench_inference(
-    device: str, *, images: int, steps: int, repeats: int, only: str = "", say: Callable[[str], None] = print
+    device: torch.device, *, images: int, steps: int, repeats: int, only: str = "", say: Callable[[str], None] = print
 ) -> list[Measurement]:
     """Measure every case whose name holds `only`, with every engine that can serve it."""
     digits = load("digits", split="train")[slice(0, min(images, 5000))]
@@ -93,7 +93,7 @@ def bench_inference(
     return found
 
 
-def prepared_model(pooling: PoolingKind, device: str) -> DeconvNet:
+def prepared_model(pooling: PoolingKind, device: torch.device) -> DeconvNet:
     """The paper's architecture after a short training on 500 digits, so that features are as sparse as in use."""
     layers = (LayerSpec(maps=16, pooling=pooling), LayerSpec(maps=48, fan_in=8, pooling=pooling))
     brief = {"batch_size": 500, "learning": {"each": {"epochs": 4, "reset_at": [2], "inference": {"steps": 20}}}}

@@ -12,20 +12,18 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from whatwhere import data
 from whatwhere.classification import Matrix, describe_images, protocol
-from whatwhere.classification.descriptors import unit_length
 from whatwhere.data import Images
 from whatwhere.errors import RunError
+from whatwhere.experiments.measure import SOLVER
+from whatwhere.experiments.peers import pixels
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import read_recipe
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-SOLVER = "newton"  # LIBLINEAR's minimum, several times sooner with matrices that are mostly not zero
 MARK = "demo.json"  # the results; a folder that holds it is a demo's, and may be made anew
 
 
@@ -119,7 +117,7 @@ def descriptions(
     model: DeconvNet, recipe: Recipe, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
     """The images described in every way: by their pixels, then by every layer of the model."""
-    yield "raw pixels", pixels(training), pixels(test)
+    yield "raw pixels", *pixels(training, test)
     for k in range(1, recipe.model.depth + 1):
         by_layer = replace(recipe, descriptor=replace(recipe.descriptor, layers=(k,)))
         with stage(f"layer {k}: inferring {len(training) + len(test):,} images", len(training) + len(test)) as advance:
@@ -127,10 +125,6 @@ def descriptions(
                 describe_images(model, part, by_layer, engine=engine, progress=advance) for part in (training, test)
             )
         yield f"layer {k}", x, x_test
-
-
-def pixels(images: Images) -> np.ndarray:
-    return unit_length(images[:].flatten(1)).numpy()
 
 
 def draw_report(demo: Demo, test: Images) -> str:

@@ -33,7 +33,7 @@ class Described:
 
 
 @dataclass
-class Bench:
+class Laboratory:
     """What measuring needs. The images and rows used last are held: cells that share them stand side by side."""
 
     results: Results

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whatwhere.errors import SpecError
-from whatwhere.experiments.measure import Bench
+from whatwhere.experiments.measure import Laboratory
 from whatwhere.experiments.models import Models
 from whatwhere.experiments.peers import PEERS
 from whatwhere.experiments.results import Results, value_of
@@ -54,9 +54,9 @@ class Outcome:
 def reproduce(names: Sequence[str], scale: Scale, options: Options, say: Callable[[str], None] = print) -> Outcome:
     """Measure every cell of these tables that has no result file yet."""
     clock = Clock(options.minutes)
-    bench = make_bench(scale, options, clock, say)
+    laboratory = open_laboratory(scale, options, clock, say)
     todo = work(names, scale, options.seeds, options.only)
-    unknown = [subject for subject in todo if bench.results.find(subject) is None]
+    unknown = [subject for subject in todo if laboratory.results.find(subject) is None]
     elsewhere = [subject for subject in unknown if measured_elsewhere(subject)]
     for subject in elsewhere:
         say(f"left out: {todo[subject].name} of {todo[subject].table} (benchmarks/scattering.py measures it)")
@@ -69,7 +69,7 @@ def reproduce(names: Sequence[str], scale: Scale, options: Options, say: Callabl
         cell = todo[subject]
         say(f"[{measured + 1} of {len(left)}] {cell.table}: {cell.name}{seed_of(subject)}")
         try:
-            found = bench.measure(subject, keep=cell.headline)
+            found = laboratory.measure(subject, keep=cell.headline)
         except TrainingStopped:
             break
         measured += 1
@@ -93,7 +93,7 @@ class Clock:
         return self.seconds() > self.limit
 
 
-def make_bench(scale: Scale, options: Options, clock: Clock, say: Callable[[str], None]) -> Bench:
+def open_laboratory(scale: Scale, options: Options, clock: Clock, say: Callable[[str], None]) -> Laboratory:
     """Where this scale's results and models lie, and how they are made."""
     folder = options.results / scale.name
     results = Results(folder)
@@ -107,7 +107,7 @@ def make_bench(scale: Scale, options: Options, clock: Clock, say: Callable[[str]
         stop=clock.over,
         say=say,
     )
-    return Bench(results, models, say)
+    return Laboratory(results, models, say)
 
 
 def work(names: Sequence[str], scale: Scale, seeds: int | None = None, only: str = "") -> dict[Subject, Cell]:

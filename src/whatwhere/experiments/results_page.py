@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from whatwhere.errors import RunError
 from whatwhere.experiments.claims import SEEDS, Measured, Verdict, judge, measured
 from whatwhere.experiments.results import Results, series_of, spread
 from whatwhere.experiments.scales import SCALES, Scale, read_scale
@@ -143,6 +144,10 @@ def _line(row: str, cells: Found) -> dict[str, Any] | None:
 
 def write_report(folder: Path, page_file: Path) -> list[Path]:
     """Write RESULTS.md, and the curves with their figures into results/SCALE/figures."""
+    from whatwhere.figures import draw_content, save
+
+    if not any(folder.glob("*/*.json")):
+        raise RunError(f"{folder} was given as the folder of the results; there are none in it (--results FOLDER)")
     written = [page_file]
     page_file.write_text(page(folder), encoding="utf-8")
     for scale_name in SCALES:
@@ -154,19 +159,10 @@ def write_report(folder: Path, page_file: Path) -> list[Path]:
             figures.mkdir(parents=True, exist_ok=True)
             path = figures / f"{name}.json"
             path.write_text(as_text(content), encoding="utf-8")
-            draw(content, figures / f"{name}.svg")
+            save(draw_content(content), figures / f"{name}.svg")
             written += [path, figures / f"{name}.svg"]
     return written
 
 
 def as_text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def draw(content: Mapping[str, Any], path: Path) -> None:
-    from whatwhere.figures import cost, save
-    from whatwhere.figures.curves import curve_set
-    from whatwhere.figures.curves import curves as draw_curves
-
-    figure = cost(content["histories"]) if "histories" in content else draw_curves(curve_set(dict(content)))
-    save(figure, path)

@@ -127,7 +127,7 @@ class Cell:
 def read_table(name: str) -> Table:
     """The table of this name."""
     if name not in (*TABLES, CHOICE):
-        raise SpecError(f"table {name!r} was given; expected one of {', '.join((*TABLES, CHOICE))}")
+        raise SpecError(f"table {name!r} was given; expected one of {', '.join((*TABLES, CHOICE))}, all or report")
     return build(Table, recipe_file(name))
 
 

@@ -18,7 +18,7 @@ except ImportError:
 from whatwhere.figures.animation import animation, last_frame, trace
 from whatwhere.figures.composite import composite, filters, invariances, planes, reconstructions
 from whatwhere.figures.cost import cost, read_history
-from whatwhere.figures.curves import curves, read_curves
+from whatwhere.figures.curves import curves, draw_content, draw_file, read_curves
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.gallery import draw, names, run_report
 from whatwhere.figures.material import Material, read_run
@@ -37,6 +37,8 @@ __all__ = [
     "curves",
     "decomposition",
     "draw",
+    "draw_content",
+    "draw_file",
     "filters",
     "invariances",
     "last_frame",

@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from whatwhere.errors import RunError
+from whatwhere.figures.cost import cost
 from whatwhere.figures.style import COLUMN, RULE, curve_styles, sheet, styled
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,18 +53,32 @@ class CurveSet:
     curves: tuple[Curve, ...]
 
 
+def draw_file(path: Path) -> Figure:
+    """The picture of a result file: its curves, or the cost of the trainings whose `histories` it holds."""
+    return _read(path, draw_content)
+
+
+def draw_content(content: Mapping[str, Any]) -> Figure:
+    return cost(content["histories"]) if "histories" in content else curves(curve_set(content))
+
+
 def read_curves(path: Path) -> CurveSet:
-    """Read a result file; one that does not hold curves is refused, with the entry that is wrong."""
+    """Read a result file of curves."""
+    return _read(path, curve_set)
+
+
+def _read(path: Path, understand: Callable[[Any], T]) -> T:
+    """What a file holds; one that is wrong is refused, with the entry."""
     if not path.is_file():
         raise RunError(f"{path} was given as a result file; there is no such file")
     try:
-        return curve_set(json.loads(path.read_text(encoding="utf-8")))
+        return understand(json.loads(path.read_text(encoding="utf-8")))
     except (KeyError, TypeError, ValueError) as error:
         wrong = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise RunError(f"{path} is not a file of curves: {wrong} (docs/figures.md shows one)") from None
 
 
-def curve_set(content: dict[str, Any]) -> CurveSet:
+def curve_set(content: Mapping[str, Any]) -> CurveSet:
     """Curves from the parsed content of a result file."""
     x, y = content["x"], content["y"]
     x_scale, y_scale = x.get("scale", "linear"), y.get("scale", "linear")

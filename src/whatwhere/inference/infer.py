@@ -30,6 +30,8 @@ def infer(
 ) -> Solution:
     """Infer what and where of images [N, C, H, W]; no image ends with a higher objective than it began with.
 
+    Images and latents are brought to the model's device and type.
+
     plan      phases, one after the other; empty means one joint phase from the top layer
     latents   where to start from, as an earlier solution returned them; None starts anew
     engine    'auto' takes the fastest that can serve; the solution says which it was
@@ -43,6 +45,10 @@ def infer(
     for phase in plan:
         if phase.layer > model.spec.depth:
             raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
+    images = images.to(model.device, model.dtype)
+    if latents is not None:
+        check_latents(model, images, latents)
+        latents = latents.to(model.device, model.dtype)
     solutions = []
     with torch.no_grad():
         for batch in torch.arange(len(images)).split(batch_size):
@@ -56,6 +62,23 @@ def infer(
         Stats.cat([s.stats for s in solutions]),
         solutions[-1].engine,
     )
+
+
+def check_latents(model: DeconvNet, images: Tensor, latents: Latents) -> None:
+    """Refuse latents that cannot be these images'."""
+    grids = [region.grid for region in model.regions(*images.shape[2:])]
+    if len(latents.pooling) > len(grids) or (latents.p is not None and not latents.pooling):
+        raise ImageError(
+            f"latents with pooling variables of {len(latents.pooling)} layers were given; the model has {len(grids)}"
+        )
+    for k, (theta, grid) in enumerate(zip(latents.pooling, grids, strict=False), start=1):
+        known = [theta.mu, theta.gamma] + ([latents.p] if k == len(latents.pooling) and latents.p is not None else [])
+        for tensor in known:
+            if len(tensor) != len(images) or tensor.shape[-3:] != torch.Size(grid):
+                raise ImageError(
+                    f"latents of shape {list(tensor.shape)} were given for layer {k}; those of these images have "
+                    f"[{len(images)}, …, {', '.join(map(str, grid))}] (give what `infer` returned for the same images)"
+                )
 
 
 def run_plan(

@@ -16,7 +16,8 @@ import torch
 
 from whatwhere import distributed
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.learning.epoch import ImageSource, Session, State, first_epoch, train_epoch
+from whatwhere.inference.engines import choose
+from whatwhere.learning.epoch import ImageSource, Session, State, first_epoch, train_epoch, training_phase
 from whatwhere.learning.guards import stopped
 from whatwhere.learning.reports import BatchReport, EpochReport
 from whatwhere.learning.run_folder import RunFolder, fingerprint
@@ -88,6 +89,7 @@ def train(
         kept = kept_dtype(latent_dtype, model.dtype)
         batches = [slice(i, min(i + recipe.batch_size, len(images))) for i in range(0, len(images), recipe.batch_size)]
         check_images(model, images, batches)
+        check_engine(engine, model, images[slice(0, 1)].to(home, model.dtype), recipe)
         keeper = None if folder is None else Keeper(folder, recipe, fingerprint(images, batches), notes or {})
         latents = closing.enter_context(open_store(store, model, images, batches, kept, folder, on_start))
         session = Session(recipe, on_device(images, batches, latents), batches, latents, engine, stop, on_batch)
@@ -97,6 +99,12 @@ def train(
             state = keeper.resume(session, home) if resume else keeper.begin(session, state)
         state = run_epochs(session, state, keeper, Pace(checkpoint_every), on_epoch)
     return TrainedModel(state.model, state.history, None if folder is None else folder.path)
+
+
+def check_engine(name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe) -> None:
+    """Refuse an engine that cannot serve every layer's training before anything is written."""
+    for layer, learning in enumerate(recipe.learning, start=1):
+        choose(name, model, image, training_phase(layer, learning), learning.inference)
 
 
 def run_epochs(
