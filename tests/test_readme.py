@@ -19,6 +19,14 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README.read_text(encoding="utf-8"))
-    assert links
-    assert [link for link in links if "://" not in link and not (README.parent / link).exists()] == []
+    links = re.findall(r"\]\(([^)#]+)(?:#([^)]*))?\)", README.read_text(encoding="utf-8"))
+    here = [(README.parent / path, place) for path, place in links if "://" not in path]
+    assert here
+    assert [path for path, _ in here if not path.exists()] == []
+    assert [place for path, place in here if place and place not in places(path)] == []
+
+
+def places(page: Path) -> list[str]:
+    """What a link can name on a page: its headings, in small letters with hyphens."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
