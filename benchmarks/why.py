@@ -1,7 +1,7 @@
 """Trials on claims of the paper that do not hold here (RESULTS.md): where does the difference come from?
 
     whatwhere data get mnist
-    python benchmarks/why.py phases pooling_step switches sparsity
+    python benchmarks/why.py phases pooling_step switches sparsity together
 
 Nothing here looks at the test images: SVMs learn from the first 10,000 training images and are judged by the last.
 
@@ -9,6 +9,7 @@ phases        the models of the table `joint`, each with its three ways of infer
 pooling_step  the headline's model with other β_U at inference, told apart in the same way
 switches      layer 1, with the filters of one kind of pooling and the inference of another
 sparsity      max and Gaussian pooling as in training, with several λ: non-zeros against the error of the reconstruction
+together      not a claim of the paper: descriptors of models that differ in their seed, side by side
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import torch.nn.functional as F
 
 from whatwhere import data
 from whatwhere.classification.descriptors import describe
-from whatwhere.classification.matrix import Matrix, collect_rows
+from whatwhere.classification.matrix import Matrix, collect_rows, side_by_side
 from whatwhere.classification.protocol import evaluate
 from whatwhere.data import Images
 from whatwhere.data.splits import few_labels
@@ -120,6 +121,18 @@ def sparsity() -> Iterator[dict[str, Any]]:
             yield {"pooling": pooling, "lam": lam, "steps": steps, **at}
 
 
+def together() -> Iterator[dict[str, Any]]:
+    """The headline's models of one, two and three seeds, their descriptors side by side."""
+    first, last = first_and_last()
+    (cell,) = [cell for cell in cells_of("pooling", SCALE, 3) if cell.name == "Gaussian pooling / Layer 2"]
+    parts: list[tuple[Matrix, Matrix]] = []
+    for subject in cell.subjects:
+        x, x_last = (described(trained(subject.recipe), part, subject.recipe) for part in (first, last))
+        parts.append((x, x_last))
+        x, x_last = (side_by_side(list(rows)) for rows in zip(*parts, strict=True))
+        yield {"models": len(parts), "error": error(x, x_last, first, last, C[2])}
+
+
 def first_and_last() -> tuple[Images, Images]:
     images = data.load("mnist")
     return images.subset(np.arange(PART)), images.subset(np.arange(len(images) - PART, len(images)))
@@ -149,7 +162,13 @@ def error(x: Matrix, x_last: Matrix, first: Images, last: Images, C: float, rows
     return evaluate(x[rows], np.asarray(first.labels)[rows], x_last, np.asarray(last.labels), C, solver="newton").error
 
 
-TRIALS = {"phases": phases, "pooling_step": pooling_step, "switches": switches, "sparsity": sparsity}
+TRIALS = {
+    "phases": phases,
+    "pooling_step": pooling_step,
+    "switches": switches,
+    "sparsity": sparsity,
+    "together": together,
+}
 
 
 def main() -> None:

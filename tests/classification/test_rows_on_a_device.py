@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
-from whatwhere.classification import describe_images, fit_svm, protocol
+from whatwhere.classification import describe_images, fit_svm, protocol, side_by_side
 from whatwhere.data import load
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
@@ -31,6 +32,18 @@ def test_the_rows_are_the_same(rows):
     host, device, _ = rows
     assert isinstance(device, torch.Tensor)
     np.testing.assert_array_equal(device.numpy(), host)
+
+
+@pytest.mark.parametrize("kinds", [("dense", "dense"), ("dense", "sparse"), ("sparse", "sparse"), ("tensor", "tensor")])
+def test_rows_side_by_side_are_of_unit_length_whatever_holds_them(rows, kinds):
+    make = {"dense": np.asarray, "sparse": sparse.csr_array, "tensor": torch.from_numpy}
+    parts = [rows[0], rows[0][:, ::-1].copy()]
+    found = side_by_side([make[kind](part) for kind, part in zip(kinds, parts, strict=True)])
+    assert isinstance(found, {"tensor": torch.Tensor, "sparse": sparse.csr_array, "dense": np.ndarray}[kinds[1]])
+    found = found.toarray() if sparse.issparse(found) else np.asarray(found)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(found * np.sqrt(2), np.concatenate(parts, 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("solver", ["newton", "liblinear"])

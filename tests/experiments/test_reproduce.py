@@ -173,6 +173,25 @@ def test_a_choice_never_opens_the_test_images(scale, options, monkeypatch):
     assert found["error"] == min(trial["error"] for trial in found["trials"])
 
 
+def test_models_together_are_those_of_the_seeds_side_by_side(scale, options, monkeypatch):
+    seen = []
+    judge = measure_module.all_labels
+    monkeypatch.setattr(measure_module, "all_labels", lambda d, *rest: (seen.append(d), judge(d, *rest))[1])
+    results = Results(options.results)
+    laboratory = Laboratory(
+        results, Models(results, options.results, options.cache, "cpu", "reference", say=quiet), quiet
+    )
+    wanted = [c for c in cells_of("comparison", scale, 3) if c.column == "all labels" and c.row.startswith("Th")]
+    alone, (together,) = (cell.subjects for cell in wanted)
+    assert [subject.recipe.seed for subject in alone] == [0, 1, 2]
+    found = laboratory.measure(together)["found"]
+    assert found["models"] == [model_subject(subject.recipe, subject.data).key for subject in alone]
+    for subject in alone:
+        laboratory.measure(subject)
+    rows = [d.x_test.toarray() if hasattr(d.x_test, "toarray") else d.x_test for d in seen]
+    np.testing.assert_allclose(rows[0] * np.sqrt(3), np.concatenate(rows[1:], 1), rtol=1e-6)
+
+
 def test_the_headline_comes_first_one_seed_of_each_before_two_of_any(scale):
     order = list(work(["reset", "pooling"], scale).items())
     assert [(cell.table, subject.recipe.seed) for subject, cell in order[:8]] == [("pooling", 0)] * 4 + [

@@ -3,6 +3,6 @@
 from whatwhere.classification import protocol
 from whatwhere.classification.descriptors import describe, describe_images
 from whatwhere.classification.linear_svm import LinearSVM, fit_svm
-from whatwhere.classification.matrix import Matrix
+from whatwhere.classification.matrix import Matrix, side_by_side
 
-__all__ = ["LinearSVM", "Matrix", "describe", "describe_images", "fit_svm", "protocol"]
+__all__ = ["LinearSVM", "Matrix", "describe", "describe_images", "fit_svm", "protocol", "side_by_side"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from whatwhere.errors import MissingExtra, SpecError
 
@@ -41,6 +44,19 @@ def collect_rows(
         kept.add(batch)
         progress(len(batch))
     return kept.matrix()
+
+
+def side_by_side(parts: Sequence[Matrix]) -> Matrix:
+    """Matrices of the same rows as one, [N, D₁ + D₂ + …], scaled so that rows of unit length stay so."""
+    if len(parts) == 1:
+        return parts[0]
+    scale = 1 / math.sqrt(len(parts))
+    if all(isinstance(part, Tensor) for part in parts):
+        return torch.cat([part * scale for part in parts], 1)
+    scaled = [part * np.float32(scale) for part in parts]  # by a plain number a sparse matrix would become float64
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.hstack(scaled, format="csr")
+    return np.concatenate(scaled, 1)
 
 
 class _DenseRows:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.classification import Matrix, describe_images, protocol
+from whatwhere.classification import Matrix, describe_images, protocol, side_by_side
 from whatwhere.data import Images
 from whatwhere.distributed import choose_device
 from whatwhere.errors import RunError
@@ -18,6 +18,7 @@ from whatwhere.experiments.models import Models
 from whatwhere.experiments.peers import PEERS
 from whatwhere.experiments.results import Result, Results
 from whatwhere.experiments.subjects import DataSpec, Subject, model_subject
+from whatwhere.spec import Recipe
 
 SOLVER = "newton"  # the same on every machine, and several times as fast as LIBLINEAR on rows as wide as these
 
@@ -69,7 +70,8 @@ class Laboratory:
         found = judge(described, subject, self.device)
         about = {"dimensions": described.x.shape[1], "density": round(density(described.x_test), 4)}
         if "recipe" in subject.settings:
-            about["model"] = model_subject(subject.recipe, subject.data).key
+            models = [model_subject(recipe, subject.data).key for recipe in recipes_of(subject)]
+            about |= {"model": models[0]} if len(models) == 1 else {"models": models}
         self.results.put(subject, {**found, **about}, time.monotonic() - began)
 
     def described(self, subject: Subject, keep: bool) -> Described:
@@ -93,12 +95,20 @@ class Laboratory:
                 raise RunError("scattering is measured by benchmarks/scattering.py, in an environment of its own")
             first, second = (torch.from_numpy(rows).to(self.device) for rows in describe(training, test))
             return first, second  # dense rows: as tensors, which Newton's method fits several times as fast
-        recipe = subject.recipe
-        model = self.models.get(model_subject(recipe, subject.data), training, keep=keep).to(self.device)
         # On a GPU the rows stay there: the SVM is fitted there too, and moving them would take most of the time.
         options: dict[str, Any] = {"engine": self.models.engine, "on_device": self.device.type == "cuda"}
-        first, second = (describe_images(model, part, recipe, **options) for part in (training, test))
+        parts = []
+        for recipe in recipes_of(subject):
+            model = self.models.get(model_subject(recipe, subject.data), training, keep=keep).to(self.device)
+            parts.append([describe_images(model, images, recipe, **options) for images in (training, test)])
+        first, second = (side_by_side(list(rows)) for rows in zip(*parts, strict=True))
         return first, second
+
+
+def recipes_of(subject: Subject) -> list[Recipe]:
+    """Those of the models whose descriptors a subject sets side by side; of most, one."""
+    first = subject.recipe
+    return [replace(first, seed=first.seed + i) for i in range(subject.settings.get("together", 1))]
 
 
 def all_labels(described: Described, subject: Subject, device: torch.device) -> dict[str, Any]:

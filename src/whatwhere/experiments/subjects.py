@@ -54,7 +54,8 @@ class Subject:
     """What one result file is about; two with the same key are the same.
 
     kind      'model' (a training), 'error' (all labels), 'few labels'
-    settings  plain values: the `recipe`, or the `peer` that stands in its place; `C`, the grid; `labels`, how many
+    settings  plain values: the `recipe`, or the `peer` that stands in its place; `C`, the grid; `labels`, how many;
+              `together`, the models of how many seeds, from the recipe's on, are side by side
     """
 
     kind: Kind

@@ -50,13 +50,17 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """peer: another method, measured here too; quoted: the paper's number stands alone, nothing is run."""
+    """peer: another method, measured here too; quoted: the paper's number stands alone, nothing is run.
+
+    together: the descriptors of models with so many seeds, side by side
+    """
 
     name: str
     recipe: dict = field(default_factory=dict)
     paper: tuple[float, ...] = ()
     peer: str = ""
     quoted: bool = False
+    together: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +177,8 @@ def subjects_of(
     if column.measure != "error":
         return tuple(model_subject(recipe, data) for recipe in seeded)
     kind: Literal["few labels", "error"] = "few labels" if labels else "error"
+    if row.together > 1:
+        labels["together"], seeded = row.together, seeded[:1]
     return tuple(Subject(kind, data, {"recipe": plain(r), "C": list(scale.C), **labels}) for r in seeded)
 
 
