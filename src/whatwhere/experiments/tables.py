@@ -177,8 +177,9 @@ def subjects_of(
     if column.measure != "error":
         return tuple(model_subject(recipe, data) for recipe in seeded)
     kind: Literal["few labels", "error"] = "few labels" if labels else "error"
-    if row.together > 1:
-        labels["together"], seeded = row.together, seeded[:1]
+    if row.together > 1:  # the seeds are within one subject
+        settings = {"recipe": plain(recipe), "C": list(scale.C), "together": row.together, **labels}
+        return (Subject(kind, data, settings),)
     return tuple(Subject(kind, data, {"recipe": plain(r), "C": list(scale.C), **labels}) for r in seeded)
 
 
