@@ -64,10 +64,10 @@ def test_the_lowest_of_all():
     claim = Claim(text="", lowest=("a / *",))
     held = judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 2.0, "b / y": 1.1}))
     assert held.verdict == HOLDS
-    assert held.numbers == "1 against 1.1 (95 % intervals overlap) at b / y"
+    assert held.numbers == "1.000 against 1.100 (95 % intervals overlap) at b / y"
     failed = judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 0.2}))
     assert failed.verdict == FAILS
-    assert failed.numbers == "the lowest is b / x: 0.2 against 1"
+    assert failed.numbers == "the lowest is b / x: 0.200 against 1.000"
     assert judge(claim, cells({"a / x": 1.0, "b / x": 1.0})).verdict == FAILS, "as low is not lowest"
     assert judge(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": []})).verdict == OPEN
 

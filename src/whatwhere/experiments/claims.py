@@ -146,7 +146,8 @@ def named(name: str, cells: Mapping[str, Measured]) -> Measured:
 
 
 def compared(low: Measured, high: Measured) -> str:
-    return f"{low.mean:.4g} against {high.mean:.4g}{overlap(low, high)}"
+    digits = ".3f" if low.is_error else ".4g"
+    return f"{low.mean:{digits}} against {high.mean:{digits}}{overlap(low, high)}"
 
 
 def overlap(low: Measured, high: Measured) -> str:
