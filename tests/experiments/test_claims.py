@@ -84,13 +84,19 @@ def test_within_so_many_points_of_the_paper_or_better(value, verdict):  # its nu
 
 @pytest.mark.parametrize(("second", "verdict"), [(1.0, HOLDS), (5.0, FAILS)])
 def test_every_epoch_of_the_top_layer_counts(second, verdict):
-    def trained(*costs):
-        epochs = [{"layer": 1, "cost": 99.0}] + [{"layer": 2, "cost": cost} for cost in costs]
-        return ({"found": {"history": epochs}},)
-
-    found = {
-        "a / cost": Measured(Cell("t", "a", "cost", "cost", None, False, ("subject",)), trained(2.0, second, 1.0)),
-        "b / cost": Measured(Cell("t", "b", "cost", "cost", None, False, ("subject",)), trained(3.0, 3.0, 3.0)),
-    }
+    found = {"a / cost": trained("a", [2.0, second, 1.0]), "b / cost": trained("b", [3.0, 3.0, 3.0])}
     claim = Claim(text="", below=(("a / cost", "b / cost"),), every_epoch=True)
     assert judge(claim, found).verdict == verdict
+
+
+def test_an_epoch_is_the_mean_over_the_seeds():
+    assert trained("a", [2.0, 1.0], [4.0, 2.0]).series("cost") == [3.0, 1.5]
+
+
+def trained(row, *seeds):
+    """A cell of trainings: their costs at every epoch of layer 2."""
+    results = tuple(
+        {"found": {"history": [{"layer": 1, "cost": 99.0}] + [{"layer": 2, "cost": cost} for cost in costs]}}
+        for costs in seeds
+    )
+    return Measured(Cell("t", row, "cost", "cost", None, False, ("subject",)), results)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from statistics import fmean
 
 from whatwhere.classification.protocol import wilson
 from whatwhere.errors import SpecError
@@ -31,6 +32,10 @@ class Measured:
     @property
     def mean(self) -> float:
         return spread(self.values)[0]
+
+    def series(self, measure: str) -> list[float]:
+        """A measure at every epoch of the training, the mean over the seeds."""
+        return [fmean(values) for values in zip(*(series_of(result, measure) for result in self.found), strict=True)]
 
     @property
     def is_error(self) -> bool:
@@ -96,10 +101,9 @@ def _below(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
 
 
 def _every_epoch(claim: Claim, pairs: Sequence[tuple[Measured, Measured]]) -> Verdict:
-    """Compared at every epoch of the trainings with the first seed."""
     good: list[bool] = []
     for low, high in pairs:
-        series = [series_of(side.found[0], side.cell.measure) for side in (low, high)]
+        series = [side.series(side.cell.measure) for side in (low, high)]
         good += [a < b for a, b in zip(*series, strict=True)]
     return verdict(claim, good, [], "epochs")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from whatwhere.errors import RunError
 from whatwhere.experiments.claims import SEEDS, Measured, Verdict, judge, measured
-from whatwhere.experiments.results import Results, series_of, spread
+from whatwhere.experiments.results import Results, spread
 from whatwhere.experiments.scales import SCALES, Scale, read_scale
 from whatwhere.experiments.tables import CHOICE, TABLES, Table, cells_of, columns_of, read_table
 
@@ -99,7 +99,7 @@ def text(cell: Measured) -> str:
     digits = ".2f" if cell.is_error else ".4g"
     ours = f"**{mean:{digits}}**"
     if deviation is not None:
-        ours += f" ± {deviation:{digits}} ({len(cell.values)} seeds)"
+        ours += f" ± {deviation:{'.2f' if cell.is_error else '.2g'}} ({len(cell.values)} seeds)"
     return f"{ours} ({paper})" if paper else ours
 
 
@@ -109,18 +109,18 @@ def text(cell: Measured) -> str:
 def curves(name: str, cells: Found) -> dict[str, Any] | None:
     """What a figure shows, in the form that `whatwhere figures` draws; None where there is nothing to show.
 
-    The figure of a training holds its whole history instead: `histories`, an epoch an entry.
+    The figure of trainings holds their whole history instead, the mean over the seeds: `histories`, an epoch an entry.
     """
     table = read_table(name)
     if name == "cost":
-        trained = {cell.cell.row: cell.found[0] for cell in cells.values() if cell.found}
+        trained = {cell.cell.row: cell for cell in cells.values() if cell.found}
         measures = ("reconstruction", "penalty", "nonzeros")
         histories = {
             row: [
                 {"layer": 2, "epoch": i, **dict(zip(measures, parts, strict=True))}
-                for i, parts in enumerate(zip(*(series_of(result, m) for m in measures), strict=True), start=1)
+                for i, parts in enumerate(zip(*(cell.series(m) for m in measures), strict=True), start=1)
             ]
-            for row, result in trained.items()
+            for row, cell in trained.items()
         }
         return {"title": table.title, "histories": histories} if histories else None
     if not table.x.setting:
