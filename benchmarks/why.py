@@ -1,15 +1,16 @@
 """Trials on claims of the paper that do not hold here (RESULTS.md): where does the difference come from?
 
     whatwhere data get mnist
-    python benchmarks/why.py phases pooling_step switches sparsity together
+    python benchmarks/why.py phases pooling_step switches moving_switches sparsity together
 
 Nothing here looks at the test images: SVMs learn from the first 10,000 training images and are judged by the last.
 
-phases        the models of the table `joint`, each with its three ways of inference, told apart by fewer labels
-pooling_step  the headline's model with other β_U at inference, told apart in the same way
-switches      layer 1, with the filters of one kind of pooling and the inference of another
-sparsity      max and Gaussian pooling as in training, with several λ: non-zeros against the error of the reconstruction
-together      not a claim of the paper: descriptors of models that differ in their seed, side by side
+phases           the models of the table `joint`, each with its three ways of inference, told apart by fewer labels
+pooling_step     the headline's model with other β_U at inference, told apart in the same way
+switches         layer 1, with the filters of one kind of pooling and the inference of another
+moving_switches  layer 1 with max pooling whose switches are set anew at every step
+sparsity         max and Gaussian pooling as in training, with several λ: non-zeros against squared error
+together         not a claim of the paper: descriptors of models that differ in their seed, side by side
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from whatwhere import data
 from whatwhere.classification.descriptors import describe
@@ -39,7 +43,9 @@ from whatwhere.experiments.tables import cells_of
 from whatwhere.inference import infer
 from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet, load
-from whatwhere.spec import Recipe
+from whatwhere.ops.convolution import convolve_down, convolve_up
+from whatwhere.ops.sparsity import project, shrink
+from whatwhere.spec import InferenceSpec, Recipe
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results" / "paper"
@@ -99,6 +105,49 @@ def switches() -> Iterator[dict[str, Any]]:
         )
         found = error(x, x_last, first, last, C[1])
         yield {"filters": filters, "inference": pooling, "steps": steps, "error": found}
+
+
+def moving_switches() -> Iterator[dict[str, Any]]:
+    """Errors of layer 1 with switches that stay, as in Algorithm 1, and with switches that follow the features."""
+    first, last = first_and_last()
+    (cell,) = [cell for cell in cells_of("pooling", SCALE, 1) if cell.name == "Max pooling / Layer 1"]
+    recipe = cell.subjects[0].recipe
+    f = trained(recipe).filters[0]
+
+    def rows(chosen: slice, images: Images, steps: int, moves: bool) -> np.ndarray:
+        p = with_switches(f, images[chosen], replace(recipe.inference, steps=steps), moves)
+        return describe([p], recipe.descriptor, (1,)).numpy()
+
+    for steps, moves in ((50, False), (50, True), (20, True)):
+        x, x_last = (
+            collect_rows(partial(rows, images=part, steps=steps, moves=moves), PART, batch_size=500)
+            for part in (first, last)
+        )
+        yield {"steps": steps, "switches": "move" if moves else "stay", "error": error(x, x_last, first, last, C[1])}
+
+
+def with_switches(f: Tensor, v: Tensor, spec: InferenceSpec, moves: bool) -> Tensor:
+    """The features of one layer with 2×2 max pooling; a switch moves to where a step would make the feature largest."""
+    p, places = F.max_pool2d(convolve_up(v, f), 2, return_indices=True)
+    p = torch.zeros_like(p)
+    for _ in range(spec.steps):
+        z = F.max_unpool2d(p, places, 2)
+        g_z = convolve_up(convolve_down(z, f) - v, f)
+        g = at(g_z, places)
+        through = convolve_down(F.max_unpool2d(g, places, 2), f)
+        beta = (squared(g) / (spec.lam * squared(through))).nan_to_num()
+        moved = z - spec.lam * beta * g_z
+        p, places = F.max_pool2d(moved, 2, return_indices=True) if moves else (at(moved, places), places)
+        p = project(shrink(p, beta, spec.alpha), nonnegative=True)
+    return p
+
+
+def at(z: Tensor, places: Tensor) -> Tensor:
+    return z.flatten(2).gather(2, places.flatten(2)).view_as(places)
+
+
+def squared(x: Tensor) -> Tensor:
+    return x.square().sum((1, 2, 3), keepdim=True)
 
 
 def sparsity() -> Iterator[dict[str, Any]]:
@@ -166,6 +215,7 @@ TRIALS = {
     "phases": phases,
     "pooling_step": pooling_step,
     "switches": switches,
+    "moving_switches": moving_switches,
     "sparsity": sparsity,
     "together": together,
 }
