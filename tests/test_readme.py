@@ -1,9 +1,13 @@
-"""What the README shows runs as it stands, and what it points at is there."""
+"""What the README shows runs as it stands, what it points at is there, and its errors are those of the result files."""
 
 import re
 from pathlib import Path
 
 import pytest
+
+from whatwhere.experiments.results import spread
+from whatwhere.experiments.results_page import found_in
+from whatwhere.experiments.scales import read_scale
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -30,3 +34,35 @@ def places(page: Path) -> list[str]:
     """What a link can name on a page: its headings, in small letters with hyphens."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+
+
+ONE_CELL = {  # a row of the README, and where its number comes from
+    "**Gaussian pooling**": ("pooling", "Gaussian pooling / Layer 2"),
+    "its layer 1 alone": ("pooling", "Gaussian pooling / Layer 1"),
+    "max pooling": ("pooling", "Max pooling / Layer 2"),
+    "layer 1 of max pooling": ("pooling", "Max pooling / Layer 1"),
+    "without the reset of the features in training": ("reset", "Gaussian pooling, 2 layers / No reset"),
+    "without non-negativity: Gaussian pooling": ("nonnegativity", "Gaussian pooling / Positive/negative"),
+    "without non-negativity: max pooling": ("nonnegativity", "Max pooling / Positive/negative"),
+}
+MANY_LABELS = {
+    "Gaussian pooling, two layers": "This model, Gaussian pooling, 2 layers",
+    "three of them side by side (seeds)": "Three of them side by side (beyond the paper)",
+    "peers, the same SVM: raw pixels": "Raw pixels",
+    "k-means on whitened patches": "k-means on whitened patches (Coates and Ng)",
+    "scattering": "Scattering (kymatio)",
+}
+
+
+def test_every_error_rate_is_that_of_its_result_files() -> None:
+    lines = [line.strip("|").split("|") for line in README.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    rows = {row.strip(): [cell.strip(" *") for cell in cells] for row, *cells in lines}
+    found = found_in(README.parent / "results/paper", read_scale("paper"))
+    for row, (table, name) in ONE_CELL.items():
+        cell = found[table][name]
+        mean, deviation = spread(cell.values)
+        expected = [str(len(cell.values)), f"{mean:.2f} ± {deviation:.2f}", f"{cell.cell.paper:.2f}"]
+        assert rows[row] == expected, row
+    for row, name in MANY_LABELS.items():
+        labels = ("all", "3000", "1000", "300", "100")
+        assert rows[row] == [f"{found['comparison'][f'{name} / {n} labels'].mean:.2f}" for n in labels], row
