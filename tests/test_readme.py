@@ -47,7 +47,7 @@ ONE_CELL = {  # a row of the README, and where its number comes from
 }
 MANY_LABELS = {
     "Gaussian pooling, two layers": "This model, Gaussian pooling, 2 layers",
-    "three of them side by side (seeds)": "Three of them side by side (beyond the paper)",
+    "three of them, of three seeds, side by side": "Three of them side by side (beyond the paper)",
     "peers, the same SVM: raw pixels": "Raw pixels",
     "k-means on whitened patches": "k-means on whitened patches (Coates and Ng)",
     "scattering": "Scattering (kymatio)",
