@@ -1,14 +1,16 @@
 """Trials on claims of the paper that do not hold here (RESULTS.md): where does the difference come from?
 
     whatwhere data get mnist
-    python benchmarks/why.py phases pooling_step switches moving_switches sparsity together
+    python benchmarks/why.py phases pooling_step priors switches moving_switches signs sparsity together
 
 Nothing here looks at the test images: SVMs learn from the first 10,000 training images and are judged by the last.
 
 phases           the models of the table `joint`, each with its three ways of inference, told apart by fewer labels
 pooling_step     the headline's model with other β_U at inference, told apart in the same way
+priors           the headline's model with either prior and three λ at inference, told apart in the same way
 switches         layer 1, with the filters of one kind of pooling and the inference of another
 moving_switches  layer 1 with max pooling whose switches are set anew at every step
+signs            without non-negativity: features of either sign apart, and inference with the other kind of pooling
 sparsity         max and Gaussian pooling as in training, with several λ: non-zeros against squared error
 together         not a claim of the paper: descriptors of models that differ in their seed, side by side
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +51,7 @@ from whatwhere.spec import InferenceSpec, Recipe
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results" / "paper"
+CACHE = HERE.parent / "runs" / "reproduce" / "paper"
 SCALE = read_scale("paper")
 PART = 10_000  # images to learn from, and as many to be judged by
 C = {1: 10.0, 2: 30.0}  # what most cells of the paper's scale chose, by layer
@@ -67,6 +70,16 @@ def pooling_step() -> Iterator[dict[str, Any]]:
     for step in (0.1, 0.3, 1.0):
         moved = replace(recipe, inference=replace(recipe.inference, pooling_step=step))
         yield {"pooling_step": step, **errors_of(moved)}
+
+
+def priors() -> Iterator[dict[str, Any]]:
+    """The model of the headline, inferred with ℓ1 and with ℓ0.5 where λ is not small."""
+    (cell,) = [cell for cell in cells_of("pooling", SCALE, 1) if cell.name == "Gaussian pooling / Layer 2"]
+    recipe = cell.subjects[0].recipe
+    for lam in (20.0, 10.0, 5.0):
+        for alpha in (1.0, 0.5):
+            inference = replace(recipe.inference, lam=lam, alpha=alpha)
+            yield {"lam": lam, "alpha": alpha, **errors_of(replace(recipe, inference=inference))}
 
 
 def errors_of(recipe: Recipe) -> dict[str, Any]:
@@ -96,13 +109,11 @@ def switches() -> Iterator[dict[str, Any]]:
     ):
         recipe = recipes[filters]
         recipe = replace(recipe, inference=replace(recipe.inference, steps=steps))
-        changes = {"pooling": "max", "pool_size": 1} if pooling == "afterwards" else {"pooling": pooling}
-        source = trained(recipe)
-        spec = replace(source.spec, layers=(replace(source.spec.layers[0], **changes),))
-        model = DeconvNet.from_parts(spec, source.filters, source.connectivity)
-        x, x_last = (
-            described(model, part, recipe, afterwards=2 if pooling == "afterwards" else 1) for part in (first, last)
-        )
+        afterwards = pooling == "afterwards"
+        changes = {"pooling": "max", "pool_size": 1} if afterwards else {"pooling": pooling}
+        model = with_pooling(trained(recipe), **changes)
+        change = (lambda p: F.max_pool2d(p, 2)) if afterwards else None
+        x, x_last = (described(model, part, recipe, change) for part in (first, last))
         found = error(x, x_last, first, last, C[1])
         yield {"filters": filters, "inference": pooling, "steps": steps, "error": found}
 
@@ -118,7 +129,7 @@ def moving_switches() -> Iterator[dict[str, Any]]:
         p = with_switches(f, images[chosen], replace(recipe.inference, steps=steps), moves)
         return describe([p], recipe.descriptor, (1,)).numpy()
 
-    for steps, moves in ((50, False), (50, True), (20, True)):
+    for steps, moves in ((50, False), (50, True), (20, False), (20, True)):
         x, x_last = (
             collect_rows(partial(rows, images=part, steps=steps, moves=moves), PART, batch_size=500)
             for part in (first, last)
@@ -140,6 +151,25 @@ def with_switches(f: Tensor, v: Tensor, spec: InferenceSpec, moves: bool) -> Ten
         p, places = F.max_pool2d(moved, 2, return_indices=True) if moves else (at(moved, places), places)
         p = project(shrink(p, beta, spec.alpha), nonnegative=True)
     return p
+
+
+def signs() -> Iterator[dict[str, Any]]:
+    """Errors of two layers without non-negativity; the descriptor squares features, unless their signs are parted."""
+    first, last = first_and_last()
+    recipes = {c.row: c.subjects[0].recipe for c in cells_of("nonnegativity", SCALE, 1) if c.column != "Non-negative"}
+    for filters, pooling, described_as in (
+        ("Max pooling", "max", "squares"),
+        ("Max pooling", "max", "signs apart"),
+        ("Max pooling", "gaussian", "squares"),
+        ("Gaussian pooling", "gaussian", "squares"),
+        ("Gaussian pooling", "gaussian", "signs apart"),
+    ):
+        recipe = recipes[filters]
+        model = with_pooling(trained(recipe), pooling=pooling)
+        change = (lambda p: torch.cat([p.clamp(min=0), p.clamp(max=0)], 1)) if described_as == "signs apart" else None
+        x, x_last = (described(model, part, recipe, change) for part in (first, last))
+        found = error(x, x_last, first, last, C[2])
+        yield {"filters": filters, "inference": pooling, "described": described_as, "error": found}
 
 
 def at(z: Tensor, places: Tensor) -> Tensor:
@@ -190,18 +220,29 @@ def first_and_last() -> tuple[Images, Images]:
 def trained(recipe: Recipe) -> DeconvNet:
     """The model that was trained by this recipe at the paper's scale."""
     record = Results(RESULTS).find(model_subject(recipe, DataSpec("mnist")))
-    if record is None:
-        raise SystemExit("models are missing: whatwhere reproduce pooling joint --scale paper")
-    return load(RESULTS / "models" / f"{record['key']}.safetensors")
+    folders = (RESULTS / "models", CACHE)
+    files = [folder / f"{record['key']}.safetensors" for folder in folders] if record else []
+    for file in files:
+        if file.exists():
+            return load(file)
+    raise SystemExit("a model is missing: whatwhere reproduce pooling joint nonnegativity --scale paper")
 
 
-def described(model: DeconvNet, images: Images, recipe: Recipe, afterwards: int = 1) -> Matrix:
-    """Descriptors of the top layer's features, of which the largest in regions of this size is taken first."""
+def with_pooling(model: DeconvNet, **changes: Any) -> DeconvNet:
+    """The same filters; these settings of every layer."""
+    spec = replace(model.spec, layers=tuple(replace(layer, **changes) for layer in model.spec.layers))
+    return DeconvNet.from_parts(spec, model.filters, model.connectivity)
+
+
+def described(
+    model: DeconvNet, images: Images, recipe: Recipe, change: Callable[[Tensor], Tensor] | None = None
+) -> Matrix:
+    """Descriptors of the top layer's features, which may be changed first."""
     plan = recipe.plan or joint(model.spec.depth)
 
     def rows(chosen: slice) -> np.ndarray:
         features = infer(model, images[chosen], recipe.inference, plan).features
-        return describe([F.max_pool2d(features, afterwards)], recipe.descriptor, (model.spec.depth,)).numpy()
+        return describe([change(features) if change else features], recipe.descriptor, (model.spec.depth,)).numpy()
 
     return collect_rows(rows, len(images), batch_size=1000)
 
@@ -214,8 +255,10 @@ def error(x: Matrix, x_last: Matrix, first: Images, last: Images, C: float, rows
 TRIALS = {
     "phases": phases,
     "pooling_step": pooling_step,
+    "priors": priors,
     "switches": switches,
     "moving_switches": moving_switches,
+    "signs": signs,
     "sparsity": sparsity,
     "together": together,
 }
