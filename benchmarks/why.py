@@ -153,6 +153,14 @@ def with_switches(f: Tensor, v: Tensor, spec: InferenceSpec, moves: bool) -> Ten
     return p
 
 
+def at(z: Tensor, places: Tensor) -> Tensor:
+    return z.flatten(2).gather(2, places.flatten(2)).view_as(places)
+
+
+def squared(x: Tensor) -> Tensor:
+    return x.square().sum((1, 2, 3), keepdim=True)
+
+
 def signs() -> Iterator[dict[str, Any]]:
     """Errors of two layers without non-negativity; the descriptor squares features, unless their signs are parted."""
     first, last = first_and_last()
@@ -170,14 +178,6 @@ def signs() -> Iterator[dict[str, Any]]:
         x, x_last = (described(model, part, recipe, change) for part in (first, last))
         found = error(x, x_last, first, last, C[2])
         yield {"filters": filters, "inference": pooling, "described": described_as, "error": found}
-
-
-def at(z: Tensor, places: Tensor) -> Tensor:
-    return z.flatten(2).gather(2, places.flatten(2)).view_as(places)
-
-
-def squared(x: Tensor) -> Tensor:
-    return x.square().sum((1, 2, 3), keepdim=True)
 
 
 def sparsity() -> Iterator[dict[str, Any]]:

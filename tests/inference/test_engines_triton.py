@@ -61,6 +61,7 @@ def test_kernels_agree_on_the_device(name: str) -> None:
 
 COMPILE = """
 import subprocess, sys, torch, triton
+from dataclasses import replace
 from pathlib import Path
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
@@ -87,12 +88,17 @@ def compile_only(kernel, grid):
     return launch
 
 JITFunction.__getitem__ = compile_only
-model, v = DeconvNet(ModelSpec.paper()), torch.rand(4, 1, 28, 28)
-spec = InferenceSpec(steps=1, step_size="batch", alpha=0.5)
-Workspace(model, v, Phase(layer=2, pooling=(1, 2)), spec).run()
-theta = start_pooling(model, v, (), 2, spec)
-workspace = Workspace(model, v, Phase(layer=2), InferenceSpec(steps=0, step_size="fixed"))
-TritonFilterMap(workspace, model, 2, v, Latents(workspace.p[-1].permute(0, 3, 1, 2), theta)).normal(model.filters[1])
+paper, v = ModelSpec.paper(), torch.rand(4, 1, 28, 28)
+training, inference = InferenceSpec(steps=1, step_size="batch", alpha=0.5), InferenceSpec(steps=1)
+for pooling in ("gaussian", "max"):
+    model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling=pooling) for layer in paper.layers)))
+    for spec in (training, inference):
+        for phase in (Phase(layer=1, pooling=(1,)), Phase(layer=2, pooling=(2,)), Phase(layer=2, pooling=(1, 2))):
+            Workspace(model, v, phase, spec).run()
+    for k in (1, 2):
+        workspace = Workspace(model, v, Phase(layer=k), InferenceSpec(steps=0, step_size="fixed"))
+        latents = Latents(workspace.p[-1].permute(0, 3, 1, 2), start_pooling(model, v, (), k, training))
+        TritonFilterMap(workspace, model, k, v, latents).normal(model.filters[k - 1])
 
 ptxas = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
 for result in compiled.values():
