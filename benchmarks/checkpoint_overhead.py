@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
-from whatwhere.experiments.machine import machine
 from whatwhere.learning import train, trainer
 from whatwhere.spec import Recipe
 from whatwhere.storage import LatentFiles

@@ -17,8 +17,8 @@ from typing import Any
 import numba
 import torch
 
+from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
-from whatwhere.experiments.machine import machine
 from whatwhere.inference.engines.cpu import convolution, features, pooling, start, steps
 from whatwhere.inference.engines.cpu.compiling import OPTIONS
 from whatwhere.inference.engines.cpu.run import Run
@@ -75,7 +75,11 @@ def main() -> None:
     torch.set_flush_denormal(True)
     spec = InferenceSpec(steps=STEPS)
     run = Run(
-        DeconvNet(ModelSpec.paper()), load("digits")[slice(0, 1)], Latents(), Phase(layer=2, pooling=(1, 2)), spec
+        DeconvNet(ModelSpec.paper()),
+        load("digits")[slice(0, 1)],
+        Latents(),
+        Phase(layer=2, update_pooling=(1, 2)),
+        spec,
     )
     room = run.room(1)
     step = float("inf")

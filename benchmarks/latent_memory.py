@@ -62,7 +62,7 @@ def main() -> None:
     if given.one:
         print(json.dumps(measure(given.images[0], given.tiers[0], given.engine)))
         return
-    from whatwhere.experiments.machine import machine
+    from whatwhere.benchmark.machine import machine
 
     rows = []
     for tier in given.tiers:

@@ -19,15 +19,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whatwhere.benchmark.machine import machine
 from whatwhere.classification import describe_images, protocol
 from whatwhere.data import Images
-from whatwhere.experiments.machine import machine
-from whatwhere.experiments.results import Results
-from whatwhere.experiments.scales import SCALES, read_scale
-from whatwhere.experiments.subjects import model_subject
-from whatwhere.experiments.tables import cells_of
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, load
+from whatwhere.reproduction.results import Results
+from whatwhere.reproduction.scales import SCALES, read_scale
+from whatwhere.reproduction.subjects import model_subject
+from whatwhere.reproduction.tables import cells_of
 from whatwhere.spec import Recipe
 
 COMPARED = 500  # images that are inferred in float64 too

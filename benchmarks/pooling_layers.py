@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as torch_functional
 from torch import Tensor
 
-from whatwhere.experiments.machine import machine
-from whatwhere.latents import Pooling
+from whatwhere.benchmark.machine import machine
+from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 
 
@@ -148,7 +148,7 @@ def results(z: Tensor, window: tuple, ceil_mode: bool, form: F.Form, seed: int) 
     outputs = (p, fitted.mu, fitted.gamma)
     yield from zip(("p", "mu", "gamma"), outputs, strict=True)
     yield "∇z", torch.autograd.grad(outputs, leaf, [random_like(y) for y in outputs])[0]
-    where = Pooling(random_like(fitted.mu) / 2, random_like(fitted.gamma).abs())
+    where = PoolingParams(random_like(fitted.mu) / 2, random_like(fitted.gamma).abs())
     where.mu.requires_grad_(), where.gamma.requires_grad_()
     for name, given, function in (
         ("pool", leaf, lambda: F.gaussian_pool2d(leaf, *window, ceil_mode, where, form=form)),

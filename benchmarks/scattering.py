@@ -20,12 +20,12 @@ import torch
 from kymatio.torch import Scattering2D
 
 from whatwhere.data import Images
-from whatwhere.experiments.measure import Laboratory
-from whatwhere.experiments.models import Models
-from whatwhere.experiments.peers import PEERS, SCATTERING, standardise
-from whatwhere.experiments.reproduce import shown, work
-from whatwhere.experiments.results import Results, value_of
-from whatwhere.experiments.scales import SCALES, read_scale
+from whatwhere.reproduction.baselines import BASELINES, SCATTERING, standardise
+from whatwhere.reproduction.measure import Laboratory
+from whatwhere.reproduction.models import Models
+from whatwhere.reproduction.reproduce import shown, work
+from whatwhere.reproduction.results import Results, value_of
+from whatwhere.reproduction.scales import SCALES, read_scale
 
 
 def scatter(training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
@@ -48,12 +48,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only cells whose name holds this, such as 'all labels'")
     given = parser.parse_args()
 
-    PEERS["scattering"] = replace(PEERS["scattering"], describe=scatter)
+    BASELINES["scattering"] = replace(BASELINES["scattering"], describe=scatter)
     results = Results(given.results / given.scale)
     nowhere = Path("there are no models here")
     laboratory = Laboratory(results, Models(results, nowhere, nowhere, device="cpu"))
     for subject, cell in work(["comparison"], read_scale(given.scale), only=given.only).items():
-        if subject.settings.get("peer", {}).get("name") != "scattering":
+        if subject.settings.get("baseline", {}).get("name") != "scattering":
             continue
         found = laboratory.measure(subject)
         print(f"{cell.name}: {shown(value_of(found, cell.measure), cell)}")

@@ -33,8 +33,8 @@ from sporco.pgm import cbpdn as pgm
 from sporco.pgm.backtrack import BacktrackRobust, BacktrackStandard
 from torch import Tensor
 
+from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
-from whatwhere.experiments.machine import machine
 from whatwhere.inference.engines import cpu
 from whatwhere.inference.engines.cpu.run import known_latents
 from whatwhere.inference.step_size import lipschitz
@@ -42,7 +42,7 @@ from whatwhere.latents import Latents
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Recipe
-from whatwhere.spec_toml import amend
+from whatwhere.spec_toml import override
 
 CLOSE = 1.01  # of the best objective
 PHASE = Phase(layer=1)
@@ -69,9 +69,9 @@ class Visit:
 
 def learn_filters() -> DeconvNet:
     """16 filters of 5×5, learnt on 500 digits without pooling."""
-    spec = ModelSpec(layers=(LayerSpec(maps=16, pool_size=1, pooling="sum"),))
+    spec = ModelSpec(layers=(LayerSpec(maps=16, pool_size=1, pooling_kind="sum"),))
     brief = {"batch_size": 500, "learning": {"each": {"epochs": 6, "reset_at": [], "inference": {"steps": 20}}}}
-    recipe = amend(Recipe(model=spec, learning=Recipe().learning[:1]), brief)
+    recipe = override(Recipe(model=spec, learning=Recipe().learning[:1]), brief)
     return train(recipe, load("digits", split="train")[slice(0, 500)], device="cpu").model
 
 
@@ -84,11 +84,11 @@ def problems(model: DeconvNet, lam: float) -> Iterator[Problem]:
         yield Problem(name, torch.nn.functional.pad(images, [border] * 4), lam)
 
 
-def judge(model: DeconvNet, problem: Problem, p: Tensor) -> float:
+def evaluate_claim(model: DeconvNet, problem: Problem, p: Tensor) -> float:
     """The objective of all images together, in float64."""
     double = model.to(torch.float64)
     latents = known_latents(double, problem.images.double(), Latents(), PHASE)
-    weights = double.weights(latents.pooling, *problem.images.shape[2:])
+    weights = double.weights(latents.pooling_params, *problem.images.shape[2:])
     return float(double.objective(problem.images.double(), p.double(), weights, problem.lam, 1.0).cost.sum())
 
 
@@ -106,7 +106,7 @@ def ours(model: DeconvNet, problem: Problem, spec: InferenceSpec, most: int) -> 
             p = cpu.solve(model, problem.images, Latents(), PHASE, settings).features
             processor = min(processor, time.process_time() - since[0])
             wall = min(wall, time.perf_counter() - since[1])
-        yield Visit(steps, processor, wall, judge(model, problem, p))
+        yield Visit(steps, processor, wall, evaluate_claim(model, problem, p))
         steps = next_visit(steps)
 
 
@@ -129,7 +129,7 @@ def theirs(
         steps += 1
         if steps == visit_at:
             code = solver.Y if hasattr(solver, "U") else solver.X
-            visits.append(Visit(steps, *used, judge(model, problem, as_features(model, problem, code))))
+            visits.append(Visit(steps, *used, evaluate_claim(model, problem, as_features(model, problem, code))))
             visit_at = next_visit(steps)
         since[:] = time.process_time(), time.perf_counter()
 
@@ -189,7 +189,7 @@ def compare(model: DeconvNet, problem: Problem, long: int, say: Callable[[str], 
         best = min(best, *(visit.cost for visit in ways[f"SPORCO {name}"]))
     accurate = InferenceSpec(lam=problem.lam, step_size="fixed", momentum=True, steps=5 * long)
     thorough = cpu.solve(model, problem.images, Latents(), PHASE, accurate).features
-    best = min(best, judge(model, problem, thorough))
+    best = min(best, evaluate_claim(model, problem, thorough))
     for name, spec in our_settings(problem.lam).items():
         ways[f"whatwhere {name}"] = until(ours(model, problem, spec, 5 * long), CLOSE * best)
     rows = []

@@ -32,21 +32,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere import data
+from whatwhere.benchmark.machine import machine
 from whatwhere.classification.descriptors import describe
 from whatwhere.classification.matrix import Matrix, collect_rows, side_by_side
 from whatwhere.classification.protocol import evaluate
 from whatwhere.data import Images
 from whatwhere.data.splits import few_labels
-from whatwhere.experiments.machine import machine
-from whatwhere.experiments.results import Results
-from whatwhere.experiments.scales import read_scale
-from whatwhere.experiments.subjects import DataSpec, model_subject
-from whatwhere.experiments.tables import cells_of
 from whatwhere.inference import infer
 from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet, load
 from whatwhere.ops.convolution import convolve_down, convolve_up
 from whatwhere.ops.sparsity import project, shrink
+from whatwhere.reproduction.results import Results
+from whatwhere.reproduction.scales import read_scale
+from whatwhere.reproduction.subjects import DataSpec, model_subject
+from whatwhere.reproduction.tables import cells_of
 from whatwhere.spec import InferenceSpec, Recipe
 
 HERE = Path(__file__).parent
@@ -260,7 +260,7 @@ TRIALS = {
     "moving_switches": moving_switches,
     "signs": signs,
     "sparsity": sparsity,
-    "together": together,
+    "ensemble_size": together,
 }
 
 

@@ -16,7 +16,7 @@ IMAGES = Path(__file__).parent / "images"
 
 def weights(mu: tuple[float, float], gamma: float, size: int) -> Tensor:
     """w of one region: what unpooling makes of a feature of 1."""
-    where = ww.Pooling(torch.tensor(mu).view(1, 2, 1, 1, 1), torch.full((1, 2, 1, 1, 1), gamma))
+    where = ww.PoolingParams(torch.tensor(mu).view(1, 2, 1, 1, 1), torch.full((1, 2, 1, 1, 1), gamma))
     return F.gaussian_unpool2d(torch.ones(1, 1, 1, 1), where, size)[0, 0]
 
 

@@ -67,7 +67,7 @@ def solve_both(case: Agreement, engine: ModuleType, dtype: torch.dtype) -> tuple
     images = random_images(case.model, case.images, case.height, case.width)
     latents = Latents() if case.fresh else random_latents(model, images)
     layer = case.layer or case.model.depth
-    phase = Phase(layer=layer, pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
+    phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": 4, "pooling_step": 0.1, **case.spec})
     truth = ista.solve(model, images, latents, phase, spec)
     found = engine.solve(model.to(dtype), images.to(dtype), latents.to(dtype), phase, spec)
@@ -77,7 +77,9 @@ def solve_both(case: Agreement, engine: ModuleType, dtype: torch.dtype) -> tuple
 def differences(found: Solution, truth: Solution) -> dict[str, float]:
     """The relative difference ‖x - truth‖ / ‖truth‖ of everything that a solve returns."""
     pairs = {"p": (found.features, truth.features)}
-    for k, (ours, theirs) in enumerate(zip(found.latents.pooling, truth.latents.pooling, strict=True), start=1):
+    for k, (ours, theirs) in enumerate(
+        zip(found.latents.pooling_params, truth.latents.pooling_params, strict=True), start=1
+    ):
         pairs |= {f"mu {k}": (ours.mu, theirs.mu), f"gamma {k}": (ours.gamma, theirs.gamma)}
     for name in ("reconstruction", "penalty", "nonzeros", "step"):
         pairs[name] = getattr(found.stats, name), getattr(truth.stats, name)

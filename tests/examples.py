@@ -3,7 +3,7 @@
 import torch
 
 from whatwhere.inference.pooling_update import start_pooling
-from whatwhere.latents import Latents, Pooling
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
 
@@ -24,10 +24,16 @@ SPECS = {
         layers=(LayerSpec(maps=6, filter_size=3, pool_maps=2), LayerSpec(maps=4, filter_size=3, pool_maps=4))
     ),
     "2 layers, max": ModelSpec(
-        layers=(LayerSpec(maps=3, filter_size=3, pooling="max"), LayerSpec(maps=4, filter_size=3, pooling="max"))
+        layers=(
+            LayerSpec(maps=3, filter_size=3, pooling_kind="max"),
+            LayerSpec(maps=4, filter_size=3, pooling_kind="max"),
+        )
     ),
     "2 layers, sum": ModelSpec(
-        layers=(LayerSpec(maps=3, filter_size=3, pooling="sum"), LayerSpec(maps=4, filter_size=3, pooling="sum"))
+        layers=(
+            LayerSpec(maps=3, filter_size=3, pooling_kind="sum"),
+            LayerSpec(maps=4, filter_size=3, pooling_kind="sum"),
+        )
     ),
     "2 layers, signed": ModelSpec(
         layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3)), nonnegative=False
@@ -59,10 +65,10 @@ def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Lat
     fitted = start_pooling(model, images, (), model.spec.depth, InferenceSpec())
     thetas = []
     for theta, layer in zip(fitted, model.spec.layers, strict=True):
-        if layer.pooling == "gaussian":
+        if layer.pooling_kind == "gaussian":
             mu = torch.randn(theta.mu.shape, generator=generator, dtype=images.dtype) / 2
             gamma = 8 * torch.rand(theta.mu.shape, generator=generator, dtype=images.dtype)
-            theta = Pooling(mu, gamma)
+            theta = PoolingParams(mu, gamma)
         thetas.append(theta)
     grid = model.regions(*images.shape[2:])[-1].grid
     p = torch.randn(len(images), *grid, generator=generator, dtype=images.dtype)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from examples import SPECS, random_images, random_latents
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient
 from whatwhere.ops.pooling import (
@@ -58,7 +58,7 @@ def weights_of(kind: str, regions: Regions, n: int = 2) -> Weights:
     if kind == "sum":
         return gaussian_weights(fit_flat(signal, regions), regions)
     shape = (n, len(regions.axes), *regions.grid)
-    return gaussian_weights(Pooling(draw(*shape, seed=3) / 2, 4 * draw(*shape, seed=4).abs()), regions)
+    return gaussian_weights(PoolingParams(draw(*shape, seed=3) / 2, 4 * draw(*shape, seed=4).abs()), regions)
 
 
 def operators() -> dict[str, Operator]:
@@ -84,7 +84,7 @@ def operators() -> dict[str, Operator]:
     for name, spec in SPECS.items():
         model, images = DeconvNet(spec, seed=1, dtype=torch.float64), random_images(spec)
         latents = random_latents(model, images)
-        weights = model.weights(latents.pooling, *images.shape[2:])
+        weights = model.weights(latents.pooling_params, *images.shape[2:])
         for to in range(spec.depth):
             down = model.reconstruct(latents.p, weights, to)
             found[f"R to {to}: {name}"] = Operator(

@@ -105,11 +105,11 @@ def test_stopped_by_one_of_them_amid_an_epoch_the_run_resumes_in_another_number(
 
 
 def test_on_one_process_everything_is_the_identity():
-    with distributed.joined(torch.device("cpu")):
-        assert (distributed.rank(), distributed.count()) == (0, 1)
+    with distributed.process_group(torch.device("cpu")):
+        assert (distributed.rank(), distributed.world_size()) == (0, 1)
         tensor = torch.ones(2)
-        assert distributed.total(tensor) is tensor
-        distributed.wait()
+        assert distributed.all_reduce_sum(tensor) is tensor
+        distributed.barrier()
 
 
 def test_each_process_has_a_device_of_its_own(monkeypatch):

@@ -96,7 +96,7 @@ def test_the_reconstruction_is_near_the_images_and_scaled_like_them(images: np.n
     assert fitted.scale_ == 255
     latents = fitted.encode(given)
     assert latents.p.shape == (40, 8, 16, 16)
-    assert latents.pooling[0].mu.shape == (40, 2, 8, 16, 16)
+    assert latents.pooling_params[0].mu.shape == (40, 2, 8, 16, 16)
     made = fitted.decode(latents)
     assert isinstance(made, np.ndarray)
     assert made.shape == given.shape

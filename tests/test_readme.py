@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from whatwhere.experiments.results import spread
-from whatwhere.experiments.results_page import found_in
-from whatwhere.experiments.scales import read_scale
+from whatwhere.reproduction.results import spread
+from whatwhere.reproduction.results_page import found_in
+from whatwhere.reproduction.scales import read_scale
 
 README = Path(__file__).parents[1] / "README.md"
 

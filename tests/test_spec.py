@@ -18,7 +18,7 @@ def test_the_papers_settings() -> None:
         assert (learning.inference.alpha, learning.inference.steps) == (0.5, 100)
         assert learning.inference.step_size == "batch"
         assert (learning.epochs, learning.reset_at, learning.cg_steps) == (50, (25,), 2)
-        assert (learning.lower_filters, learning.lower_pooling) == (False, True)
+        assert (learning.update_lower_filters, learning.update_lower_pooling) == (False, True)
     assert (recipe.inference.lam, recipe.inference.alpha, recipe.inference.steps) == (5.0, 1.0, 50)
     assert recipe.descriptor.patch == (9, 6)
 
@@ -34,7 +34,7 @@ BAD = {
     "maps = 2.5": lambda: LayerSpec(maps=2.5),
     "pool_stride = 3 with pool_size = 2": lambda: LayerSpec(maps=2, pool_stride=3),
     "maps = 5 with pool_maps = 2": lambda: LayerSpec(maps=5, pool_maps=2),
-    "pooling = 'mean'": lambda: LayerSpec(maps=2, pooling="mean"),
+    "pooling_kind = 'mean'": lambda: LayerSpec(maps=2, pooling_kind="mean"),
     "without layers": lambda: ModelSpec(layers=()),
     "fan_in = 2 at layer 1": lambda: ModelSpec(layers=(LayerSpec(maps=3, fan_in=2),)),
     "normalise = 'x'": lambda: ModelSpec(layers=(LayerSpec(maps=3),), normalise="x"),
@@ -47,7 +47,7 @@ BAD = {
     "pooling_step = -1": lambda: InferenceSpec(pooling_step=-1.0),
     "gamma_min = 2": lambda: InferenceSpec(gamma_min=2.0, gamma_max=1.0),
     "moment_power = 3": lambda: InferenceSpec(moment_power=3),
-    "pooling = .* with layer = 2": lambda: Phase(layer=2, pooling=(3,)),
+    "update_pooling = .* with layer = 2": lambda: Phase(layer=2, update_pooling=(3,)),
     "epochs = -1": lambda: LearningSpec(inference=InferenceSpec(), epochs=-1),
     "reset_at = 0": lambda: LearningSpec(inference=InferenceSpec(), reset_at=(0,)),
     "2 learning settings for 1 layers": lambda: Recipe(model=ModelSpec(layers=(LayerSpec(maps=2),))),

@@ -38,7 +38,7 @@ def test_a_file_holds_differences(tmp_path: Path) -> None:
         lam = 20.0
         [[plan]]
         layer = 1
-        pooling = [1]
+        update_pooling = [1]
         """,
     )
     paper = Recipe.paper()
@@ -48,7 +48,7 @@ def test_a_file_holds_differences(tmp_path: Path) -> None:
     assert [learning.epochs for learning in recipe.learning] == [7, 7]
     assert [learning.inference.lam for learning in recipe.learning] == [2.0, 1.0]
     assert recipe.inference == replace(paper.inference, lam=20.0)
-    assert recipe.plan == (Phase(layer=1, pooling=(1,)),)
+    assert recipe.plan == (Phase(layer=1, update_pooling=(1,)),)
 
 
 def test_a_third_layer(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ layers = st.builds(
     LayerSpec,
     maps=st.integers(1, 9).map(lambda n: 2 * n),
     filter_size=st.integers(1, 9),
-    pooling=st.sampled_from(["gaussian", "max", "sum"]),
+    pooling_kind=st.sampled_from(["gaussian", "max", "sum"]),
     pool_size=st.integers(2, 4),
     pool_stride=st.sampled_from([None, 1, 2]),
     pool_maps=st.sampled_from([1, 2]),
@@ -116,13 +116,13 @@ def recipes(draw: st.DrawFn) -> Recipe:
         inference=inferences,
         epochs=st.integers(0, 60),
         reset_at=st.lists(st.integers(1, 50), max_size=3).map(tuple),
-        lower_filters=st.booleans(),
+        update_lower_filters=st.booleans(),
     )
     return Recipe(
         model=ModelSpec(layers=tuple(draw(layers) for _ in range(depth)), channels=draw(st.integers(1, 3))),
         learning=tuple(draw(learning) for _ in range(depth)),
         inference=draw(inferences),
-        plan=draw(st.sampled_from([(), (Phase(layer=1, pooling=(1,)),)])),
+        plan=draw(st.sampled_from([(), (Phase(layer=1, update_pooling=(1,)),)])),
         descriptor=DescriptorSpec(raw=draw(st.booleans())),
         seed=draw(st.integers(0, 9)),
     )
@@ -136,6 +136,6 @@ def test_a_recipe_comes_back_as_it_was(recipe: Recipe) -> None:
 
 
 def test_a_run_folders_recipe_comes_back_as_it_was(tmp_path: Path) -> None:
-    recipe = replace(Recipe.paper(), seed=4, plan=(Phase(layer=2, pooling=(2,)),))
+    recipe = replace(Recipe.paper(), seed=4, plan=(Phase(layer=2, update_pooling=(2,)),))
     write_recipe(recipe, tmp_path / "recipe.toml")
     assert read_recipe(tmp_path / "recipe.toml") == recipe

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from whatwhere.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.inference import infer as infer
     from whatwhere.latents import Latents as Latents
-    from whatwhere.latents import Pooling as Pooling
+    from whatwhere.latents import PoolingParams as PoolingParams
     from whatwhere.latents import Solution as Solution
     from whatwhere.learning import train as train
     from whatwhere.model import DeconvNet as DeconvNet
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whatwhere.spec import ModelSpec as ModelSpec
     from whatwhere.spec import Phase as Phase
     from whatwhere.spec import Recipe as Recipe
-    from whatwhere.spec_toml import amend as amend
+    from whatwhere.spec_toml import override as override
     from whatwhere.spec_toml import read_recipe as read_recipe
 
 __version__ = "0.1.0"
@@ -42,10 +42,10 @@ _HOME = {
     "LearningSpec": "spec",
     "ModelSpec": "spec",
     "Phase": "spec",
-    "Pooling": "latents",
+    "PoolingParams": "latents",
     "Recipe": "spec",
     "Solution": "latents",
-    "amend": "spec_toml",
+    "override": "spec_toml",
     "infer": "inference",
     "load": "model",
     "read_recipe": "spec_toml",

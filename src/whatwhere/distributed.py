@@ -21,7 +21,7 @@ PATIENCE = timedelta(minutes=10)
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[None]:
+def process_group(device: torch.device) -> Iterator[None]:
     """Join the processes that torchrun started, if it did: gloo adds up CPU tensors, nccl those of GPUs."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
@@ -44,29 +44,29 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def count() -> int:
+def world_size() -> int:
     """How many processes there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def total(tensor: Tensor) -> Tensor:
+def all_reduce_sum(tensor: Tensor) -> Tensor:
     """The sum of a tensor over all processes; the same bits on each."""
-    if count() == 1:
+    if world_size() == 1:
         return tensor
     summed = tensor.clone()
     try:
         dist.all_reduce(summed)
     except RuntimeError as error:
         raise RunError(
-            f"process {rank()} of {count()} lost the others ({_first_line(error)}): one of them was ended or cannot "
-            "be reached; the last checkpoint stands, so start all of them again with --resume"
+            f"process {rank()} of {world_size()} lost the others ({_first_line(error)}): one of them was ended "
+            "or cannot be reached; the last checkpoint stands, so start all of them again with --resume"
         ) from error
     return summed
 
 
-def wait() -> None:
+def barrier() -> None:
     """Go on when every process has come here."""
-    total(torch.zeros(1))
+    all_reduce_sum(torch.zeros(1))
 
 
 def choose_device(asked: torch.device | str) -> torch.device:

@@ -54,7 +54,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         features = DeconvNetFeatures()
         pipeline = make_pipeline(features, LinearSVC(C=10))
-        latents  = features.fit(X).encode(X)        # what: latents.p, where: latents.pooling
+        latents  = features.fit(X).encode(X)        # what: latents.p, where: latents.pooling_params
         pixels   = features.decode(latents)         # the reconstruction
 
     Images are arrays or tensors (n, H, W), (n, C, H, W), or (n, d): a row of d pixels is a square image where d is a
@@ -66,7 +66,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ----------
     maps : number of feature maps of each layer
     filter_size, pool_size : sides of the filters and of the pooling regions
-    pooling : 'gaussian' (inferred for every image), 'max' or 'sum'
+    pooling_kind : 'gaussian' (inferred for every image), 'max' or 'sum'
     fan_in : how many maps below each map of layer 2, 3, … joins; None for all
     nonnegative : images, features and filters are ≥ 0
     epochs : passes over the images for each layer
@@ -98,7 +98,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         *,
         filter_size: int = 5,
         pool_size: int = 2,
-        pooling: PoolingKind = "gaussian",
+        pooling_kind: PoolingKind = "gaussian",
         fan_in: int | None = 8,
         nonnegative: bool = True,
         epochs: int = 10,
@@ -120,7 +120,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.maps = maps
         self.filter_size = filter_size
         self.pool_size = pool_size
-        self.pooling = pooling
+        self.pooling_kind = pooling_kind
         self.fan_in = fan_in
         self.nonnegative = nonnegative
         self.epochs = epochs
@@ -186,7 +186,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return _like(X, self._decode(latents).flatten(1))
 
     def encode(self, X: Images) -> Latents:
-        """What and where of images: the top layer's features `.p`, (n, B, H, W), and `.pooling` of every layer."""
+        """What and where of images: the top layer's features `.p`, and every layer's `.pooling_params`."""
         check_is_fitted(self)
         return self._encode(self._check(X) / self.scale_).map(lambda tensor: _like(X, tensor))
 
@@ -209,7 +209,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _decode(self, latents: Latents) -> Tensor:
         assert latents.p is not None
         model = self.model_.to(latents.p)
-        return model.reconstruct(latents.p, model.weights(latents.pooling, *self.image_shape_[1:])) * self.scale_
+        return model.reconstruct(latents.p, model.weights(latents.pooling_params, *self.image_shape_[1:])) * self.scale_
 
     def _blank(self) -> Tensor:
         """One black image: what becomes of it shows the sizes."""
@@ -257,7 +257,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                     maps=maps,
                     filter_size=self.filter_size,
                     pool_size=self.pool_size,
-                    pooling=self.pooling,
+                    pooling_kind=self.pooling_kind,
                     fan_in=fan_in,
                 )
             )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Pooling:
+class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
 
     mu, gamma   [N, A, B, H, W], shaped like the pooled map with one axis of the region at a time on A:
@@ -21,8 +21,8 @@ class Pooling:
     mu: Tensor
     gamma: Tensor
 
-    def map(self, function: Any) -> Pooling:
-        return Pooling(function(self.mu), function(self.gamma))
+    def map(self, function: Any) -> PoolingParams:
+        return PoolingParams(function(self.mu), function(self.gamma))
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Latents:
     """What and where of a set of images.
 
     p        features of the top layer inferred so far, [N, B, H, W]; None before inference
-    pooling  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted yet
+    pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted yet
     """
 
     p: Tensor | None = None
-    pooling: tuple[Pooling, ...] = ()
+    pooling_params: tuple[PoolingParams, ...] = ()
 
     def map(self, function: Any) -> Latents:
         """The same latents with `function` applied to every tensor."""
         return Latents(
-            None if self.p is None else function(self.p), tuple(theta.map(function) for theta in self.pooling)
+            None if self.p is None else function(self.p), tuple(theta.map(function) for theta in self.pooling_params)
         )
 
     def __getitem__(self, images: Any) -> Latents:
@@ -55,7 +55,7 @@ class Latents:
 
     def tensors(self) -> list[Tensor]:
         """Every tensor, in a fixed order: p, then μ and γ of layer 1, 2, …"""
-        thetas = [tensor for theta in self.pooling for tensor in (theta.mu, theta.gamma)]
+        thetas = [tensor for theta in self.pooling_params for tensor in (theta.mu, theta.gamma)]
         return thetas if self.p is None else [self.p, *thetas]
 
     @staticmethod

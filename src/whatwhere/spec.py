@@ -1,7 +1,7 @@
 """Every setting of the program, as frozen dataclasses that refuse what cannot be when they are made.
 
 `Recipe.paper()` holds the settings the paper gives; what it leaves open has the default written here, chosen on
-validation images (experiments/recipes/paper.toml tells how).
+validation images (reproduction/scales/paper.toml tells how).
 `spec_toml` reads and writes recipes as files.
 """
 
@@ -38,7 +38,7 @@ class LayerSpec:
 
     maps         number of unpooled maps, B
     filter_size  side of the square filters, K
-    pooling      'gaussian' (inferred for every image), 'max' (switches) or 'sum' (flat)
+    pooling_kind 'gaussian' (inferred for every image), 'max' (switches) or 'sum' (flat)
     pool_size    side of the square pooling region
     pool_stride  distance between regions; None means they do not overlap
     pool_maps    neighbouring maps pooled together (the paper's footnote on 3-D pooling)
@@ -47,7 +47,7 @@ class LayerSpec:
 
     maps: int
     filter_size: int = 5
-    pooling: PoolingKind = "gaussian"
+    pooling_kind: PoolingKind = "gaussian"
     pool_size: int = 2
     pool_stride: int | None = None
     pool_maps: int = 1
@@ -56,7 +56,7 @@ class LayerSpec:
     def __post_init__(self) -> None:
         for name in ("maps", "filter_size", "pool_size", "pool_maps"):
             require_count(name, getattr(self, name))
-        require_choice("pooling", self.pooling, ("gaussian", "max", "sum"))
+        require_choice("pooling_kind", self.pooling_kind, ("gaussian", "max", "sum"))
         if self.pool_stride is not None:
             require_count("pool_stride", self.pool_stride)
             require(
@@ -170,17 +170,17 @@ class InferenceSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What one run of ISTA infers: the features of `layer`, and the pooling variables of the layers in `pooling`."""
+    """What one run of ISTA infers: the features of `layer`, the pooling variables of the layers in `update_pooling`."""
 
     layer: int
-    pooling: tuple[int, ...] = ()
+    update_pooling: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         require_count("layer", self.layer)
-        for k in self.pooling:
+        for k in self.update_pooling:
             require(
                 isinstance(k, int) and 1 <= k <= self.layer,
-                f"pooling = {self.pooling} with layer = {self.layer}",
+                f"update_pooling = {self.update_pooling} with layer = {self.layer}",
                 f"layers from 1 to {self.layer}",
             )
 
@@ -193,16 +193,16 @@ class LearningSpec:
     epochs         passes over the images; the filters are updated once an epoch
     reset_at       epochs after which all features are set to 0
     cg_steps       conjugate-gradient steps of a filter update
-    lower_filters  do the filters of the layers below move too?
-    lower_pooling  do the pooling variables of the layers below move too?
+    update_lower_filters  do the filters of the layers below move too?
+    update_lower_pooling  do the pooling variables of the layers below move too?
     """
 
     inference: InferenceSpec
     epochs: int = 50
     reset_at: tuple[int, ...] = (25,)
     cg_steps: int = 2
-    lower_filters: bool = False
-    lower_pooling: bool = True
+    update_lower_filters: bool = False
+    update_lower_pooling: bool = True
 
     def __post_init__(self) -> None:
         require_count("epochs", self.epochs, least=0)
@@ -227,7 +227,7 @@ class DescriptorSpec:
     patch: tuple[int, ...] = (9, 6)
     stride: tuple[int, ...] = (1,)
     cell: int = 3
-    pooling: Literal["rms", "max", "mean"] = "rms"
+    cell_statistic: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
 
     def __post_init__(self) -> None:
@@ -237,7 +237,7 @@ class DescriptorSpec:
             for value in getattr(self, name):
                 require_count(name, value)
         require_count("cell", self.cell)
-        require_choice("pooling", self.pooling, ("rms", "max", "mean"))
+        require_choice("cell_statistic", self.cell_statistic, ("rms", "max", "mean"))
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:

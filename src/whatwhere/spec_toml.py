@@ -36,7 +36,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         raise SpecError(f"{path} was given as a recipe; there is no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} is not valid TOML: {error}") from None
-    return amend(Recipe.paper(), content)
+    return override(Recipe.paper(), content)
 
 
 def write_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:
@@ -44,7 +44,7 @@ def write_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:
     Path(path).write_text(to_toml(recipe), encoding="utf-8")
 
 
-def amend(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
+def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     """The same spec with the differences of a parsed TOML table."""
     hints = get_type_hints(type(spec))
     new: dict[str, Any] = {}
@@ -54,9 +54,9 @@ def amend(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
             raise SpecError(f"{name} is not a setting{_nearest(key, hints)}")
         old = getattr(spec, key)
         if is_dataclass(old):
-            new[key] = amend(old, _table(name, value), f"{name}.")
+            new[key] = override(old, _table(name, value), f"{name}.")
         elif _item_spec(hints[key]) is not None:
-            new[key] = _amend_items(_item_spec(hints[key]), old, value, name)
+            new[key] = _override_items(_item_spec(hints[key]), old, value, name)
         else:
             new[key] = _convert(value, hints[key], name)
     return _named(where, lambda: replace(spec, **new))  # type: ignore[type-var]
@@ -72,7 +72,7 @@ def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
             raise SpecError(f"{name} is not a setting{_nearest(key, hints)}")
         item = _item_spec(hints[key])
         if item is not None:
-            new[key] = _amend_items(item, (), value, name)
+            new[key] = _override_items(item, (), value, name)
         elif is_dataclass(hints[key]):
             new[key] = build(hints[key], value, f"{name}.")
         else:
@@ -103,14 +103,14 @@ def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
     return head + plain + tables
 
 
-def _amend_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
+def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
     """A tuple of specs from a list of tables, or from tables named by their number or `each`."""
     if isinstance(value, list | tuple):
         return tuple(build(kind, item, f"{name}.{i}.") for i, item in enumerate(value, start=1))
     items: dict[int, Any] = dict(enumerate(old, start=1))
     table = _table(name, value)
     for i in items if "each" in table else ():
-        items[i] = amend(items[i], _table(f"{name}.each", table["each"]), f"{name}.each.")
+        items[i] = override(items[i], _table(f"{name}.each", table["each"]), f"{name}.each.")
     for key, item in table.items():
         if key == "each":
             continue
@@ -118,7 +118,7 @@ def _amend_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> tup
             raise SpecError(f"{name}.{key} was given; expected a number from 1 to {len(items) + 1}, or 'each'")
         number, path = int(key), f"{name}.{key}."
         items[number] = (
-            amend(items[number], _table(path[:-1], item), path) if number in items else build(kind, item, path)
+            override(items[number], _table(path[:-1], item), path) if number in items else build(kind, item, path)
         )
     return tuple(items[i] for i in sorted(items))
 

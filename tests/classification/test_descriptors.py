@@ -38,7 +38,7 @@ def patch_by_patch(p: np.ndarray, patch: int, stride: int, cell: int, pooling: s
 @pytest.mark.parametrize(("patch", "stride", "cell"), [(6, 1, 3), (6, 1, 4), (5, 2, 2), (4, 3, 4)])
 def test_a_descriptor_is_what_its_definition_says(pooling: str, patch: int, stride: int, cell: int) -> None:
     p = sparse_features(3, 5, 9, 8).double()
-    found = describe([p], DescriptorSpec(patch=(patch,), stride=(stride,), cell=cell, pooling=pooling), [1])  # type: ignore[arg-type]
+    found = describe([p], DescriptorSpec(patch=(patch,), stride=(stride,), cell=cell, cell_statistic=pooling), [1])  # type: ignore[arg-type]
     for image, row in zip(p.numpy(), found.numpy(), strict=True):
         np.testing.assert_allclose(row, patch_by_patch(image, patch, stride, cell, pooling), atol=1e-12)
 
@@ -112,7 +112,7 @@ def test_images_are_inferred_and_described_batch_by_batch(recipe: Recipe) -> Non
     both = replace(recipe, descriptor=DescriptorSpec(layers=(1, 2), patch=(4, 3), cell=2))
     counted: list[int] = []
     found = describe_images(model, v, both, engine="reference", progress=counted.append)
-    plans = ((Phase(layer=1, pooling=(1,)),), (Phase(layer=2, pooling=(1, 2)),))
+    plans = ((Phase(layer=1, update_pooling=(1,)),), (Phase(layer=2, update_pooling=(1, 2)),))
     features = [ww.infer(model, v, recipe.inference, plan, engine="reference").features for plan in plans]
     found = found if isinstance(found, np.ndarray) else found.toarray()
     np.testing.assert_allclose(found, describe(features, both.descriptor, (1, 2)), atol=1e-6)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import whatwhere.experiments.reproduce as runner
+import whatwhere.reproduction.reproduce as runner
 from whatwhere.cli import app
 from whatwhere.errors import SpecError
-from whatwhere.experiments.reproduce import Outcome
-from whatwhere.experiments.tables import TABLES
+from whatwhere.reproduction.reproduce import Outcome
+from whatwhere.reproduction.tables import TABLES
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere.data import load
 from whatwhere.errors import RunError
-from whatwhere.experiments import demo
+from whatwhere.reproduction import demo
 
 
 @pytest.fixture(scope="module")

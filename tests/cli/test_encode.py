@@ -35,9 +35,9 @@ def test_features_pooling_variables_and_reconstruction(run: Path, images: Path, 
     with np.load(out) as found:
         assert set(found) == {"features", "mu1", "gamma1", "mu2", "gamma2", "reconstruction", "labels"}
         np.testing.assert_allclose(found["features"], solution.features, atol=1e-6)
-        np.testing.assert_allclose(found["mu1"], solution.latents.pooling[0].mu, atol=1e-5)
-        np.testing.assert_allclose(found["gamma2"], solution.latents.pooling[1].gamma, rtol=1e-4)
-        weights = model.weights(solution.latents.pooling, 10, 10)
+        np.testing.assert_allclose(found["mu1"], solution.latents.pooling_params[0].mu, atol=1e-5)
+        np.testing.assert_allclose(found["gamma2"], solution.latents.pooling_params[1].gamma, rtol=1e-4)
+        weights = model.weights(solution.latents.pooling_params, 10, 10)
         np.testing.assert_allclose(found["reconstruction"], model.reconstruct(solution.features, weights), atol=1e-5)
         np.testing.assert_array_equal(found["labels"], labels)
         shapes = {name: list(found[name].shape) for name in found}

@@ -21,7 +21,7 @@ def test_the_trace_is_the_inference(tiny, momentum):
         solution = infer(tiny.model, image[None], replace(spec, steps=steps), engine="reference")
         shot = snapshots[steps]
         torch.testing.assert_close(shot.latents.p, solution.features)
-        torch.testing.assert_close(shot.latents.pooling[0].mu, solution.latents.pooling[0].mu)
+        torch.testing.assert_close(shot.latents.pooling_params[0].mu, solution.latents.pooling_params[0].mu)
         assert shot.cost == pytest.approx(float(solution.stats.cost[-1, 0]), rel=1e-5)
         assert shot.nonzeros == int(solution.stats.nonzeros[-1, 0])
 

@@ -9,7 +9,7 @@ from whatwhere.latents import Latents
 
 def test_an_input_stands_left_of_its_own_reconstruction(tiny):
     model, images, top = tiny.model, tiny.images, tiny.top
-    v_hat = model.reconstruct(top.p, model.weights(top.pooling, 11, 13))
+    v_hat = model.reconstruct(top.p, model.weights(top.pooling_params, 11, 13))
     sheet = reconstruction_pairs(model, images, top, columns=3)
     pair_height, pair_width = 11 + 2, 2 * (13 + 1) + 1
     for i in range(len(images)):
@@ -45,7 +45,7 @@ def test_a_feature_without_activations_is_grey(tiny):
     p[:, 3] = 0
     side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
     fourth = slice(1, 1 + side), slice(1 + 3 * (side + 1), 1 + 3 * (side + 1) + side)
-    without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling), 11, 13, columns=6, count=4)
+    without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling_params), 11, 13, columns=6, count=4)
     assert (without[fourth] == GAP).all()
     with_all = invariance_sheet(tiny.model, tiny.top, 11, 13, columns=6, count=4)
     assert (with_all[fourth] != GAP).any()

@@ -16,7 +16,7 @@ from whatwhere.ops.pooling import unpool
 def test_the_parts_of_every_stage_add_up(tiny, layer):
     latents = tiny.layers[layer - 1][2:3]
     parts = take_apart(tiny.model, latents, 11, 13)
-    weights = tiny.model.weights(latents.pooling, 11, 13)
+    weights = tiny.model.weights(latents.pooling_params, 11, 13)
     stages = tiny.model.descend(latents.p, weights)
     np.testing.assert_allclose(parts.pixels.sum(0), stages[0][0], atol=1e-6)
     for k in range(1, layer + 1):
@@ -39,7 +39,7 @@ def test_a_part_holds_one_feature_alone(tiny):
 def test_pixels_of_one_feature_have_its_hue(tiny):
     p = torch.zeros_like(tiny.top.p[:1])
     p[0, 4] = tiny.top.p[:, 4].amax(0)
-    parts = take_apart(tiny.model, Latents(p, tiny.top[:1].pooling), 11, 13)
+    parts = take_apart(tiny.model, Latents(p, tiny.top[:1].pooling_params), 11, 13)
     shown = coloured(parts, features=6)
     hue = colorsys.rgb_to_hsv(*feature_colours(6)[4])[0]
     amount = parts.pixels.sum((0, 1))
@@ -58,7 +58,7 @@ def test_saturation_grows_with_the_contribution(tiny):
 
 
 def test_an_image_without_features_has_no_parts(tiny):
-    latents = Latents(torch.zeros_like(tiny.top.p[:1]), tiny.top[:1].pooling)
+    latents = Latents(torch.zeros_like(tiny.top.p[:1]), tiny.top[:1].pooling_params)
     parts = take_apart(tiny.model, latents, 11, 13)
     assert len(parts.features) == 0
     assert (coloured(parts, features=6) == 1).all()

@@ -83,7 +83,7 @@ def test_colour_images_and_signed_models_draw(tmp_path):
 
 
 def test_an_image_that_nothing_explains_draws(tiny, tmp_path):
-    empty = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling)
+    empty = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling_params)
     figures.save(figures.decomposition(tiny.model, tiny.images[0], empty[:1]), tmp_path / "a.png")
     figures.save(figures.where_map(tiny.model, tiny.images, empty, 1, 0), tmp_path / "b.png")
     figures.save(figures.invariances(tiny.model, tiny.images, empty), tmp_path / "c.png")

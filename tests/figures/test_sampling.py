@@ -56,7 +56,7 @@ def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
         p = torch.zeros(1, *latents.p.shape[1:])
         row, column = int(samples.row[i]), int(samples.column[i])
         p[0, 0, row, column] = float(samples.value[i])
-        own = latents[image : image + 1].pooling
+        own = latents[image : image + 1].pooling_params
         pixels = tiny.model.reconstruct(p, tiny.model.weights(own, height, width))[0]
         (top, bottom), (left, right) = (footprint(tiny.model, 2, place) for place in (row, column))
         padded = torch.nn.functional.pad(pixels, (30, 30, 30, 30))
@@ -76,7 +76,7 @@ def test_the_footprint_holds_all_that_an_activation_reaches(tiny):
         samples = draw_samples(latents.p, feature, count=4)
         p = torch.zeros(len(samples), *latents.p.shape[1:])
         p[np.arange(len(samples)), feature, samples.row, samples.column] = torch.as_tensor(samples.value)
-        own = latents[torch.as_tensor(samples.image)].pooling
+        own = latents[torch.as_tensor(samples.image)].pooling_params
         whole = tiny.model.reconstruct(p, tiny.model.weights(own, height, width))
         cut = project_samples(tiny.model, latents, samples, height, width)
         torch.testing.assert_close(cut.sum((1, 2, 3)), whole.sum((1, 2, 3)))
@@ -90,6 +90,6 @@ def test_the_papers_footprints():
 
 
 def test_a_feature_without_activations_projects_to_nothing(tiny):
-    latents = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling)
+    latents = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling_params)
     samples = draw_samples(latents.p, 0)
     assert project_samples(tiny.model, latents, samples, *tiny.images.shape[2:]).shape[0] == 0

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from whatwhere.figures.where_map import gaussians, pixel_to_map
-from whatwhere.latents import Latents, Pooling
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.spec import ModelSpec
 
@@ -13,12 +13,12 @@ from whatwhere.spec import ModelSpec
 @pytest.fixture
 def one_gaussian(tiny):
     """Latents with a single activation, whose Gaussian is known."""
-    theta = tiny.layers[0].pooling[0]
+    theta = tiny.layers[0].pooling_params[0]
     p, mu, gamma = torch.zeros_like(tiny.layers[0].p), torch.zeros_like(theta.mu), torch.ones_like(theta.gamma)
     p[4, 2, 3, 5] = 2.0
     mu[4, :, 2, 3, 5] = torch.tensor([-0.25, 0.5])  # rows, columns
     gamma[4, :, 2, 3, 5] = torch.tensor([16.0, 0.01])
-    return Latents(p, (Pooling(mu, gamma),))
+    return Latents(p, (PoolingParams(mu, gamma),))
 
 
 def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
@@ -32,11 +32,11 @@ def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
 
 
 def test_below_the_top_the_features_that_come_down_count(tiny):
-    p1 = tiny.model.descend(tiny.top.p, tiny.model.weights(tiny.top.pooling, 11, 13), to=1)[0]
+    p1 = tiny.model.descend(tiny.top.p, tiny.model.weights(tiny.top.pooling_params, 11, 13), to=1)[0]
     found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3, most=10_000)
     assert len(found.x) == int((p1[:, 3] > 0.05 * p1[:, 3].max()).sum())
     np.testing.assert_allclose(found.value, p1[found.image, 3, found.row, found.column])
-    np.testing.assert_allclose(found.x, tiny.top.pooling[0].mu[found.image, 1, 3, found.row, found.column])
+    np.testing.assert_allclose(found.x, tiny.top.pooling_params[0].mu[found.image, 1, 3, found.row, found.column])
 
 
 def test_more_than_wanted_are_drawn_by_seed(tiny):

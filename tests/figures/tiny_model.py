@@ -23,8 +23,8 @@ class Tiny:
 
 def tiny_spec(pooling: str = "gaussian", channels: int = 1, nonnegative: bool = True) -> ww.ModelSpec:
     layers = (
-        ww.LayerSpec(maps=4, filter_size=3, pooling=pooling),
-        ww.LayerSpec(maps=6, filter_size=3, fan_in=3, pooling=pooling),
+        ww.LayerSpec(maps=4, filter_size=3, pooling_kind=pooling),
+        ww.LayerSpec(maps=6, filter_size=3, fan_in=3, pooling_kind=pooling),
     )
     return ww.ModelSpec(layers=layers, channels=channels, nonnegative=nonnegative)
 
@@ -37,7 +37,9 @@ def make_tiny(**kwargs) -> Tiny:
     images = images * (torch.rand(6, 1, 11, 13, generator=generator) > 0.6)
     settings = ww.InferenceSpec(lam=20.0, steps=6)
     layers = tuple(
-        ww.infer(model, images, settings, (ww.Phase(layer=k, pooling=tuple(range(1, k + 1))),), engine="reference")
+        ww.infer(
+            model, images, settings, (ww.Phase(layer=k, update_pooling=tuple(range(1, k + 1))),), engine="reference"
+        )
         for k in (1, 2)
     )
     return Tiny(model, images, tuple(solution.latents for solution in layers))

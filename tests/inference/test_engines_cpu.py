@@ -19,7 +19,7 @@ from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 pytest.importorskip("numba")
 
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}
-JOINT = Phase(layer=2, pooling=(1, 2))
+JOINT = Phase(layer=2, update_pooling=(1, 2))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["float64", "float32"])
@@ -62,7 +62,7 @@ def test_the_filter_map_is_the_references_at_every_layer(name: str, dtype: torch
         direction = f + 0.1 * torch.rand_like(f)
         for ours, theirs in (
             (found.normal(direction.to(dtype)), truth.normal(direction)),
-            (found.downhill(f.to(dtype)), truth.downhill(f)),
+            (found.negative_gradient(f.to(dtype)), truth.negative_gradient(f)),
         ):
             assert ours.dtype == dtype
             assert float((ours.double() - theirs).norm() / theirs.norm()) <= TOLERANCE[dtype], k
@@ -74,7 +74,7 @@ def test_the_filter_map_does_not_depend_on_the_number_of_threads() -> None:
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            found.append(cpu.filter_map(model, 2, images, latents).downhill(model.filters[1]))
+            found.append(cpu.filter_map(model, 2, images, latents).negative_gradient(model.filters[1]))
     finally:
         torch.set_num_threads(1)
     assert torch.equal(*found)
@@ -112,7 +112,7 @@ def test_auto_takes_it_on_the_cpu() -> None:
 def test_what_it_cannot_serve_goes_to_the_reference_by_name(change: dict, dtype: torch.dtype, why: str) -> None:
     spec = ModelSpec(layers=(replace(LayerSpec(maps=4, filter_size=3), **change),))
     model, images = DeconvNet(spec, dtype=dtype), random_images(spec).to(dtype)
-    phase = Phase(layer=1, pooling=(1,))
+    phase = Phase(layer=1, update_pooling=(1,))
     used, reason = choose("auto", model, images, phase, InferenceSpec())
     assert used == "reference"
     assert "cpu: " in reason
@@ -124,4 +124,4 @@ def test_what_it_cannot_serve_goes_to_the_reference_by_name(change: dict, dtype:
 def test_without_numba_it_says_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu.importlib.util, "find_spec", lambda name: None)
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
-    assert "numba" in str(cpu.refusal(model, images, Phase(layer=1), InferenceSpec()))
+    assert "numba" in str(cpu.unsupported_reason(model, images, Phase(layer=1), InferenceSpec()))

@@ -91,9 +91,10 @@ JITFunction.__getitem__ = compile_only
 paper, v = ModelSpec.paper(), torch.rand(4, 1, 28, 28)
 training, inference = InferenceSpec(steps=1, step_size="batch", alpha=0.5), InferenceSpec(steps=1)
 for pooling in ("gaussian", "max"):
-    model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling=pooling) for layer in paper.layers)))
+    model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling_kind=pooling) for layer in paper.layers)))
     for spec in (training, inference):
-        for phase in (Phase(layer=1, pooling=(1,)), Phase(layer=2, pooling=(2,)), Phase(layer=2, pooling=(1, 2))):
+        for layer, update in ((1, (1,)), (2, (2,)), (2, (1, 2))):
+            phase = Phase(layer=layer, update_pooling=update)
             Workspace(model, v, phase, spec).run()
     for k in (1, 2):
         workspace = Workspace(model, v, Phase(layer=k), InferenceSpec(steps=0, step_size="fixed"))
@@ -139,19 +140,19 @@ def test_grouping_blocks_only_moves_filters() -> None:
         assert torch.allclose(filter_blocks(f, shape, group).sum(), elements * f.sum())
 
 
-def refusal(name: str, dtype: torch.dtype = torch.float32) -> str | None:
+def unsupported_reason(name: str, dtype: torch.dtype = torch.float32) -> str | None:
     model = DeconvNet(SPECS[name], dtype=dtype)
     return triton_engine.unsupported(model, random_images(SPECS[name]).to(dtype), Phase(layer=model.spec.depth))
 
 
 def test_what_the_kernels_do_not_cover_is_refused_by_name() -> None:
-    assert "3-D pooling" in (refusal("2 layers, 3-D pooling") or "")
-    assert "overlap" in (refusal("2 layers, overlapping") or "")
-    assert "float64" in (refusal("2 layers", torch.float64) or "")
+    assert "3-D pooling" in (unsupported_reason("2 layers, 3-D pooling") or "")
+    assert "overlap" in (unsupported_reason("2 layers, overlapping") or "")
+    assert "float64" in (unsupported_reason("2 layers", torch.float64) or "")
     layer = replace(SPECS["1 layer"].layers[0], pool_size=5)
     model = DeconvNet(ModelSpec(layers=(layer,)))
     assert "5 × 5" in (triton_engine.unsupported(model, torch.zeros(1, 1, 9, 9), Phase(layer=1)) or "")
-    assert refusal("3 layers, colour") is None
+    assert unsupported_reason("3 layers, colour") is None
 
 
 def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
@@ -167,6 +168,6 @@ def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
 def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
-    why = triton_engine.refusal(model, images, Phase(layer=1), InferenceSpec())
+    why = triton_engine.unsupported_reason(model, images, Phase(layer=1), InferenceSpec())
     assert why is not None
     assert "triton is not installed" in why

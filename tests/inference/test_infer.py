@@ -71,11 +71,13 @@ def test_the_reference_always_serves_and_is_recorded() -> None:
 
 def test_auto_takes_the_first_engine_that_can_serve() -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
-    able = [name for name in ENGINES if engine(name).refusal(model, v, ONE_PHASE[0], InferenceSpec()) is None]
+    able = [
+        name for name in ENGINES if engine(name).unsupported_reason(model, v, ONE_PHASE[0], InferenceSpec()) is None
+    ]
     assert choose("auto", model, v, ONE_PHASE[0], InferenceSpec())[0] == able[0]
     assert infer(model, v, InferenceSpec(steps=1)).engine == able[0]
 
 
 def test_the_default_plan_is_joint_at_any_depth() -> None:
     assert joint(2) == ONE_PHASE
-    assert joint(3) == (Phase(layer=3, pooling=(1, 2, 3)),)
+    assert joint(3) == (Phase(layer=3, update_pooling=(1, 2, 3)),)

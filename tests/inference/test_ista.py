@@ -9,7 +9,7 @@ from examples import SPECS, random_images, random_latents
 from whatwhere.inference import infer as infer_with
 from whatwhere.inference.ista import solve
 from whatwhere.inference.plan import ONE_PHASE, ONE_PHASE_WITHOUT_U1, TWO_PHASES, joint
-from whatwhere.latents import Latents, Pooling
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 
@@ -26,11 +26,15 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, v)
     lam, settings = 3.0, InferenceSpec(lam=3.0, steps=1, pooling_step=0.02, gamma_min=0.0, gamma_max=9.0)
-    latents = replace(latents, pooling=tuple(Pooling(t.mu.clamp(-0.4, 0.4), t.gamma) for t in latents.pooling))
+    latents = replace(
+        latents, pooling_params=tuple(PoolingParams(t.mu.clamp(-0.4, 0.4), t.gamma) for t in latents.pooling_params)
+    )
     after = solve(model, v, latents, every_layer(spec), settings).latents
 
     p = latents.p.clone().requires_grad_()
-    thetas = [Pooling(t.mu.clone().requires_grad_(), t.gamma.clone().requires_grad_()) for t in latents.pooling]
+    thetas = [
+        PoolingParams(t.mu.clone().requires_grad_(), t.gamma.clone().requires_grad_()) for t in latents.pooling_params
+    ]
     weights = model.weights(thetas, *v.shape[2:])
     smooth = 0.5 * (model.reconstruct(p, weights) - v).square().sum()
     leaves = [p, thetas[0].mu, thetas[0].gamma, thetas[1].mu, thetas[1].gamma]
@@ -40,7 +44,12 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
         beta = (g[n].square().sum() / (lam * Rg.square().sum())).item()
         stepped = latents.p[n] - lam * beta * g[n]
         torch.testing.assert_close(after.p[n], (stepped.abs() - beta).clamp(min=0) * (stepped > 0))
-    moved = [after.pooling[0].mu, after.pooling[0].gamma, after.pooling[1].mu, after.pooling[1].gamma]
+    moved = [
+        after.pooling_params[0].mu,
+        after.pooling_params[0].gamma,
+        after.pooling_params[1].mu,
+        after.pooling_params[1].gamma,
+    ]
     for leaf, gradient, new in zip(leaves[1:], theta_gradients, moved, strict=True):
         limits = (-0.5, 0.5) if leaf is thetas[0].mu or leaf is thetas[1].mu else (0.0, 9.0)
         torch.testing.assert_close(new, (leaf - lam * 0.02 * gradient).clamp(*limits).detach())
@@ -60,7 +69,7 @@ def test_inference_stays_finite_and_never_raises_the_objective(name: str, lam: f
         for tensor in (*solution.latents.tensors(), stats.cost, stats.step):
             assert tensor.isfinite().all()
         assert (stats.cost[-1] <= stats.cost[0]).all()
-        weights = model.weights(solution.latents.pooling, *v.shape[2:])  # and the latents are those of that cost
+        weights = model.weights(solution.latents.pooling_params, *v.shape[2:])  # and the latents are those of that cost
         truth = model.objective(v, solution.features, weights, lam, settings.alpha)
         torch.testing.assert_close(stats.cost[-1], truth.cost)
         if spec.nonnegative:
@@ -111,7 +120,9 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
     p = solve(
         model, v, Latents(), Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step_size="fixed", momentum=True)
     ).latents.p
-    weights = model.weights(solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=0)).latents.pooling, 5, 4)
+    weights = model.weights(
+        solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=0)).latents.pooling_params, 5, 4
+    )
     basis = torch.eye(p.numel(), dtype=torch.float64).view(-1, *p.shape[1:])
     R = torch.stack([model.reconstruct(unit[None], weights).flatten() for unit in basis], 1)
     lasso = linear_model.Lasso(
@@ -176,7 +187,7 @@ def test_statistics_are_measured_at_every_step() -> None:
     assert solution.stats.cost.shape == (8, 3)
     assert solution.stats.step.shape == (7, 3)
     torch.testing.assert_close(solution.stats.cost[0], v.square().sum((1, 2, 3)))  # p = 0: λ/2 ‖v‖², λ = 2
-    weights = model.weights(solution.latents.pooling, *v.shape[2:])
+    weights = model.weights(solution.latents.pooling_params, *v.shape[2:])
     end = model.objective(v, solution.features, weights, 2.0, 1.0)
     torch.testing.assert_close(solution.stats.reconstruction[-1], end.reconstruction)
     torch.testing.assert_close(solution.stats.penalty[-1], end.penalty)
@@ -189,8 +200,8 @@ def test_only_the_pooling_that_a_phase_names_moves() -> None:
     begin = infer(model, v, InferenceSpec(steps=0)).latents
 
     def moved(plan: tuple[Phase, ...]) -> list[bool]:
-        end = infer(model, v, InferenceSpec(steps=5), plan, latents=Latents(None, begin.pooling)).latents
-        return [not torch.equal(a.mu, b.mu) for a, b in zip(begin.pooling, end.pooling, strict=True)]
+        end = infer(model, v, InferenceSpec(steps=5), plan, latents=Latents(None, begin.pooling_params)).latents
+        return [not torch.equal(a.mu, b.mu) for a, b in zip(begin.pooling_params, end.pooling_params, strict=True)]
 
     assert moved(ONE_PHASE) == [True, True]
     assert moved(ONE_PHASE_WITHOUT_U1) == [False, True]
@@ -202,9 +213,9 @@ def test_two_phases_hand_the_first_layers_pooling_on() -> None:
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     settings = InferenceSpec(steps=5)
     first = infer(model, v, settings, TWO_PHASES[:1])
-    assert len(first.latents.pooling) == 1
+    assert len(first.latents.pooling_params) == 1
     both = infer(model, v, settings, TWO_PHASES)
-    assert torch.equal(both.latents.pooling[0].mu, first.latents.pooling[0].mu)
+    assert torch.equal(both.latents.pooling_params[0].mu, first.latents.pooling_params[0].mu)
     assert both.features.shape[1] == spec.layers[1].maps
     assert not torch.equal(both.features, infer(model, v, settings, ONE_PHASE_WITHOUT_U1).features)
 
@@ -216,12 +227,12 @@ def test_switches_follow_the_filters_and_gaussians_live_on() -> None:
     first = infer(one, v, InferenceSpec(steps=2)).latents
     again = infer(two, v, InferenceSpec(steps=2), latents=first).latents
     fresh = infer(two, v, InferenceSpec(steps=2)).latents
-    assert torch.equal(again.pooling[0].mu, fresh.pooling[0].mu)
+    assert torch.equal(again.pooling_params[0].mu, fresh.pooling_params[0].mu)
     gaussian = SPECS["2 layers"]
     one, two = (DeconvNet(gaussian, seed=s, dtype=torch.float64) for s in (0, 1))
     first = infer(one, v, InferenceSpec(steps=2)).latents
     again = infer(two, v, InferenceSpec(steps=0), latents=first).latents
-    assert torch.equal(again.pooling[0].mu, first.pooling[0].mu)
+    assert torch.equal(again.pooling_params[0].mu, first.pooling_params[0].mu)
 
 
 def test_gradients_flow_through_the_reference() -> None:

@@ -11,7 +11,7 @@ def problem(request: pytest.FixtureRequest) -> tuple:
     spec = SPECS[request.param]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 3)
     latents = random_latents(model, v)
-    weights = model.weights(latents.pooling, *v.shape[2:])
+    weights = model.weights(latents.pooling_params, *v.shape[2:])
     g = model.propagate(model.reconstruct(latents.p, weights) - v, weights)
     return model, v, latents.p, weights, g
 

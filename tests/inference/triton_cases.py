@@ -79,9 +79,9 @@ def compare(case: Case, device: str) -> dict[str, float]:
     images = case.loud * random_images(case.model, case.images, case.height, case.width)
     latents = random_latents(reference, images)
     # what float32 can hold
-    latents = Latents(case.loud * case.start * latents.p, latents.pooling).to(torch.float32).to(torch.float64)
+    latents = Latents(case.loud * case.start * latents.p, latents.pooling_params).to(torch.float32).to(torch.float64)
     layer = case.model.depth
-    phase = Phase(layer=layer, pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
+    phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": case.steps, "pooling_step": 1 / case.loud**2, **case.spec})
     truth = ista.solve(*(x.to(device) for x in (reference, images, latents)), phase, spec).to("cpu")
     model, images, latents = (x.to(device, torch.float32) for x in (reference, images, latents))
@@ -92,7 +92,7 @@ def compare(case: Case, device: str) -> dict[str, float]:
 
 def errors(found: Solution, truth: Solution, start: Latents) -> dict[str, float]:
     pairs = {"p": (found.features, truth.features)}
-    thetas = zip(found.latents.pooling, truth.latents.pooling, start.pooling, strict=True)
+    thetas = zip(found.latents.pooling_params, truth.latents.pooling_params, start.pooling_params, strict=True)
     for k, (ours, theirs, began) in enumerate(thetas, start=1):
         pairs[f"mu {k}"] = ours.mu - began.mu, theirs.mu - began.mu.double()
         pairs[f"gamma {k}"] = ours.gamma - began.gamma, theirs.gamma - began.gamma.double()
@@ -123,7 +123,9 @@ def compare_filter_map(name: str, device: str) -> dict[str, float]:
         ours = triton_engine.filter_map(model, k, v, latents.to(device, torch.float32))
         big = 1e6 * f
         found[f"AᵀA {k}"] = relative_error(ours.normal(big.to(v)).cpu(), truth.normal(big))
-        found[f"downhill {k}"] = relative_error(ours.downhill(f.to(v)).cpu(), truth.downhill(f))
+        found[f"negative_gradient {k}"] = relative_error(
+            ours.negative_gradient(f.to(v)).cpu(), truth.negative_gradient(f)
+        )
     return found
 
 

@@ -28,13 +28,13 @@ def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monke
 
     monkeypatch.setattr(whatwhere.learning.epoch, "run_phase", spy)
     train(recipe, tiny.images(), start=start, **tiny.HERE)
-    one, two = Phase(layer=1, pooling=(1,)), Phase(layer=2, pooling=(1, 2))
+    one, two = Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(1, 2))
     assert [phase for _, _, phase, _ in seen] == [one, two] * 3 + [two] * 3, "three batches, two epochs"
     v, latents, _, _ = seen[1]
     alone = run_phase(start, v, Latents(), one, recipe.learning[0].inference, "reference").latents
-    assert len(latents.pooling) == 1
-    assert torch.equal(latents.pooling[0].mu, alone.pooling[0].mu)
-    assert torch.equal(latents.pooling[0].gamma, alone.pooling[0].gamma)
+    assert len(latents.pooling_params) == 1
+    assert torch.equal(latents.pooling_params[0].mu, alone.pooling_params[0].mu)
+    assert torch.equal(latents.pooling_params[0].gamma, alone.pooling_params[0].gamma)
 
 
 def test_the_lower_filters_stay_as_they_came():

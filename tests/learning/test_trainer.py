@@ -159,12 +159,14 @@ def test_features_are_zero_after_a_reset_epoch(monkeypatch):
     assert first == Latents()
     assert not second.p.any(), "reset_at = (1,): after epoch 1 the features are 0"
     assert third.p.any()
-    assert second.pooling[0].gamma.any(), "the pooling variables stay"
+    assert second.pooling_params[0].gamma.any(), "the pooling variables stay"
 
 
 def test_between_processes_only_filter_sums_and_a_few_numbers_would_move(monkeypatch):
     moved = []
-    monkeypatch.setattr(whatwhere.distributed, "total", lambda tensor: (moved.append(tensor.nbytes), tensor)[1])
+    monkeypatch.setattr(
+        whatwhere.distributed, "all_reduce_sum", lambda tensor: (moved.append(tensor.nbytes), tensor)[1]
+    )
     train(tiny.recipe(epochs=1), tiny.images(), **tiny.HERE)
     rounds, measured, flags, cg_steps = 3, 7 * 8, 4, 2
     layer1, layer2 = 1 * 2 * 2 * 2 * 8, 2 * 3 * 2 * 2 * 8  # float64 sums of the filters
@@ -317,9 +319,9 @@ def test_two_processes_cannot_train_in_one_folder(stopped):
     messages = []
 
     def intrude(report):
-        with pytest.raises(RunError) as refusal:
+        with pytest.raises(RunError) as unsupported_reason:
             train(tiny.recipe(), tiny.images(), stopped, resume=True, **tiny.HERE)
-        messages.append(str(refusal.value))
+        messages.append(str(unsupported_reason.value))
 
     train(tiny.recipe(), tiny.images(), stopped, resume=True, on_epoch=intrude, **tiny.HERE)
     assert "another process is training in this folder" in messages[0]
@@ -336,9 +338,9 @@ def test_two_processes_cannot_train_in_one_folder(stopped):
 )
 def test_a_damaged_checkpoint_is_refused_and_the_model_stays_usable(harm, message, stopped):
     harm(stopped)
-    with pytest.raises(RunError, match=message) as refusal:
+    with pytest.raises(RunError, match=message) as unsupported_reason:
         train(tiny.recipe(), tiny.images(), stopped, resume=True, **tiny.HERE)
-    assert "model.safetensors" in str(refusal.value)
+    assert "model.safetensors" in str(unsupported_reason.value)
     assert load(stopped / "model.safetensors").spec == tiny.recipe().model
 
 

@@ -122,8 +122,8 @@ def report_refusal(folder: Path, message: Path) -> None:
     error = ""
     try:
         train(tiny.recipe(), tiny.images(), folder, resume=True, **tiny.HERE, store="file")
-    except RunError as refusal:
-        error = str(refusal)
+    except RunError as unsupported_reason:
+        error = str(unsupported_reason)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     message.write_text(error)
 

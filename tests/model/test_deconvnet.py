@@ -65,7 +65,7 @@ def test_reconstruction_passes_through_every_layer(name: str) -> None:
     spec = SPECS[name]
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
-    weights = model.weights(latents.pooling, *images.shape[2:])
+    weights = model.weights(latents.pooling_params, *images.shape[2:])
     signal = latents.p
     for k in range(spec.depth, 0, -1):
         torch.testing.assert_close(model.reconstruct(latents.p, weights, to=k), signal)
@@ -84,7 +84,7 @@ def test_pooling_gradients_are_autograds_at_every_layer(scale: float, zero_featu
     p = torch.zeros_like(latents.p) if zero_features else latents.p
     thetas = [
         type(theta)(theta.mu.clone().requires_grad_(), (scale * theta.gamma).requires_grad_())
-        for theta in latents.pooling
+        for theta in latents.pooling_params
     ]
     weights = model.weights(thetas, *images.shape[2:])
     cost = 0.5 * (model.reconstruct(p, weights) - images).square().sum()
@@ -104,7 +104,7 @@ def test_objective_is_its_formula(alpha: float) -> None:
     spec = SPECS["2 layers"]
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
-    weights = model.weights(latents.pooling, *images.shape[2:])
+    weights = model.weights(latents.pooling_params, *images.shape[2:])
     found = model.objective(images, latents.p, weights, 3.0, alpha)
     for n in range(len(images)):
         error = model.reconstruct(latents.p, weights)[n] - images[n]
@@ -135,7 +135,7 @@ def test_any_architecture_fits_together(layers: list, channels: int, height: int
     )
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec, 2, height, width)
     latents = random_latents(model, images)
-    weights = model.weights(latents.pooling, height, width)
+    weights = model.weights(latents.pooling_params, height, width)
     down = model.reconstruct(latents.p, weights)
     up = model.propagate(images, weights)
     assert down.shape == images.shape
@@ -171,7 +171,7 @@ def test_weights_are_those_of_each_layers_regions() -> None:
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
     for weights, theta, regions in zip(
-        model.weights(latents.pooling, 9, 8), latents.pooling, model.regions(9, 8), strict=True
+        model.weights(latents.pooling_params, 9, 8), latents.pooling_params, model.regions(9, 8), strict=True
     ):
         for found, expected in zip(weights.factors, gaussian_weights(theta, regions).factors, strict=True):
             assert torch.equal(found, expected)

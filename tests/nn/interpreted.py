@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn import fused, plain
 from whatwhere.nn.fit import Fit
@@ -109,7 +109,7 @@ def operators() -> None:
     for pool in straight_and_registered(fused._pool):
         torch.autograd.gradgradcheck(lambda *x: pool(*x, geometry), (z, mu, gamma), fast_mode=True)  # noqa: B023
     # what auto would do on a GPU, in one graph
-    fused.refusal = lambda *_: None  # type: ignore[assignment]
+    fused.unsupported_reason = lambda *_: None  # type: ignore[assignment]
     compiled = torch.compile(lambda z: F.gaussian_pool2d(z, 2), fullgraph=True, backend="aot_eager", dynamic=False)
     assert torch.equal(compiled(z), fitted(z)[0])
     traced = torch.jit.trace(lambda z: fused._fit_pool(z, geometry, 0.01, 100.0, 2, False)[0], z.detach())
@@ -117,7 +117,7 @@ def operators() -> None:
     torch.testing.assert_close(traced(another), fitted(another)[0], msg="a trace holds the operator")
     with FakeTensorMode():
         assert fitted(torch.zeros(1, 1, 3, 4, dtype=torch.float64))[0].shape == (1, 1, 1, 2)
-    once = Pooling(mu, gamma)
+    once = PoolingParams(mu, gamma)
     assert torch.equal(fused.pool(z, once, regions), fused._pool(z, mu, gamma, geometry))
 
 

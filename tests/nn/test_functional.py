@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from whatwhere.errors import EngineError, SpecError
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn.fit import Fit
 from whatwhere.ops.pooling import SWITCH, Regions
@@ -32,12 +32,12 @@ def maps(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tens
     return torch.randn(*(shape or MAPS), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
-def given(p: Tensor, seed: int = 1) -> Pooling:
+def given(p: Tensor, seed: int = 1) -> PoolingParams:
     shape = (p.shape[0], 2, *p.shape[1:])
-    return Pooling(maps(*shape, seed=seed).to(p.dtype) / 2, maps(*shape, seed=seed + 1).to(p.dtype).abs())
+    return PoolingParams(maps(*shape, seed=seed).to(p.dtype) / 2, maps(*shape, seed=seed + 1).to(p.dtype).abs())
 
 
-def literal_weights(where: Pooling, index: tuple, size: tuple, begin: tuple, extent: tuple) -> dict[tuple, float]:
+def literal_weights(where: PoolingParams, index: tuple, size: tuple, begin: tuple, extent: tuple) -> dict[tuple, float]:
     """w of a region's elements, straight from the formula, by their place in the map."""
     n, c, y, x = index
     axes = []
@@ -116,9 +116,9 @@ def test_switches_give_max_pooling_and_zero_precision_the_sum() -> None:
     z = maps(2, 3, 6, 8).abs()
     largest, index = torch.nn.functional.max_pool2d(z, 2, return_indices=True)
     centre = torch.stack([index // 8 % 2, index % 2], 1) - 0.5
-    switch = Pooling(centre.double(), torch.full(centre.shape, SWITCH, dtype=z.dtype))
+    switch = PoolingParams(centre.double(), torch.full(centre.shape, SWITCH, dtype=z.dtype))
     torch.testing.assert_close(F.gaussian_pool2d(z, 2, where=switch), largest)
-    flat = Pooling(torch.zeros_like(centre).double(), torch.zeros_like(centre).double())
+    flat = PoolingParams(torch.zeros_like(centre).double(), torch.zeros_like(centre).double())
     torch.testing.assert_close(F.gaussian_pool2d(z, 2, where=flat), 2 * torch.nn.functional.avg_pool2d(z, 2))
 
 
@@ -142,10 +142,10 @@ def test_derivatives_of_the_first_and_second_order(window: tuple) -> None:
         return p, where.mu, where.gamma
 
     def pooled(z: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        return F.gaussian_pool2d(z, *window, Pooling(mu, gamma))
+        return F.gaussian_pool2d(z, *window, PoolingParams(mu, gamma))
 
     def unpooled(q: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        return F.gaussian_unpool2d(q, Pooling(mu, gamma), *window[:3], z.shape)
+        return F.gaussian_unpool2d(q, PoolingParams(mu, gamma), *window[:3], z.shape)
 
     for function, inputs in (
         (fitted, (z,)),

@@ -8,13 +8,13 @@ from torch import nn
 
 import whatwhere as ww
 from whatwhere.errors import SpecError
-from whatwhere.nn import GaussianPool2d, GaussianUnpool2d, Pooling, functional, modules
+from whatwhere.nn import GaussianPool2d, GaussianUnpool2d, PoolingParams, functional, modules
 from whatwhere.nn import functional as F
 
 
 def test_the_package_has_them() -> None:
     assert ww.nn.GaussianPool2d is GaussianPool2d
-    assert ww.Pooling is Pooling
+    assert ww.PoolingParams is PoolingParams
 
 
 @pytest.mark.parametrize("module", [functional, modules])
@@ -37,7 +37,7 @@ def test_moments() -> None:
 
 def test_input() -> None:
     z = torch.randn(2, 3, 8, 8)
-    where = Pooling(torch.randn(2, 2, 3, 4, 4), torch.rand(2, 2, 3, 4, 4))
+    where = PoolingParams(torch.randn(2, 2, 3, 4, 4), torch.rand(2, 2, 3, 4, 4))
     p, same = GaussianPool2d(2, fit="input", return_where=True)(z, where)
     assert torch.equal(p, F.gaussian_pool2d(z, 2, where=where))
     assert torch.equal(same.mu, where.mu)
@@ -103,7 +103,9 @@ REFUSED = {
     "learned without channels": lambda: GaussianPool2d(2, fit="learned"),
     "channels without learned": lambda: GaussianPool2d(2, channels=3),
     "a bad kernel": lambda: GaussianUnpool2d(0),
-    "where for moments": lambda: GaussianPool2d(2)(torch.zeros(1, 1, 2, 2), Pooling(torch.zeros(1), torch.zeros(1))),
+    "where for moments": lambda: GaussianPool2d(2)(
+        torch.zeros(1, 1, 2, 2), PoolingParams(torch.zeros(1), torch.zeros(1))
+    ),
     "no where for input": lambda: GaussianPool2d(2, fit="input")(torch.zeros(1, 1, 2, 2)),
     "other channels": lambda: GaussianPool2d(2, fit="learned", channels=3)(torch.zeros(1, 2, 2, 2)),
 }

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.func import grad, jvp, vmap
 
-from whatwhere.nn import GaussianPool2d, GaussianUnpool2d, Pooling
+from whatwhere.latents import PoolingParams
+from whatwhere.nn import GaussianPool2d, GaussianUnpool2d
 from whatwhere.nn import functional as F
 
 
@@ -23,7 +24,7 @@ class ThereAndBack(nn.Module):
         self.pool = GaussianPool2d(*window, return_where=True)
         self.unpool = GaussianUnpool2d(*window[:3])
 
-    def forward(self, z: Tensor) -> tuple[Tensor, Pooling, Tensor]:
+    def forward(self, z: Tensor) -> tuple[Tensor, PoolingParams, Tensor]:
         p, where = self.pool(z)
         return p, where, self.unpool(p, where, z.shape)
 
@@ -39,7 +40,7 @@ CUDA = pytest.param(
 devices = pytest.mark.parametrize("device", ["cpu", CUDA])
 
 
-def flat(outputs: tuple[Tensor, Pooling, Tensor]) -> list[Tensor]:
+def flat(outputs: tuple[Tensor, PoolingParams, Tensor]) -> list[Tensor]:
     p, where, z = outputs
     return [p, where.mu, where.gamma, z]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import KINDS, REGIONS, draw, weights_of
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.ops.pooling import (
     Regions,
     bound,
@@ -45,7 +45,7 @@ def literal_weights(regions: Regions, mu: list[float], gamma: list[float], regio
 def test_unpooling_is_the_printed_formula(name: str) -> None:
     regions = REGIONS[name]
     shape = (1, len(regions.axes), *regions.grid)
-    theta, p = Pooling(draw(*shape, seed=1) / 2, 4 * draw(*shape, seed=2).abs()), draw(1, *regions.grid, seed=3)
+    theta, p = PoolingParams(draw(*shape, seed=1) / 2, 4 * draw(*shape, seed=2).abs()), draw(1, *regions.grid, seed=3)
     expected = torch.zeros(1, *regions.shape, dtype=torch.float64)
     for j in itertools.product(*map(range, regions.grid)):
         mu, gamma = theta.mu[0, :, *j].tolist(), theta.gamma[0, :, *j].tolist()
@@ -78,7 +78,7 @@ def test_every_element_has_a_region_and_unit_weights(s: int, t: int, b: int, h: 
 def test_gradient_is_autograds(name: str, gamma: float) -> None:
     regions = REGIONS[name]
     shape = (2, len(regions.axes), *regions.grid)
-    theta = Pooling(
+    theta = PoolingParams(
         (draw(*shape, seed=1) / 3).requires_grad_(), (gamma * (1 + draw(*shape, seed=2).abs())).requires_grad_()
     )
     p, error = draw(2, *regions.grid, seed=3), draw(2, *regions.shape, seed=4)
@@ -164,7 +164,7 @@ def test_sum_pooling_sums() -> None:
 
 def test_two_elements_are_one_sigmoid() -> None:
     mu, gamma = draw(1, 2, 1, 3, 4), draw(1, 2, 1, 3, 4, seed=1).abs()
-    weights = gaussian_weights(Pooling(mu, gamma), Regions.of((1, 6, 8), 2))
+    weights = gaussian_weights(PoolingParams(mu, gamma), Regions.of((1, 6, 8), 2))
     upper = torch.sigmoid(gamma * mu).sqrt()
     torch.testing.assert_close(weights.factors[0][:, :, 0, 1, 0], upper[:, 0])
     torch.testing.assert_close(weights.factors[1][:, :, 0, 0, 1], upper[:, 1])
@@ -172,7 +172,7 @@ def test_two_elements_are_one_sigmoid() -> None:
 
 def test_bounds() -> None:
     regions = Regions.of((4, 4, 6), 3, maps=2)
-    theta = Pooling(torch.full((1, 3, *regions.grid), 9.0), torch.full((1, 3, *regions.grid), 1e9))
+    theta = PoolingParams(torch.full((1, 3, *regions.grid), 9.0), torch.full((1, 3, *regions.grid), 1e9))
     kept = bound(theta, regions, 0.5, 50)
     assert kept.mu[0, :, 0, 0, 0].tolist() == [0.5, 1.0, 1.0]  # half of what the region spans
     assert (kept.gamma == 50).all()

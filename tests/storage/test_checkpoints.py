@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from whatwhere.errors import RunError
-from whatwhere.storage import Checkpoint, disk_errors, load_checkpoint, save_checkpoint, write_whole
+from whatwhere.storage import Checkpoint, disk_errors, load_checkpoint, save_checkpoint, write_atomic
 
 CHECKPOINT = Checkpoint(
     layer=2,
@@ -65,10 +65,10 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_write_that_fails_leaves_the_old_file(step, tmp_path, monkeypatch):
     path = tmp_path / "file"
-    write_whole(path, b"old")
+    write_atomic(path, b"old")
     monkeypatch.setattr(os, step, lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
-        write_whole(path, b"new")
+        write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
 
 
@@ -77,7 +77,7 @@ def test_the_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle)))
     monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("rename"), replace(*paths)))
-    write_whole(tmp_path / "file", b"content")
+    write_atomic(tmp_path / "file", b"content")
     assert calls == ["fsync", "rename", "fsync"]  # the content, the name, the folder
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from whatwhere.errors import RunError, SpecError
-from whatwhere.latents import Latents, Pooling
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.storage import LatentFiles, LatentStore, choose_tier, kept_dtype, tiers
 
 BATCHES = [slice(0, 3), slice(3, 6), slice(6, 7)]
@@ -19,7 +19,7 @@ def latents(batch: int, seed: int = 0, layer: int = 2) -> Latents:
     def draw(*shape: int) -> torch.Tensor:
         return torch.randn(count, *shape, generator=generator)
 
-    return Latents(draw(2, 3, 4), tuple(Pooling(draw(2, 2, 3, 4), draw(2, 2, 3, 4)) for _ in range(layer)))
+    return Latents(draw(2, 3, 4), tuple(PoolingParams(draw(2, 2, 3, 4), draw(2, 2, 3, 4)) for _ in range(layer)))
 
 
 def same(a: Latents, b: Latents) -> bool:

@@ -36,7 +36,7 @@ def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
     On a map smaller than a patch, the whole map is the patch.
     """
     patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
-    cells = pool_cells(p, spec.pooling, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
+    cells = pool_cells(p, spec.cell_statistic, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
     rows, columns = (
         cell_positions(extent, min(patch, extent), stride, min(spec.cell, patch, extent)).to(p.device)
         for extent in p.shape[2:]
@@ -46,11 +46,11 @@ def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
     return unit_length(patches).flatten(1)
 
 
-def pool_cells(p: Tensor, pooling: str, cell: tuple[int, int]) -> Tensor:
+def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
     """Every cell of a map, at all positions:  [N, B, H, W] → [N, B, H - c + 1, W - c + 1]."""
-    if pooling == "max":
+    if statistic == "max":
         return F.max_pool2d(p, cell, stride=1)
-    if pooling == "mean":
+    if statistic == "mean":
         return F.avg_pool2d(p, cell, stride=1)
     return F.avg_pool2d(p.square(), cell, stride=1).sqrt()
 

@@ -27,9 +27,9 @@ def inference(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Time every engine that can serve on the same images, side by side: image-iterations a second."""
+    from whatwhere.benchmark.inference import bench_inference, table
+    from whatwhere.benchmark.machine import machine
     from whatwhere.distributed import choose_device
-    from whatwhere.experiments.bench import bench_inference, table
-    from whatwhere.experiments.machine import machine
 
     home = choose_device(device)
     gpu = home.type == "cuda"

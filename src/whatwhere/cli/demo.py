@@ -19,7 +19,7 @@ def demo(
 ) -> None:
     """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report."""
     from whatwhere.cli.stages import Stages
-    from whatwhere.experiments.demo import MARK, row, run_demo
+    from whatwhere.reproduction.demo import MARK, row, run_demo
 
     done = run_demo(out, Stages(quiet=quiet).stage, engine=engine)
     if as_json:

@@ -62,10 +62,10 @@ def encode(
                 solution = infer(model, v, recipe.inference, recipe.plan, engine=engine, batch_size=len(v))
                 used, arrays = solution.engine, {"features": solution.features}
                 if where:
-                    for k, theta in enumerate(solution.latents.pooling, start=1):
+                    for k, theta in enumerate(solution.latents.pooling_params, start=1):
                         arrays |= {f"mu{k}": theta.mu, f"gamma{k}": theta.gamma}
                 if reconstruction:
-                    weights = model.weights(solution.latents.pooling, *v.shape[2:])
+                    weights = model.weights(solution.latents.pooling_params, *v.shape[2:])
                     arrays["reconstruction"] = model.reconstruct(solution.features, weights)
                 yield {name: tensor.cpu().numpy() for name, tensor in arrays.items()}
                 advance(len(v))

@@ -46,7 +46,8 @@ def gather() -> dict[str, dict[str, Any]]:
     model = DeconvNet(ModelSpec.paper()).to(home)
     images = torch.zeros(1, 1, 28, 28, device=home)
     served = {
-        name: engine(name).refusal(model, images, ONE_PHASE[0], InferenceSpec()) or "can serve" for name in ENGINES
+        name: engine(name).unsupported_reason(model, images, ONE_PHASE[0], InferenceSpec()) or "can serve"
+        for name in ENGINES
     }
     return {
         "versions": {"python": platform.python_version(), **{name: installed(name) for name in packages}},

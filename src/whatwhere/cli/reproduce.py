@@ -47,11 +47,11 @@ def reproduce(
     page: Annotated[Path, typer.Option(metavar="FILE", help="What `report` writes.")] = Path("RESULTS.md"),
 ) -> None:
     """Measure what has no result file yet; a run that was cut off goes on where it stopped."""
-    from whatwhere.experiments.reproduce import Options
-    from whatwhere.experiments.reproduce import reproduce as run
-    from whatwhere.experiments.results_page import write_report
-    from whatwhere.experiments.scales import read_scale
-    from whatwhere.experiments.tables import TABLES
+    from whatwhere.reproduction.reproduce import Options
+    from whatwhere.reproduction.reproduce import reproduce as run
+    from whatwhere.reproduction.results_page import write_report
+    from whatwhere.reproduction.scales import read_scale
+    from whatwhere.reproduction.tables import TABLES
 
     tables = [table for name in names if name != "report" for table in (TABLES if name == "all" else (name,))]
     left = 0

@@ -144,14 +144,14 @@ def read_settings(file: Path | None, changes: list[str]) -> Recipe:
 
     from whatwhere.errors import SpecError
     from whatwhere.spec import Recipe
-    from whatwhere.spec_toml import amend, read_recipe
+    from whatwhere.spec_toml import override, read_recipe
 
     recipe = Recipe.paper() if file is None else read_recipe(file)
     for change in changes:
         key, _, value = change.partition("=")
         for text in (f"{key} = {value}", f"{key} = {value!r}"):  # the second is a word that needs no quotes
             try:
-                recipe = amend(recipe, tomllib.loads(text))
+                recipe = override(recipe, tomllib.loads(text))
                 break
             except tomllib.TOMLDecodeError:
                 continue

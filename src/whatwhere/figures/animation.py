@@ -57,7 +57,7 @@ def trace(model: DeconvNet, image: Tensor, spec: InferenceSpec, phase: Phase | N
 
 def _snapshot(model: DeconvNet, v: Tensor, step: int, latents: Latents, spec: InferenceSpec) -> Snapshot:
     assert latents.p is not None
-    weights = model.weights(latents.pooling, *v.shape[2:])
+    weights = model.weights(latents.pooling_params, *v.shape[2:])
     parts = model.objective(v, latents.p, weights, spec.lam, spec.alpha)
     residual = (model.reconstruct(latents.p, weights) - v)[0]
     return Snapshot(step, latents, float(parts.reconstruction), float(parts.penalty), int(parts.nonzeros), residual)

@@ -22,7 +22,7 @@ HEADING = 0.2  # inches above every panel
 def reconstruction_pairs(model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4) -> np.ndarray:
     """Every image with its reconstruction to the right of it, `columns` pairs a row: [H, W, 3]."""
     assert latents.p is not None
-    v_hat = model.reconstruct(latents.p, model.weights(latents.pooling, *images.shape[2:]))
+    v_hat = model.reconstruct(latents.p, model.weights(latents.pooling_params, *images.shape[2:]))
     pairs = [
         tile(np.stack([v, r]), 2, between=GAP) for v, r in zip(picture(images, 1.0), picture(v_hat, 1.0), strict=True)
     ]
@@ -77,7 +77,9 @@ def invariance_sheet(
 def reconstructions(model: DeconvNet, images: Tensor, latents: Latents, columns: int = 6) -> Figure:
     """Inputs, and beside each its reconstruction from the top layer."""
     sheet_of_pairs = reconstruction_pairs(model, images, latents, columns)
-    return _one_panel(sheet_of_pairs, PAGE, f"Inputs (left) and reconstructions from layer {len(latents.pooling)}")
+    return _one_panel(
+        sheet_of_pairs, PAGE, f"Inputs (left) and reconstructions from layer {len(latents.pooling_params)}"
+    )
 
 
 @styled
@@ -100,7 +102,7 @@ def invariances(
 ) -> Figure:
     """Samples of what each feature of the latents' layer answers to, projected down to the pixels."""
     shown = invariance_sheet(model, latents, *images.shape[2:], columns=columns, count=count, seed=seed)
-    layer, features = len(latents.pooling), latents.p.shape[1]  # type: ignore[union-attr]
+    layer, features = len(latents.pooling_params), latents.p.shape[1]  # type: ignore[union-attr]
     return _one_panel(shown, PAGE, f"Layer {layer}: {count} samples of each of its {features} features")
 
 

@@ -50,7 +50,7 @@ def take_apart(model: DeconvNet, latents: Latents, height: int, width: int) -> P
     active = latents.p[0].flatten(1).any(1).nonzero().flatten()
     alone = latents.p.new_zeros(len(active), *latents.p.shape[1:])
     alone[range(len(active)), active] = latents.p[0, active]
-    weights = model.weights(latents.map(lambda t: t.expand(len(active), *t.shape[1:])).pooling, height, width)
+    weights = model.weights(latents.map(lambda t: t.expand(len(active), *t.shape[1:])).pooling_params, height, width)
     stages = model.descend(alone, weights)
     unpooled = [unpool(p, w) for p, w in zip(stages[1:], weights, strict=True)]
 

@@ -42,7 +42,7 @@ def run_report(material: Material, pictures: Mapping[str, Section]) -> str:
     for k, (layer, learning) in enumerate(zip(model.layers, recipe.learning, strict=True), start=1):
         i = learning.inference
         facts[f"layer {k}"] = (
-            f"{layer.maps} maps, {layer.pooling} pooling; trained for {learning.epochs} epochs with λ {i.lam:g}, "
+            f"{layer.maps} maps, {layer.pooling_kind} pooling; trained for {learning.epochs} epochs with λ {i.lam:g}, "
             f"α {i.alpha:g} and {i.steps} steps"
         )
     facts["pictures"] = f"of {len(material.images)} images, inferred by the settings of the training"
@@ -225,7 +225,7 @@ def _has_history(layer: int) -> Callable[[Material], bool]:
 
 
 def _is_gaussian(layer: int) -> Callable[[Material], bool]:
-    return lambda g: g.depth >= layer and g.run.model.spec.layers[layer - 1].pooling == "gaussian"
+    return lambda g: g.depth >= layer and g.run.model.spec.layers[layer - 1].pooling_kind == "gaussian"
 
 
 _TWO = "a model of two layers"

@@ -99,7 +99,7 @@ class Material:
         run = run or self.run
         key = id(run), layer
         if key not in self._solved:
-            plan = (Phase(layer=layer, pooling=tuple(range(1, layer + 1))),)
+            plan = (Phase(layer=layer, update_pooling=tuple(range(1, layer + 1))),)
             settings = training_settings(run.recipe, layer)
             solution = infer(run.model, self.images, settings, plan, engine=self.engine, batch_size=100)
             self._solved[key] = solution.latents

@@ -31,7 +31,7 @@ def reset(
     above = filters_side * max(f.shape[0] / f.shape[1] for f, _ in sheets)
     figure = sheet(PAGE, above + below + 2 * heading + 0.1)
     for i, (name, (f, samples)) in enumerate(zip(solved, sheets, strict=True)):
-        layer, left = len(list(solved.values())[i][1].pooling), i * (column + space)
+        layer, left = len(list(solved.values())[i][1].pooling_params), i * (column + space)
         title(figure, left, 0.03, f"({next(letters)}) {name}: filters of layer 1")
         place(figure, left, heading, filters_side, above).imshow(f)
         title(

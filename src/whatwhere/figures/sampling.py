@@ -49,10 +49,10 @@ def project_samples(model: DeconvNet, latents: Latents, samples: Samples, height
     height, width   size of the images that the latents explain
     """
     assert latents.p is not None
-    n, layer = len(samples), len(latents.pooling)
+    n, layer = len(samples), len(latents.pooling_params)
     p = latents.p.new_zeros(n, *latents.p.shape[1:])
     p[np.arange(n), samples.feature, samples.row, samples.column] = torch.as_tensor(samples.value).to(p)
-    own_pooling = latents[torch.as_tensor(samples.image)].pooling
+    own_pooling = latents[torch.as_tensor(samples.image)].pooling_params
     pixels = model.reconstruct(p, model.weights(own_pooling, height, width))
     side = footprint(model, layer, 0)[1] - footprint(model, layer, 0)[0]
     pixels = F.pad(pixels, (side, side, side, side))  # a footprint may reach beyond the image

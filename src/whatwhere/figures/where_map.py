@@ -51,11 +51,15 @@ def gaussians(
     """
     assert latents.p is not None
     height, width = images.shape[2:]
-    p = model.descend(latents.p, model.weights(latents.pooling, height, width), to=layer)[0][:, feature].cpu().numpy()
+    p = (
+        model.descend(latents.p, model.weights(latents.pooling_params, height, width), to=layer)[0][:, feature]
+        .cpu()
+        .numpy()
+    )
     where = np.argwhere(np.abs(p) > 0.05 * np.abs(p).max(initial=0))  # what is smaller leaves no trace in the image
     chosen = np.random.default_rng([seed, layer, feature]).permutation(len(where))[:most]
     image, row, column = where[chosen].T
-    theta = latents.pooling[layer - 1]
+    theta = latents.pooling_params[layer - 1]
     mu = theta.mu[:, -2:, feature].cpu().numpy()[image, :, row, column]  # the axes of θ end in rows, columns
     gamma = theta.gamma[:, -2:, feature].cpu().numpy()[image, :, row, column]
     flat = model.spec.layers[layer - 1].pool_size / 2

@@ -21,7 +21,7 @@ class LinearMap(Protocol):
     def normal(self, f: Tensor) -> Tensor:
         """Aᵀ A f."""
 
-    def downhill(self, f: Tensor) -> Tensor:
+    def negative_gradient(self, f: Tensor) -> Tensor:
         """Aᵀ (v - A f), the negative gradient of ½ ‖A f - v‖²."""
 
 
@@ -30,7 +30,7 @@ class FilterMap:
 
     def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
         assert latents.p is not None
-        weights = model.weights(latents.pooling, *images.shape[2:])
+        weights = model.weights(latents.pooling_params, *images.shape[2:])
         self.model, self.images, self.below = model, images, weights[: k - 1]
         self.z = unpool(model.reconstruct(latents.p, weights, to=k), weights[k - 1])
 
@@ -45,5 +45,5 @@ class FilterMap:
     def normal(self, f: Tensor) -> Tensor:
         return self.adjoint(self(f))
 
-    def downhill(self, f: Tensor) -> Tensor:
+    def negative_gradient(self, f: Tensor) -> Tensor:
         return self.adjoint(self.images - self(f))

@@ -67,12 +67,15 @@ def infer(
 def check_latents(model: DeconvNet, images: Tensor, latents: Latents) -> None:
     """Refuse latents that cannot be these images'."""
     grids = [region.grid for region in model.regions(*images.shape[2:])]
-    if len(latents.pooling) > len(grids) or (latents.p is not None and not latents.pooling):
+    if len(latents.pooling_params) > len(grids) or (latents.p is not None and not latents.pooling_params):
         raise ImageError(
-            f"latents with pooling variables of {len(latents.pooling)} layers were given; the model has {len(grids)}"
+            f"latents with pooling variables of {len(latents.pooling_params)} layers were given; "
+            f"the model has {len(grids)}"
         )
-    for k, (theta, grid) in enumerate(zip(latents.pooling, grids, strict=False), start=1):
-        known = [theta.mu, theta.gamma] + ([latents.p] if k == len(latents.pooling) and latents.p is not None else [])
+    for k, (theta, grid) in enumerate(zip(latents.pooling_params, grids, strict=False), start=1):
+        known = [theta.mu, theta.gamma] + (
+            [latents.p] if k == len(latents.pooling_params) and latents.p is not None else []
+        )
         for tensor in known:
             if len(tensor) != len(images) or tensor.shape[-3:] != torch.Size(grid):
                 raise ImageError(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whatwhere.inference.pooling_update import start_pooling, step_pooling
 from whatwhere.inference.step_size import line_search, safe_step
-from whatwhere.latents import Latents, Pooling, Solution, Stats
+from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.deconvnet import objective
 from whatwhere.ops import sparsity
@@ -25,14 +25,14 @@ class State:
     """
 
     p: Tensor
-    theta: tuple[Pooling, ...]
+    theta: tuple[PoolingParams, ...]
     y: Tensor
     momentum: Tensor
     beta: Tensor
 
 
 def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
-    """Run T steps of ISTA on the features of `phase.layer` and gradient steps on the pooling of `phase.pooling`.
+    """Run T steps of ISTA on the features of `phase.layer` and gradient steps on the pooling of `phase.update_pooling`.
 
     images [N, C, H, W]; `latents` are where to start from: what is missing is fitted, p starts at 0.
     """
@@ -76,8 +76,8 @@ def start(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
 
     Known features belong to the last layer that has pooling variables.
     """
-    theta = start_pooling(model, images, latents.pooling, phase.layer, spec)
-    if latents.p is not None and len(latents.pooling) == phase.layer:
+    theta = start_pooling(model, images, latents.pooling_params, phase.layer, spec)
+    if latents.p is not None and len(latents.pooling_params) == phase.layer:
         p = latents.p
     else:
         p = images.new_zeros(len(images), *model.regions(*images.shape[2:])[phase.layer - 1].grid)
@@ -88,7 +88,7 @@ def start(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
 
 def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:
     """The layers whose pooling variables move: of those that the phase names, the Gaussian ones."""
-    return tuple(k for k in phase.pooling if model.spec.layers[k - 1].pooling == "gaussian")
+    return tuple(k for k in phase.update_pooling if model.spec.layers[k - 1].pooling_kind == "gaussian")
 
 
 def accelerate(y: Tensor, p: Tensor, p_old: Tensor, momentum: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import (
@@ -22,34 +22,36 @@ from whatwhere.spec import InferenceSpec, PoolingKind
 
 
 def start_pooling(
-    model: DeconvNet, images: Tensor, known: tuple[Pooling, ...], layer: int, spec: InferenceSpec
-) -> tuple[Pooling, ...]:
+    model: DeconvNet, images: Tensor, known: tuple[PoolingParams, ...], layer: int, spec: InferenceSpec
+) -> tuple[PoolingParams, ...]:
     """Fit the pooling variables of layers 1 … layer to the images propagated up (paper, "Initialization").
 
     Gaussians that are known already are latent variables, and stay. Switches are no latents but a function of
     the image and the filters, so they are taken anew.
     """
-    if len(known) >= layer and all(below.pooling == "gaussian" for below in model.spec.layers[:layer]):
+    if len(known) >= layer and all(below.pooling_kind == "gaussian" for below in model.spec.layers[:layer]):
         return known[:layer]  # nothing is left to fit
     signal, found = images, []
     for k, regions in enumerate(model.regions(*images.shape[2:])[:layer], start=1):
-        kind = model.spec.layers[k - 1].pooling
+        kind = model.spec.layers[k - 1].pooling_kind
         s = convolve_up(signal, model.filters[k - 1])
         found.append(known[k - 1] if kind == "gaussian" and k <= len(known) else fit(kind, s, regions, spec))
         signal = pool(s, gaussian_weights(found[-1], regions))
     return tuple(found)
 
 
-def fit(kind: PoolingKind, signal: Tensor, regions: Regions, spec: InferenceSpec) -> Pooling:
+def fit(kind: PoolingKind, signal: Tensor, regions: Regions, spec: InferenceSpec) -> PoolingParams:
     """The pooling variables that a bottom-up signal at z suggests."""
     if kind == "gaussian":
         return fit_moments(signal, regions, spec.gamma_min, spec.gamma_max, spec.moment_power)
     return fit_switches(signal, regions) if kind == "max" else fit_flat(signal, regions)
 
 
-def step_pooling(theta: Pooling, error: Tensor, p: Tensor, weights: Weights, spec: InferenceSpec) -> Pooling:
+def step_pooling(
+    theta: PoolingParams, error: Tensor, p: Tensor, weights: Weights, spec: InferenceSpec
+) -> PoolingParams:
     """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer."""
     gradient = pooling_gradient(error, p, theta, weights)
     step = spec.lam * spec.pooling_step
-    moved = Pooling(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
+    moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
     return bound(moved, weights.regions, spec.gamma_min, spec.gamma_max)

@@ -44,7 +44,7 @@ class Session:
 
     def mine(self) -> range:
         """The batches of this process."""
-        return range(distributed.rank(), len(self.batches), distributed.count())
+        return range(distributed.rank(), len(self.batches), distributed.world_size())
 
     def read_images(self, batch: int) -> Tensor:
         return self.images[self.batches[batch]].to(self.store.device, self.store.dtype)
@@ -79,12 +79,12 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
 
 def training_phase(layer: int, learning: LearningSpec) -> Phase:
     """What inference moves while `layer` is trained."""
-    return Phase(layer=layer, pooling=tuple(range(1 if learning.lower_pooling else layer, layer + 1)))
+    return Phase(layer=layer, update_pooling=tuple(range(1 if learning.update_lower_pooling else layer, layer + 1)))
 
 
 def moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:
     """The layers whose filters are updated while `layer` is trained, the top one first."""
-    return tuple(range(layer, 0, -1)) if learning.lower_filters else (layer,)
+    return tuple(range(layer, 0, -1)) if learning.update_lower_filters else (layer,)
 
 
 def train_epoch(session: Session, state: State, *, save: bool) -> State:
@@ -98,7 +98,7 @@ def train_epoch(session: Session, state: State, *, save: bool) -> State:
     inference = EpochInference(session, state, state.tally or Tally(maps, state.model.device), save)
     done, stopped = inference.run()
     tally = inference.tally
-    active = distributed.total(tally.active.long().cpu()) > 0
+    active = distributed.all_reduce_sum(tally.active.long().cpu()) > 0
     if stopped:
         tally.active = active.to(state.model.device)
         tally.sums[4] += time.perf_counter() - start
@@ -111,7 +111,7 @@ def train_epoch(session: Session, state: State, *, save: bool) -> State:
     where = f"layer {state.layer}, epoch {state.epoch}"
 
     def summed(total: Tensor) -> Tensor:
-        return check_sums(distributed.total(total), where)
+        return check_sums(distributed.all_reduce_sum(total), where)
 
     model, inferred = state.model, time.perf_counter()
     for k in moving_filters(state.layer, learning):
@@ -144,7 +144,7 @@ class EpochInference:
 
     def run(self) -> tuple[int, bool]:
         """Infer the batches that are left: how many of the epoch are done, and whether someone asked to stop."""
-        processes, batches = distributed.count(), len(self.session.batches)
+        processes, batches = distributed.world_size(), len(self.session.batches)
         # A GPU works on one batch while the numbers of the one before come to the host, so that neither waits.
         ahead = 1 if self.state.model.device.type == "cuda" else 0
         measured: deque[tuple[int, ToHost]] = deque()
@@ -177,7 +177,7 @@ class EpochInference:
 
     def infer_layers_below(self, v: Tensor, latents: Latents) -> Latents:
         """Layers below that were trained elsewhere are inferred as in their training: their pooling is then known."""
-        for k in range(len(latents.pooling) + 1, self.state.layer):
+        for k in range(len(latents.pooling_params) + 1, self.state.layer):
             learning = self.session.recipe.learning[k - 1]
             phase = training_phase(k, learning)
             latents = run_phase(self.state.model, v, latents, phase, learning.inference, self.session.engine).latents
@@ -186,10 +186,10 @@ class EpochInference:
     def settle(self, first: int, measured: ToHost) -> bool:
         """Add up one round over all processes, check its costs, report it; True where anyone wants to stop."""
         state, session, spec = self.state, self.session, self.learning.inference
-        table = torch.zeros(distributed.count(), len(Measured._fields), dtype=torch.float64)
+        table = torch.zeros(distributed.world_size(), len(Measured._fields), dtype=torch.float64)
         table[distributed.rank()] = measured.value()
         table[distributed.rank(), -1] = session.stop()
-        table = distributed.total(table)
+        table = distributed.all_reduce_sum(table)
         for batch, row in enumerate(table.tolist(), start=first + 1):
             where = f"layer {state.layer}, epoch {state.epoch}, batch {batch} of {len(session.batches)}"
             check_batch(Measured(*row), where, state.model, spec)
@@ -201,7 +201,7 @@ class EpochInference:
                 layer=state.layer,
                 epoch=state.epoch,
                 epochs=self.learning.epochs,
-                batch=min(first + distributed.count(), len(session.batches)),
+                batch=min(first + distributed.world_size(), len(session.batches)),
                 batches=len(session.batches),
                 images=int(sums.images),
                 steps=spec.steps,

@@ -64,7 +64,7 @@ def solve_filters(
         direction = f.to(model.dtype)
         return summed(lambda images, latents: filter_map(model, k, images, latents).normal(direction))
 
-    def downhill(images: Tensor, latents: Latents) -> Tensor:
-        return filter_map(model, k, images, latents).downhill(model.filters[k - 1])
+    def negative_gradient(images: Tensor, latents: Latents) -> Tensor:
+        return filter_map(model, k, images, latents).negative_gradient(model.filters[k - 1])
 
-    return conjugate_gradient(normal, summed(downhill), model.filters[k - 1].double(), steps)
+    return conjugate_gradient(normal, summed(negative_gradient), model.filters[k - 1].double(), steps)

@@ -27,7 +27,7 @@ from whatwhere.storage import (
     has_checkpoint,
     load_checkpoint,
     save_checkpoint,
-    write_whole,
+    write_atomic,
 )
 
 
@@ -68,12 +68,12 @@ class RunFolder:
 
     def begin(self, recipe: Recipe) -> None:
         with self.writing("beginning the run"):
-            write_whole(self.path / "recipe.toml", to_toml(recipe).encode())
+            write_atomic(self.path / "recipe.toml", to_toml(recipe).encode())
 
     def write_history(self, history: tuple[EpochReport, ...]) -> None:
         """All of the history: of a run that goes on, this drops the epochs after its checkpoint."""
         with self.writing("writing the history"):
-            write_whole(self.history, "".join(map(line, history)).encode())
+            write_atomic(self.history, "".join(map(line, history)).encode())
 
     def append_history(self, report: EpochReport) -> None:
         with self.writing("writing the history"), open(self.history, "a", encoding="utf-8") as file:

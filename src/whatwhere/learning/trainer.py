@@ -82,7 +82,7 @@ def train(
         raise ImageError("an empty set of images was given; expected at least one")
     home = distributed.choose_device(device)
     folder = None if out is None else RunFolder(Path(out))
-    with torch.no_grad(), distributed.joined(home), ExitStack() as closing:
+    with torch.no_grad(), distributed.process_group(home), ExitStack() as closing:
         if folder is not None and distributed.rank() == 0:
             closing.enter_context(folder.locked())
         model = (start or DeconvNet(recipe.model, seed=recipe.seed)).to(home)
@@ -136,7 +136,7 @@ def run_epochs(
 
 def anyone(holds: bool) -> bool:
     """Does it hold for any of the processes? All of them get the same answer."""
-    return bool(distributed.total(torch.tensor([float(holds)])) > 0)
+    return bool(distributed.all_reduce_sum(torch.tensor([float(holds)])) > 0)
 
 
 class Pace:
@@ -176,7 +176,7 @@ class Keeper:
     def begin(self, session: Session, state: State) -> State:
         """A new run: its first checkpoint holds nothing but the start, so that there always is one."""
         self.folder.refuse_existing()
-        distributed.wait()
+        distributed.barrier()
         if distributed.rank() == 0:
             self.folder.begin(self.recipe)
             self.folder.write_history(())
@@ -188,7 +188,7 @@ class Keeper:
         store = session.store
         state, places = self.folder.load(self.recipe, self.images, store.kept_dtype, device)
         self.folder.restore(store, places, session.mine())
-        distributed.wait()
+        distributed.barrier()
         if distributed.rank() == 0:
             self.folder.write_history(state.history)
             self.folder.write_model(state.model)
@@ -206,7 +206,7 @@ class Keeper:
             written = session.store.flush()
         mine = torch.zeros(len(session.batches), 1, dtype=torch.int64)
         mine[list(session.mine())] = 1
-        places = distributed.total(written * mine)
+        places = distributed.all_reduce_sum(written * mine)
         self._save(session, state, places)
         session.store.keep(places)
 
@@ -219,7 +219,7 @@ class Keeper:
     def _save(self, session: Session, state: State, places: torch.Tensor) -> None:
         if distributed.rank() == 0:
             self.folder.save(self.recipe, self.images, session.store.kept_dtype, self.notes, state, places)
-        distributed.wait()
+        distributed.barrier()
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def open_store(
 ) -> Iterator[LatentStore]:
     """The store of latents in the tier asked for; without a folder its files are temporary."""
     height, width = images[slice(0, 1)].shape[2:]
-    needed = len(images) * latent_size(model, height, width) * kept.itemsize // distributed.count()
+    needed = len(images) * latent_size(model, height, width) * kept.itemsize // distributed.world_size()
     with ExitStack() as closing:
         home = Path(tempfile.gettempdir()) if folder is None else folder.path
         tier, reason = choose_tier(asked, needed, model.device, home)
@@ -259,7 +259,7 @@ def latent_size(model: DeconvNet, height: int, width: int) -> int:
 
 def check_images(model: DeconvNet, images: ImageSource, batches: list[slice]) -> None:
     """Refuse images that the model cannot explain, before anything is done with them."""
-    for batch in batches[distributed.rank() :: distributed.count()]:
+    for batch in batches[distributed.rank() :: distributed.world_size()]:
         model.check_images(images[batch])
 
 

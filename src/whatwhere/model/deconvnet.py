@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import ImageError
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.ops.connectivity import project_filters, random_connectivity
 from whatwhere.ops.convolution import convolve_down, convolve_up
 from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, pool, unpool
@@ -93,7 +93,7 @@ class DeconvNet:
             _, height, width = found[-1].grid
         return found
 
-    def weights(self, pooling: Sequence[Pooling], height: int, width: int) -> list[Weights]:
+    def weights(self, pooling: Sequence[PoolingParams], height: int, width: int) -> list[Weights]:
         """The pooling weights of layers 1 … len(pooling) for images of this size."""
         return [gaussian_weights(theta, r) for theta, r in zip(pooling, self.regions(height, width), strict=False)]
 

@@ -6,10 +6,11 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from whatwhere.durable import write_whole
+from whatwhere.atomic import write_atomic
 from whatwhere.errors import RunError, SpecError
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
@@ -27,7 +28,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
         tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
         tensors[f"layer{k}.connectivity"] = connected.cpu().contiguous()
     content = to_bytes(tensors, metadata={"format": FORMAT, "spec": json.dumps(asdict(model.spec))})
-    write_whole(Path(path), content)
+    write_atomic(Path(path), content)
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
@@ -43,7 +44,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
             if metadata.get("format") != FORMAT:
                 found = metadata.get("format", "no format at all")
                 raise RunError(f"{path} holds {found!r}; expected {FORMAT!r} (train or save the model again)")
-            spec = build(ModelSpec, json.loads(metadata["spec"]))
+            spec = build(ModelSpec, _current_names(json.loads(metadata["spec"])))
             layers = range(1, spec.depth + 1)
             filters = [file.get_tensor(f"layer{k}.filters") for k in layers]
             connectivity = [file.get_tensor(f"layer{k}.connectivity") for k in layers]
@@ -63,3 +64,9 @@ def _check_shapes(path: Path, model: DeconvNet) -> None:
             raise RunError(f"{path} holds filters {list(f.shape)} at layer {k}; its spec says {list(expected)}")
         if not f.isfinite().all():
             raise RunError(f"{path} holds filters that are not finite at layer {k} (train again)")
+
+
+def _current_names(spec: dict[str, Any]) -> dict[str, Any]:
+    """Files written by version 0.1 call a layer's `pooling_kind` `pooling`."""
+    layers = [{"pooling_kind" if key == "pooling" else key: v for key, v in layer.items()} for layer in spec["layers"]]
+    return {**spec, "layers": layers}

@@ -5,11 +5,11 @@ GaussianPool2d and GaussianUnpool2d are a pair as MaxPool2d and MaxUnpool2d are;
 
 from torch.export import register_dataclass
 
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional
 from whatwhere.nn.modules import GaussianPool2d, GaussianUnpool2d
 
 # so that pooling variables can pass through torch.export, torch.onnx and torch.func as tensors do
-register_dataclass(Pooling, serialized_type_name="whatwhere.Pooling")
+register_dataclass(PoolingParams, serialized_type_name="whatwhere.PoolingParams")
 
-__all__ = ["GaussianPool2d", "GaussianUnpool2d", "Pooling", "functional"]
+__all__ = ["GaussianPool2d", "GaussianUnpool2d", "PoolingParams", "functional"]

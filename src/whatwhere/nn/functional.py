@@ -17,7 +17,7 @@ from typing import Literal
 from torch import Tensor
 
 from whatwhere.errors import EngineError, SpecError
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.nn import fused, plain
 from whatwhere.nn.fit import MOMENTS, Fit
 from whatwhere.ops.pooling import Regions
@@ -32,7 +32,7 @@ def gaussian_pool2d(
     stride: Size2 | None = None,
     padding: Size2 = 0,
     ceil_mode: bool = False,
-    where: Pooling | None = None,
+    where: PoolingParams | None = None,
     *,
     fit: Fit = MOMENTS,
     form: Form = "auto",
@@ -70,7 +70,7 @@ def gaussian_pool2d_with_where(
     *,
     fit: Fit = MOMENTS,
     form: Form = "auto",
-) -> tuple[Tensor, Pooling]:
+) -> tuple[Tensor, PoolingParams]:
     """`gaussian_pool2d` with fitted Gaussians, which are returned too: μ and γ [N, 2, C, h, w] in the input's dtype.
 
     >>> p, where = gaussian_pool2d_with_where(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]), 2)
@@ -84,7 +84,7 @@ def gaussian_pool2d_with_where(
 
 def gaussian_unpool2d(
     input: Tensor,
-    where: Pooling,
+    where: PoolingParams,
     kernel_size: Size2,
     stride: Size2 | None = None,
     padding: Size2 = 0,
@@ -127,7 +127,7 @@ def _fit_pool(
     fit: Fit,
     return_where: bool,
     form: Form,
-) -> tuple[Tensor, Pooling | None]:
+) -> tuple[Tensor, PoolingParams | None]:
     if z.dim() == 3:
         p, where = _fit_pool(z[None], kernel_size, stride, padding, ceil_mode, fit, return_where, form)
         return p[0], where and where.map(lambda theta: theta[0])
@@ -201,7 +201,7 @@ def _pair(value: Size2, name: str) -> tuple[int, int]:
     return value[0], value[1]
 
 
-def _checked(where: Pooling, maps: Tensor, regions: Regions) -> Pooling:
+def _checked(where: PoolingParams, maps: Tensor, regions: Regions) -> PoolingParams:
     """The pooling variables, if they can stand on the pooled map [N, 2, C, h, w]."""
     shape = (maps.shape[0], 2, *regions.grid)
     for name, theta in (("mu", where.mu), ("gamma", where.gamma)):
@@ -223,10 +223,10 @@ def _fused(form: Form, regions: Regions, *tensors: Tensor) -> bool:
         raise SpecError(f"form {form!r}: give 'auto', 'plain' or 'fused'")
     if form == "plain":
         return False
-    refusal = fused.refusal(regions, *tensors)
-    if form == "fused" and refusal:
-        raise EngineError(f"the fused kernels cannot pool here: {refusal}; form='plain' can")
-    return refusal is None
+    unsupported_reason = fused.unsupported_reason(regions, *tensors)
+    if form == "fused" and unsupported_reason:
+        raise EngineError(f"the fused kernels cannot pool here: {unsupported_reason}; form='plain' can")
+    return unsupported_reason is None
 
 
 def chosen_form(input: Tensor, kernel_size: Size2) -> str:
@@ -235,5 +235,5 @@ def chosen_form(input: Tensor, kernel_size: Size2) -> str:
     >>> chosen_form(torch.zeros(1, 1, 4, 4), 2)
     'plain: the tensors are on cpu, the kernels run on cuda'
     """
-    refusal = fused.refusal(regions_of(input, kernel_size, None, 0, True), input)
-    return f"plain: {refusal}" if refusal else "fused"
+    unsupported_reason = fused.unsupported_reason(regions_of(input, kernel_size, None, 0, True), input)
+    return f"plain: {unsupported_reason}" if unsupported_reason else "fused"

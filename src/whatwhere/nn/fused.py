@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
 from whatwhere.nn.fit import Fit
 from whatwhere.nn.operator import Operator
@@ -33,7 +33,7 @@ Geometry = Sequence[int]
 GRID = slice(8, 10)
 
 
-def refusal(regions: Regions, *tensors: Tensor) -> str | None:
+def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
     """Why the kernels cannot serve; None where they can."""
     if any(not tensor.is_cuda for tensor in tensors):
         return f"the tensors are on {tensors[0].device.type}, the kernels run on cuda"
@@ -54,25 +54,25 @@ def _transformed(*tensors: Tensor) -> bool:
     )
 
 
-# --- for callers: with Regions and Pooling
+# --- for callers: with Regions and PoolingParams
 
 
-def fit_pool(z: Tensor, regions: Regions, fit: Fit, return_where: bool) -> tuple[Tensor, Pooling | None]:
+def fit_pool(z: Tensor, regions: Regions, fit: Fit, return_where: bool) -> tuple[Tensor, PoolingParams | None]:
     p, mu, gamma = _fit_pool(z, geometry(regions), fit.gamma_min, fit.gamma_max, fit.power, return_where)
-    return p, Pooling(mu, gamma) if return_where else None
+    return p, PoolingParams(mu, gamma) if return_where else None
 
 
-def pool(z: Tensor, where: Pooling, regions: Regions) -> Tensor:
+def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     mu, gamma = _spread_out(where, z, regions)
     return _pool(z, mu, gamma, geometry(regions))
 
 
-def unpool(p: Tensor, where: Pooling, regions: Regions) -> Tensor:
+def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     mu, gamma = _spread_out(where, p, regions)
     return _unpool(p, mu, gamma, geometry(regions))
 
 
-def _spread_out(where: Pooling, maps: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
+def _spread_out(where: PoolingParams, maps: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
     shape = (maps.shape[0], 2, *regions.grid)
     mu, gamma = (theta if theta.shape == shape else theta.expand(shape) for theta in (where.mu, where.gamma))
     return mu, gamma
@@ -223,7 +223,7 @@ def _fit_pool_backward_vjp(ctx: Any, d_d_z: Tensor) -> Any:
 
 def _slopes_vjp(ctx: Any, *gradients: Tensor | None) -> Any:
     def first(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor) -> Sequence[Tensor]:
-        pooled = plain.pool(z, Pooling(mu, gamma), regions_from(ctx.settings[0], z.shape[1]))
+        pooled = plain.pool(z, PoolingParams(mu, gamma), regions_from(ctx.settings[0], z.shape[1]))
         return torch.autograd.grad((pooled * p).sum(), (p, mu, gamma), create_graph=True)
 
     return *_through(first, ctx.saved_tensors, gradients), None

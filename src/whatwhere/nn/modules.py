@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from whatwhere.errors import SpecError
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn.fit import MOMENTS, Fit
 from whatwhere.nn.functional import Form, Size2
@@ -66,7 +66,7 @@ class GaussianPool2d(nn.Module):
             self.mu = nn.Parameter(torch.zeros(2, channels, device=device, dtype=dtype))
             self.log_gamma = nn.Parameter(torch.zeros(2, channels, device=device, dtype=dtype))
 
-    def forward(self, input: Tensor, where: Pooling | None = None) -> Tensor | tuple[Tensor, Pooling]:
+    def forward(self, input: Tensor, where: PoolingParams | None = None) -> Tensor | tuple[Tensor, PoolingParams]:
         if (where is not None) != (self.fit == "input"):
             raise SpecError(f"fit {self.fit!r}: `where` is to be given for fit='input', and only there")
         regions = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
@@ -83,9 +83,9 @@ class GaussianPool2d(nn.Module):
         shape = (*p.shape[:-3], 2, *p.shape[-3:])
         return p, where.map(lambda theta: theta.expand(shape))
 
-    def learned(self, batched: bool = True) -> Pooling:
+    def learned(self, batched: bool = True) -> PoolingParams:
         """The learned Gaussians, μ and γ [1, 2, C, 1, 1], or [2, C, 1, 1] for a single image."""
-        theta = Pooling(self.mu, self.log_gamma.exp()).map(lambda tensor: tensor[:, :, None, None])
+        theta = PoolingParams(self.mu, self.log_gamma.exp()).map(lambda tensor: tensor[:, :, None, None])
         return theta.map(lambda tensor: tensor[None]) if batched else theta
 
     def extra_repr(self) -> str:
@@ -116,7 +116,7 @@ class GaussianUnpool2d(nn.Module):
         F._geometry(kernel_size, stride, padding)
         self.kernel_size, self.stride, self.padding, self.form = kernel_size, stride, padding, form
 
-    def forward(self, input: Tensor, where: Pooling, output_size: Sequence[int] | None = None) -> Tensor:
+    def forward(self, input: Tensor, where: PoolingParams, output_size: Sequence[int] | None = None) -> Tensor:
         return F.gaussian_unpool2d(
             input, where, self.kernel_size, self.stride, self.padding, output_size, form=self.form
         )

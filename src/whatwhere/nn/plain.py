@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 from whatwhere.nn.fit import Fit
 from whatwhere.ops import pooling as ops
 from whatwhere.ops.pooling import Regions
 
 
-def fit_pool(z: Tensor, regions: Regions, fit: Fit) -> tuple[Tensor, Pooling]:
+def fit_pool(z: Tensor, regions: Regions, fit: Fit) -> tuple[Tensor, PoolingParams]:
     """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
     s = precise(z)
     theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)
@@ -19,13 +19,13 @@ def fit_pool(z: Tensor, regions: Regions, fit: Fit) -> tuple[Tensor, Pooling]:
     return laid_out_like(p.to(z.dtype), z), theta.map(lambda tensor: tensor.to(z.dtype))
 
 
-def pool(z: Tensor, where: Pooling, regions: Regions) -> Tensor:
+def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     """p(j) = Σ_i w(i) z(i) with given Gaussians:  [N, C, H, W] → [N, C, h, w]."""
     p = ops.pool(precise(z), ops.gaussian_weights(where.map(precise), regions))
     return laid_out_like(p.to(z.dtype), z)
 
 
-def unpool(p: Tensor, where: Pooling, regions: Regions) -> Tensor:
+def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     """z(i) = Σ_j w(i) p(j) over the regions j that hold i, the adjoint of `pool`:  [N, C, h, w] → [N, C, H, W]."""
     z = ops.unpool(precise(p), ops.gaussian_weights(where.map(precise), regions))
     return laid_out_like(z.to(p.dtype), p)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.latents import Pooling
+from whatwhere.latents import PoolingParams
 
 SWITCH = 1e4  # a precision at which every element but the one at μ has weight 0 exactly, in every dtype
 
@@ -138,7 +138,7 @@ def on_region(theta: Tensor) -> Tensor:
     return theta[:, :, None, None, None]
 
 
-def gaussian_weights(pooling: Pooling, regions: Regions) -> Weights:
+def gaussian_weights(pooling: PoolingParams, regions: Regions) -> Weights:
     """w = √q, q = softmax_i(-γ (x_i - μ)² / 2), along each axis (Eqns. normGauss and gauss)."""
     factors = []
     for a, axis in enumerate(regions.axes):
@@ -185,7 +185,7 @@ def pool(z: Tensor, weights: Weights) -> Tensor:
     return reduce(mul, weights.factors, gather(z, weights.regions)).sum((2, 3, 4))
 
 
-def pooling_gradient(error: Tensor, p: Tensor, pooling: Pooling, weights: Weights) -> Pooling:
+def pooling_gradient(error: Tensor, p: Tensor, pooling: PoolingParams, weights: Weights) -> PoolingParams:
     """∂/∂μ and ∂/∂γ of ½‖…‖² from the error at z and the features p̂ at this layer (Eqn. poolgrad).
 
     With ∇w(i) = error(i) p̂(j), summed over the other axes of the region:
@@ -206,17 +206,17 @@ def pooling_gradient(error: Tensor, p: Tensor, pooling: Pooling, weights: Weight
         from_variance = spread - (q * spread).sum(along, keepdim=True)
         d_mu.append(p * (gamma / 2 * slope * from_mean).sum((2, 3, 4)))
         d_gamma.append(p * (-slope * from_variance / 4).sum((2, 3, 4)))
-    return Pooling(torch.stack(d_mu, 1), torch.stack(d_gamma, 1))
+    return PoolingParams(torch.stack(d_mu, 1), torch.stack(d_gamma, 1))
 
 
-def bound(pooling: Pooling, regions: Regions, gamma_min: float, gamma_max: float) -> Pooling:
+def bound(pooling: PoolingParams, regions: Regions, gamma_min: float, gamma_max: float) -> PoolingParams:
     """Keep every mean inside its region and every precision between its bounds."""
     reach = [(regions.size[axis] - 1) / 2 for axis in regions.axes]
     mu = [mean.clamp(-r, r) for mean, r in zip(pooling.mu.unbind(1), reach, strict=True)]
-    return Pooling(torch.stack(mu, 1), pooling.gamma.clamp(gamma_min, gamma_max))
+    return PoolingParams(torch.stack(mu, 1), pooling.gamma.clamp(gamma_min, gamma_max))
 
 
-def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2) -> Pooling:
+def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2) -> PoolingParams:
     """Fit each region's Gaussian to |s|^power of the bottom-up signal s: μ its mean, γ = 1 / its variance, bounded.
 
     A region without signal is centred and flat.
@@ -234,20 +234,20 @@ def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: f
         variance = (s * (x - mean).square()).sum((2, 3, 4)).clamp(min=1 / max(gamma_max, 1))
         mu.append(mean.squeeze((2, 3, 4)))
         gamma.append(variance.reciprocal().where(total.squeeze((2, 3, 4)) > 0, torch.zeros_like(variance)))
-    return bound(Pooling(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max)
+    return bound(PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max)
 
 
-def fit_switches(signal: Tensor, regions: Regions) -> Pooling:
+def fit_switches(signal: Tensor, regions: Regions) -> PoolingParams:
     """Max pooling: all weight on the largest |s| of each region, the first of them where several are."""
     where = gather(signal, regions).abs().flatten(2, 4).argmax(2)
     _, s_y, s_x = regions.size
     index = {0: where // (s_y * s_x), 1: where // s_x % s_y, 2: where % s_x}
     centre = [index[axis] - (regions.size[axis] - 1) / 2 for axis in regions.axes]
     mu = torch.stack(centre, 1).to(signal.dtype)
-    return Pooling(mu, torch.full_like(mu, SWITCH))
+    return PoolingParams(mu, torch.full_like(mu, SWITCH))
 
 
-def fit_flat(signal: Tensor, regions: Regions) -> Pooling:
+def fit_flat(signal: Tensor, regions: Regions) -> PoolingParams:
     """Sum pooling: the same weight everywhere."""
     mu = signal.new_zeros(len(signal), len(regions.axes), *regions.grid)
-    return Pooling(mu, torch.zeros_like(mu))
+    return PoolingParams(mu, torch.zeros_like(mu))

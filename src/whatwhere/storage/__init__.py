@@ -1,6 +1,6 @@
 """Where latents live between epochs, and what is on the disk when a process is killed."""
 
-from whatwhere.durable import disk_errors, write_whole
+from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.storage.checkpoints import Checkpoint, has_checkpoint, load_checkpoint, save_checkpoint
 from whatwhere.storage.latent_files import LatentFiles
 from whatwhere.storage.latent_store import LatentStore, kept_dtype
@@ -18,5 +18,5 @@ __all__ = [
     "load_checkpoint",
     "save_checkpoint",
     "size",
-    "write_whole",
+    "write_atomic",
 ]

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from whatwhere.durable import write_whole
+from whatwhere.atomic import write_atomic
 from whatwhere.errors import RunError
 
 FORMAT = "whatwhere checkpoint 1"
@@ -55,7 +55,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     content = json.dumps({f.name: getattr(checkpoint, f.name) for f in fields(checkpoint) if f.name != "tensors"})
     metadata = {"format": FORMAT, "content": content, "checksum": str(_checksum(content, tensors))}
-    write_whole(folder / STATE, to_bytes(tensors, metadata=metadata))
+    write_atomic(folder / STATE, to_bytes(tensors, metadata=metadata))
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:

@@ -26,9 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.durable import sync_folder
+from whatwhere.atomic import sync_folder
 from whatwhere.errors import RunError
-from whatwhere.latents import Latents, Pooling
+from whatwhere.latents import Latents, PoolingParams
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class LatentFiles:
 
     def write(self, batch: int, latents: Latents) -> None:
         """Write one batch, and wait until it is on the disk."""
-        layer, kept = len(latents.pooling), self.kept[batch]
+        layer, kept = len(latents.pooling_params), self.kept[batch]
         generation = 1 - kept.generation if kept is not None and kept.layer == layer else 0
         folder = self.folder / Place(layer, generation, 0).folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class LatentFiles:
             return Latents()
         folder = self.folder / place.folder
         tensors = [self._read_rows(folder / f"{name}.npy", self.batches[batch]) for name in names(place.layer)]
-        return Latents(tensors[0], tuple(map(Pooling, tensors[1::2], tensors[2::2])))
+        return Latents(tensors[0], tuple(map(PoolingParams, tensors[1::2], tensors[2::2])))
 
     def verify(self, batch: int, latents: Latents) -> None:
         """Refuse latents that are not those that were written."""

@@ -4,7 +4,7 @@ An engine is a module with
 
     solve(model, images, latents, phase, spec) -> Solution
     filter_map(model, k, images, latents) -> LinearMap       of layer k's filters, for learning
-    refusal(model, images, phase, spec) -> str | None        why it cannot serve; None where it can
+    unsupported_reason(model, images, phase, spec) -> str | None        why it cannot serve; None where it can
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def choose(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: Infe
     Asking by name for an engine that cannot serve is an error that says why.
     """
     if name != "auto":
-        why_not = engine(name).refusal(model, images, phase, spec)
+        why_not = engine(name).unsupported_reason(model, images, phase, spec)
         if why_not is not None:
             raise EngineError(f"engine {name!r} cannot serve: {why_not} (engine='auto' takes one that can)")
         return name, "asked for"
     refused: list[str] = []
     for candidate in ENGINES:
-        why_not = engine(candidate).refusal(model, images, phase, spec)
+        why_not = engine(candidate).unsupported_reason(model, images, phase, spec)
         if why_not is None:
             return candidate, "; ".join(refused) or "the fastest there is"
         refused.append(f"{candidate}: {why_not}")

@@ -9,9 +9,9 @@ from whatwhere.inference.ista import solve
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-__all__ = ["filter_map", "refusal", "solve"]
+__all__ = ["filter_map", "solve", "unsupported_reason"]
 
 
-def refusal(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+def unsupported_reason(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
     """Why this engine cannot serve: it always can."""
     return None

@@ -64,7 +64,7 @@ def filter_map(model: DeconvNet, k: int, images: Tensor, latents: Latents) -> Tr
     """`inference.filter_map.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
     from whatwhere.inference.engines.triton_filters import TritonFilterMap
 
-    phase, spec = Phase(layer=len(latents.pooling)), InferenceSpec(steps=0, step_size="fixed")
+    phase, spec = Phase(layer=len(latents.pooling_params)), InferenceSpec(steps=0, step_size="fixed")
     return TritonFilterMap(prepare(model, images, phase, spec).workspace, model, k, images, latents)
 
 
@@ -86,7 +86,7 @@ def release() -> None:
     _prepared.clear()
 
 
-def refusal(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+def unsupported_reason(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
     """Why this engine cannot serve; None where it can."""
     if find_spec("triton") is None:
         return "the package triton is not installed (pip install 'whatwhere[gpu]')"

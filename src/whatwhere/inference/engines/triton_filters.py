@@ -30,11 +30,11 @@ class TritonFilterMap:
     def __init__(self, workspace: Workspace, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
         assert latents.p is not None
         self.workspace, self.k = workspace, k
-        workspace.load(model, images, latents.p, latents.pooling)
+        workspace.load(model, images, latents.p, latents.pooling_params)
         workspace.unpool(workspace.top, workspace.N, workspace.p[-1])
         workspace.reconstruct(workspace.N, workspace.p, to=k)
 
-    def downhill(self, f: Tensor) -> Tensor:
+    def negative_gradient(self, f: Tensor) -> Tensor:
         """Aᵀ (v - A f)."""
         return -self.gradient(f, subtract=True)
 

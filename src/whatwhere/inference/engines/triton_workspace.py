@@ -25,7 +25,7 @@ from whatwhere.inference.engines.triton_shapes import (
 )
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, safe_step
-from whatwhere.latents import Latents, Pooling, Stats
+from whatwhere.latents import Latents, PoolingParams, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
@@ -79,7 +79,7 @@ class Workspace:
 
     # In and out ---------------------------------------------------------------------------------------------
 
-    def load(self, model: DeconvNet, images: Tensor, p: Tensor, theta: tuple[Pooling, ...]) -> None:
+    def load(self, model: DeconvNet, images: Tensor, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
         """Take a batch, where to start from, and the filters."""
         self.images.copy_(images)
         largest = torch.maximum(images.abs().amax(), p.abs().amax())
@@ -113,7 +113,7 @@ class Workspace:
         pooling = []
         for planes in self.theta:
             mu, gamma = planes.clone().permute(1, 0, 4, 2, 3).split(2, dim=1)
-            pooling.append(Pooling(mu, gamma))
+            pooling.append(PoolingParams(mu, gamma))
         return Latents(self.features.clone().permute(0, 3, 1, 2), tuple(pooling))
 
     def stats(self) -> Stats:
@@ -218,6 +218,6 @@ def to_unit(size: Tensor) -> Tensor:
     return torch.exp2(-torch.frexp(size.where(size > 0, torch.ones_like(size)))[1].float())
 
 
-def axes(theta: Pooling) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def axes(theta: PoolingParams) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """μ and γ along rows and columns, in the order of the kernels' planes."""
     return theta.mu[:, 0], theta.mu[:, 1], theta.gamma[:, 0], theta.gamma[:, 1]

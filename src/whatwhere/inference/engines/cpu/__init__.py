@@ -15,10 +15,10 @@ from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-__all__ = ["filter_map", "refusal", "solve"]
+__all__ = ["filter_map", "solve", "unsupported_reason"]
 
 
-def refusal(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+def unsupported_reason(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
     """Why this engine cannot serve; None where it can."""
     if importlib.util.find_spec("numba") is None:
         return "it needs the package numba (pip install 'whatwhere[cpu]')"

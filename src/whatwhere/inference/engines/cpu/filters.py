@@ -32,13 +32,15 @@ class CPUFilterMap:
 
     def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
         self.model, self.k, self.latents, self.images = model, k, latents, pack_images(images)
-        self.layers, self.state_size = plan_state(model, images.shape[2], images.shape[3], len(latents.pooling), ())
+        self.layers, self.state_size = plan_state(
+            model, images.shape[2], images.shape[3], len(latents.pooling_params), ()
+        )
 
     def normal(self, f: Tensor) -> Tensor:
         """Aᵀ A f."""
         return self.gradient(f, np.zeros_like(self.images))
 
-    def downhill(self, f: Tensor) -> Tensor:
+    def negative_gradient(self, f: Tensor) -> Tensor:
         """Aᵀ (v - A f)."""
         return -self.gradient(f, self.images)
 

@@ -18,7 +18,7 @@ from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
 from whatwhere.inference.engines.cpu.steps import SETTINGS
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, safe_step
-from whatwhere.latents import Latents, Pooling, Solution, Stats
+from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
@@ -37,8 +37,8 @@ class Run:
         )
         fits = {"gaussian": MOMENTS, "max": SWITCHES, "sum": FLAT}
         for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
-            known = layer.pooling == "gaussian" and k <= len(latents.pooling)
-            self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling]
+            known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
+            self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
         self.filters = pack_filters(model, self.layers)
         self.settings = settings(model, spec)
         self.start = known_latents(model, images, latents, phase)
@@ -125,11 +125,11 @@ def known_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Pha
     """The latents that are known, as `ista.start` takes them; zeros for those that the kernels will fit."""
     N, zero = len(images), images.new_zeros(1)
     grids = [regions.grid for regions in model.regions(*images.shape[2:])[: phase.layer]]
-    missing = grids[len(latents.pooling) :]
-    thetas = [Pooling(zero.expand(N, 2, *grid), zero.expand(N, 2, *grid)) for grid in missing]
-    ours = latents.p is not None and len(latents.pooling) == phase.layer
+    missing = grids[len(latents.pooling_params) :]
+    thetas = [PoolingParams(zero.expand(N, 2, *grid), zero.expand(N, 2, *grid)) for grid in missing]
+    ours = latents.p is not None and len(latents.pooling_params) == phase.layer
     p = latents.p if ours else zero.expand(N, *grids[-1])
-    return Latents(p, (*latents.pooling[: phase.layer], *thetas))
+    return Latents(p, (*latents.pooling_params[: phase.layer], *thetas))
 
 
 def pack_latents(latents: Latents) -> Tensor:

@@ -1,0 +1,187 @@
+"""The speed of inference: every engine on the same images, side by side in one process.
+
+The unit is the image-iteration: one step of inference for one image. Sparse engines are faster on sparse
+features, so the model is trained for a moment first, and latents are warmed up by one solve.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whatwhere.data import load
+from whatwhere.errors import EngineError
+from whatwhere.inference import ista
+from whatwhere.inference.engines import ENGINES, engine
+from whatwhere.latents import Latents, Solution
+from whatwhere.learning import train
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, PoolingKind, Recipe
+from whatwhere.spec_toml import override
+
+Solve = Callable[[DeconvNet, Tensor, Latents, Phase, InferenceSpec], Solution]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One thing to measure.
+
+    compiled  on a GPU, also the reference step compiled by torch, which takes half a minute
+    """
+
+    name: str
+    phase: Phase
+    spec: InferenceSpec
+    pooling_kind: PoolingKind = "gaussian"
+    compiled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """How fast one engine ran one case: image-iterations a second."""
+
+    case: str
+    engine: str
+    threads: int
+    images: int
+    steps: int
+    median: float
+    best: float
+    seconds: tuple[float, ...]
+
+
+JOINT = Phase(layer=2, update_pooling=(1, 2))
+
+
+def cases(steps: int) -> tuple[Case, ...]:
+    """The paper's settings in training and at test, and the variants an engine must serve."""
+    training = InferenceSpec(lam=0.5, alpha=0.5, step_size="batch", steps=steps)
+    test = InferenceSpec(lam=5.0, alpha=1.0, step_size="image", steps=steps)
+    alone = Phase(layer=1, update_pooling=(1,))
+    return (
+        Case(name="joint, batch step, α ½", phase=JOINT, spec=training, compiled=True),
+        Case(name="joint, image step, α 1", phase=JOINT, spec=test),
+        Case(name="joint, image step, α ½", phase=JOINT, spec=replace(test, alpha=0.5)),
+        Case(name="joint, θ₁ frozen, batch step", phase=Phase(layer=2, update_pooling=(2,)), spec=training),
+        Case(name="joint, max pooling, batch step", phase=JOINT, spec=training, pooling_kind="max"),
+        Case(name="layer 1, batch step, α ½", phase=alone, spec=replace(training, lam=2.0), compiled=True),
+        Case(name="layer 1, image step, α 1", phase=alone, spec=test),
+    )
+
+
+def bench_inference(
+    device: torch.device, *, images: int, steps: int, repeats: int, only: str = "", say: Callable[[str], None] = print
+) -> list[Measurement]:
+    """Measure every case whose name holds `only`, with every engine that can serve it."""
+    digits = load("digits", split="train")[slice(0, min(images, 5000))]
+    v = digits.repeat(-(-images // len(digits)), 1, 1, 1)[:images].to(device)
+    found = []
+    for pooling in ("gaussian", "max"):
+        chosen = [case for case in cases(steps) if case.pooling_kind == pooling and only in case.name]
+        if not chosen:
+            continue
+        model = prepared_model(pooling, device)
+        for case in chosen:
+            found += measure(case, model, v, repeats, say)
+    return found
+
+
+def prepared_model(pooling: PoolingKind, device: torch.device) -> DeconvNet:
+    """The paper's architecture after a short training on 500 digits, so that features are as sparse as in use."""
+    layers = (LayerSpec(maps=16, pooling_kind=pooling), LayerSpec(maps=48, fan_in=8, pooling_kind=pooling))
+    brief = {"batch_size": 500, "learning": {"each": {"epochs": 4, "reset_at": [2], "inference": {"steps": 20}}}}
+    recipe = override(Recipe(model=ModelSpec(layers=layers)), brief)
+    return train(recipe, load("digits", split="train")[slice(0, 500)], device=device).model
+
+
+def measure(case: Case, model: DeconvNet, v: Tensor, repeats: int, say: Callable[[str], None]) -> list[Measurement]:
+    """One case through every engine that serves it, at each number of threads."""
+    found = []
+    for name, solve in solvers(case, model, v):
+        for threads in (1, 2) if v.device.type == "cpu" else (1,):
+            with torch_threads(threads), torch.no_grad():
+                result = time_solve(case, name, threads, solve, model, v, repeats)
+            say(f"{case.name:<32} {name:<10} {threads} thread(s)  {result.median:>14,.0f} image-iterations/s")
+            found.append(result)
+    return found
+
+
+def solvers(case: Case, model: DeconvNet, v: Tensor) -> Iterator[tuple[str, Solve]]:
+    """The engines that can serve a case; on a GPU, where the case asks for it, also the compiled reference step."""
+    if v.device.type == "cuda" and case.compiled:
+        yield "compiled", compiled_solve()
+    for name in ENGINES:
+        if engine(name).unsupported_reason(model, v, case.phase, case.spec) is None:
+            yield name, engine(name).solve
+
+
+def compiled_solve() -> Solve:
+    """The reference loop over a step compiled by torch, with TF32 convolutions: what PyTorch alone can do."""
+    step = torch.compile(ista.step, dynamic=False)
+
+    def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+        allowed = torch.backends.cudnn.allow_tf32
+        torch.backends.cudnn.allow_tf32 = True
+        state = ista.start(model, images, latents, phase, spec)
+        for _ in range(spec.steps):
+            state, measured, beta = step(model, images, state, ista.moving_layers(model, phase), spec)
+        torch.backends.cudnn.allow_tf32 = allowed
+        return Solution(Latents(state.p, state.theta), ista.stats([measured], [beta]), "compiled")
+
+    return solve
+
+
+def time_solve(
+    case: Case, name: str, threads: int, solve: Solve, model: DeconvNet, v: Tensor, repeats: int
+) -> Measurement:
+    """Warm up, then time whole solves that start from the warm latents."""
+    latents = solve(model, v, Latents(), case.phase, case.spec).latents
+    seconds = []
+    for _ in range(repeats):
+        synchronise(v.device)
+        start = time.perf_counter()
+        solve(model, v, latents, case.phase, case.spec)
+        synchronise(v.device)
+        seconds.append(time.perf_counter() - start)
+    work = len(v) * case.spec.steps
+    return Measurement(
+        case=case.name,
+        engine=name,
+        threads=threads,
+        images=len(v),
+        steps=case.spec.steps,
+        median=work / statistics.median(seconds),
+        best=work / min(seconds),
+        seconds=tuple(seconds),
+    )
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def torch_threads(threads: int) -> Iterator[None]:
+    """Run with this many threads, then as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def table(found: list[Measurement]) -> list[dict[str, Any]]:
+    """Rows with the speed-up over the reference engine at the same number of threads, best against best."""
+    reference = {(m.case, m.threads): m.best for m in found if m.engine == "reference"}
+    if not reference:
+        raise EngineError("nothing was measured; the name given to --only fits no case")
+    return [{**asdict(m), "speedup": m.best / reference[m.case, m.threads]} for m in found]

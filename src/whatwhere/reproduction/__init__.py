@@ -1,0 +1,1 @@
+"""The paper's tables and curves, run again: jobs, evaluation, baselines, claims, report."""
