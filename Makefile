@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo test lint types imports fuzz clean
+.PHONY: demo test lint types imports coverage fuzz clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -21,6 +21,10 @@ types: $(VENV)/.dev
 
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+# Branch coverage of what runs on a CPU; its number is in CONTRIBUTING.md.
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=json:coverage.json
 
 # 100,000 damaged and hostile files for the IDX reader, in at most 15 minutes.
 fuzz: $(VENV)/.dev
