@@ -46,7 +46,7 @@ BAD = {
     "step_size = 'big'": lambda: InferenceSpec(step_size="big"),
     "pooling_step = -1": lambda: InferenceSpec(pooling_step=-1.0),
     "gamma_min = 2": lambda: InferenceSpec(gamma_min=2.0, gamma_max=1.0),
-    "moment_power = 3": lambda: InferenceSpec(moment_power=3),
+    "moments with power = 3": lambda: InferenceSpec(moment_power=3),
     "update_pooling = .* with layer = 2": lambda: Phase(layer=2, update_pooling=(3,)),
     "epochs = -1": lambda: LearningSpec(inference=InferenceSpec(), epochs=-1),
     "reset_at = 0": lambda: LearningSpec(inference=InferenceSpec(), reset_at=(0,)),

@@ -121,6 +121,27 @@ class ModelSpec:
         return cls(layers=(LayerSpec(maps=16), LayerSpec(maps=48, fan_in=8)))
 
 
+@dataclass(frozen=True)
+class MomentFit:
+    """How a region's Gaussian is fitted: μ and 1/γ are the mean and variance of the position, weighted by |s|^power.
+
+    gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
+    power                 of the signal s: 1 or 2
+    """
+
+    gamma_min: float = 0.01
+    gamma_max: float = 100.0
+    power: int = 2
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.gamma_min <= self.gamma_max < float("inf"),
+            f"gamma_min = {self.gamma_min}, gamma_max = {self.gamma_max}",
+            "0 ≤ gamma_min ≤ gamma_max, both finite",
+        )
+        require(self.power in (1, 2), f"moments with power = {self.power}", "1 or 2")
+
+
 @dataclass(frozen=True, kw_only=True)
 class InferenceSpec:
     """How features and pooling variables are inferred.
@@ -133,8 +154,7 @@ class InferenceSpec:
     step_size     β for each 'image', one for the 'batch' (the paper), or the safe 'fixed' one
     momentum      accelerate the features' steps (FISTA with restart)
     pooling_step  β_U, the step of the pooling variables
-    gamma_min, gamma_max  bounds of the precisions γ
-    moment_power  moments are fitted to |s|^moment_power of the signal s
+    gamma_min, gamma_max, moment_power  see `MomentFit`
     """
 
     lam: float = 5.0
@@ -144,9 +164,9 @@ class InferenceSpec:
     step_size: StepSize = "image"
     momentum: bool = False
     pooling_step: float = 3.0
-    gamma_min: float = 0.01
-    gamma_max: float = 100.0
-    moment_power: int = 2
+    gamma_min: float = MomentFit.gamma_min
+    gamma_max: float = MomentFit.gamma_max
+    moment_power: int = MomentFit.power
 
     def __post_init__(self) -> None:
         require(0 < self.lam < float("inf"), f"lam = {self.lam}", "a finite number above 0")
@@ -160,12 +180,12 @@ class InferenceSpec:
         require_count("steps", self.steps, least=0)
         require_choice("step_size", self.step_size, ("image", "batch", "fixed"))
         require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
-        require(
-            0 <= self.gamma_min <= self.gamma_max < float("inf"),
-            f"gamma_min = {self.gamma_min}, gamma_max = {self.gamma_max}",
-            "0 ≤ gamma_min ≤ gamma_max, both finite",
-        )
-        require(self.moment_power in (1, 2), f"moment_power = {self.moment_power}", "1 or 2")
+        _ = self.moment_fit  # raises where its values are not possible
+
+    @property
+    def moment_fit(self) -> MomentFit:
+        """How the pooling variables start, and the bounds that they keep."""
+        return MomentFit(self.gamma_min, self.gamma_max, self.moment_power)
 
 
 @dataclass(frozen=True, kw_only=True)

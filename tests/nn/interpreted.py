@@ -17,9 +17,9 @@ from torch._subclasses import FakeTensorMode
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn import fused, plain
-from whatwhere.nn.fit import Fit
 from whatwhere.nn.operator import Operator
 from whatwhere.ops.pooling import Regions
+from whatwhere.spec import MomentFit
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2}
 # size, stride, padding, ceil, dtype, channels_last, power
@@ -38,7 +38,7 @@ def close(ours: Tensor, truth: Tensor, what: str) -> None:
     assert ours.stride() == truth.stride() or not what.startswith("value"), f"{what}: {ours.stride()}, {truth.stride()}"
 
 
-def everything(form: object, z: Tensor, regions: Regions, fit: Fit) -> dict[str, Tensor]:
+def everything(form: object, z: Tensor, regions: Regions, fit: MomentFit) -> dict[str, Tensor]:
     """All values and all gradients of the layers."""
     torch.manual_seed(1)
     leaf = z.detach().requires_grad_()
@@ -69,11 +69,11 @@ def values() -> None:
         if channels_last:
             z = z.contiguous(memory_format=torch.channels_last)
         regions = Regions((2, 5, 6), (1, *size), (1, *stride), (0, *padding), ceil)
-        ours, truth = (everything(form, z, regions, Fit(power=power)) for form in (fused, plain))
+        ours, truth = (everything(form, z, regions, MomentFit(power=power)) for form in (fused, plain))
         for name, value in ours.items():
             close(value, truth[name], f"{name} of case {number}")
     empty = torch.zeros(0, 2, 5, 6)
-    assert fused.fit_pool(empty, regions, Fit(), True)[0].shape[0] == 0
+    assert fused.fit_pool(empty, regions, MomentFit(), True)[0].shape[0] == 0
 
 
 def operators() -> None:

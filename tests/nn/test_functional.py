@@ -11,8 +11,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from whatwhere.errors import EngineError, SpecError
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
-from whatwhere.nn.fit import Fit
 from whatwhere.ops.pooling import SWITCH, Regions
+from whatwhere.spec import MomentFit
 
 # kernel_size, stride, padding, ceil_mode
 WINDOWS = [
@@ -93,7 +93,7 @@ def test_pool_and_unpool_are_the_formulas(window: tuple) -> None:
 @pytest.mark.parametrize("power", [1, 2])
 def test_moments_are_mean_and_variance_of_the_place(power: int) -> None:
     z = maps(1, 1, 3, 3)
-    _, where = F.gaussian_pool2d_with_where(z, 3, fit=Fit(power=power))
+    _, where = F.gaussian_pool2d_with_where(z, 3, fit=MomentFit(power=power))
     s = z[0, 0].abs() ** power
     for axis in (0, 1):
         x = torch.tensor([-1.0, 0.0, 1.0], dtype=z.dtype)
@@ -106,7 +106,7 @@ def test_moments_are_mean_and_variance_of_the_place(power: int) -> None:
 def test_precisions_are_bounded_and_empty_regions_flat() -> None:
     z = torch.zeros(1, 1, 2, 4)
     z[0, 0, 0, 0] = -5
-    p, where = F.gaussian_pool2d_with_where(z, 2, fit=Fit(gamma_min=0.5, gamma_max=30))
+    p, where = F.gaussian_pool2d_with_where(z, 2, fit=MomentFit(gamma_min=0.5, gamma_max=30))
     assert where.gamma.flatten().tolist() == pytest.approx([30, 0.5, 30, 0.5])
     assert where.mu.flatten().tolist() == [-0.5, 0, -0.5, 0]
     assert p[0, 0, 0, 0] == pytest.approx(-5, rel=1e-4)  # the sign is kept
@@ -229,8 +229,8 @@ REFUSED = {
     "another grid": lambda z: F.gaussian_pool2d(z, 2, where=given(z)),
     "another size": lambda z: F.gaussian_unpool2d(z, given(z), 2, output_size=(7, 9)),
     "an unknown form": lambda z: F.gaussian_pool2d(z, 2, form="fast"),
-    "no bound": lambda z: F.gaussian_pool2d(z, 2, fit=Fit(gamma_max=math.inf)),
-    "the cube": lambda z: F.gaussian_pool2d(z, 2, fit=Fit(power=3)),
+    "no bound": lambda z: F.gaussian_pool2d(z, 2, fit=MomentFit(gamma_max=math.inf)),
+    "the cube": lambda z: F.gaussian_pool2d(z, 2, fit=MomentFit(power=3)),
 }
 
 

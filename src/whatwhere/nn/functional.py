@@ -19,8 +19,8 @@ from torch import Tensor
 from whatwhere.errors import EngineError, SpecError
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import fused, plain
-from whatwhere.nn.fit import MOMENTS, Fit
 from whatwhere.ops.pooling import Regions
+from whatwhere.spec import MomentFit
 
 Size2 = int | Sequence[int]
 Form = Literal["auto", "plain", "fused"]
@@ -34,7 +34,7 @@ def gaussian_pool2d(
     ceil_mode: bool = False,
     where: PoolingParams | None = None,
     *,
-    fit: Fit = MOMENTS,
+    fit: MomentFit = MomentFit(),
     form: Form = "auto",
 ) -> Tensor:
     """Pool every region with its Gaussian:  p(j) = Σ_i w(i) z(i).
@@ -68,7 +68,7 @@ def gaussian_pool2d_with_where(
     padding: Size2 = 0,
     ceil_mode: bool = False,
     *,
-    fit: Fit = MOMENTS,
+    fit: MomentFit = MomentFit(),
     form: Form = "auto",
 ) -> tuple[Tensor, PoolingParams]:
     """`gaussian_pool2d` with fitted Gaussians, which are returned too: μ and γ [N, 2, C, h, w] in the input's dtype.
@@ -124,7 +124,7 @@ def _fit_pool(
     stride: Size2 | None,
     padding: Size2,
     ceil_mode: bool,
-    fit: Fit,
+    fit: MomentFit,
     return_where: bool,
     form: Form,
 ) -> tuple[Tensor, PoolingParams | None]:

@@ -22,9 +22,9 @@ from torch.autograd import forward_ad
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
-from whatwhere.nn.fit import Fit
 from whatwhere.nn.operator import Operator
 from whatwhere.ops.pooling import Regions
+from whatwhere.spec import MomentFit
 
 LARGEST_KERNEL = 64  # elements: the kernels' loops over a region are unrolled
 HAS_TRITON = find_spec("triton") is not None
@@ -57,7 +57,7 @@ def _transformed(*tensors: Tensor) -> bool:
 # --- for callers: with Regions and PoolingParams
 
 
-def fit_pool(z: Tensor, regions: Regions, fit: Fit, return_where: bool) -> tuple[Tensor, PoolingParams | None]:
+def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool) -> tuple[Tensor, PoolingParams | None]:
     p, mu, gamma = _fit_pool(z, geometry(regions), fit.gamma_min, fit.gamma_max, fit.power, return_where)
     return p, PoolingParams(mu, gamma) if return_where else None
 
@@ -214,7 +214,7 @@ def _fit_pool_backward_vjp(ctx: Any, d_d_z: Tensor) -> Any:
     geometry, gamma_min, gamma_max, power = ctx.settings
 
     def first(z: Tensor, *gradients: Tensor | None) -> Sequence[Tensor]:
-        p, where = plain.fit_pool(z, regions_from(geometry, z.shape[1]), Fit(gamma_min, gamma_max, power))
+        p, where = plain.fit_pool(z, regions_from(geometry, z.shape[1]), MomentFit(gamma_min, gamma_max, power))
         given = [(y, d) for y, d in zip((p, where.mu, where.gamma), gradients, strict=True) if d is not None]
         return torch.autograd.grad([y for y, _ in given], z, [d for _, d in given], create_graph=True)
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from whatwhere.errors import SpecError
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
-from whatwhere.nn.fit import MOMENTS, Fit
 from whatwhere.nn.functional import Form, Size2
+from whatwhere.spec import MomentFit
 
 
 class GaussianPool2d(nn.Module):
@@ -49,7 +49,7 @@ class GaussianPool2d(nn.Module):
         return_where: bool = False,
         *,
         channels: int | None = None,
-        moments: Fit = MOMENTS,
+        moments: MomentFit = MomentFit(),
         form: Form = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,

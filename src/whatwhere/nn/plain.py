@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.latents import PoolingParams
-from whatwhere.nn.fit import Fit
 from whatwhere.ops import pooling as ops
 from whatwhere.ops.pooling import Regions
+from whatwhere.spec import MomentFit
 
 
-def fit_pool(z: Tensor, regions: Regions, fit: Fit) -> tuple[Tensor, PoolingParams]:
-    """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
+def fit_pool(z: Tensor, regions: Regions, fit: MomentFit) -> tuple[Tensor, PoolingParams]:
+    """MomentFit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
     s = precise(z)
     theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)
     p = ops.pool(s, ops.gaussian_weights(theta, regions))
