@@ -20,8 +20,8 @@ import torch
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
 from whatwhere.inference.engines.cpu import convolution, features, pooling, start, steps
+from whatwhere.inference.engines.cpu.batch_solver import BatchSolver
 from whatwhere.inference.engines.cpu.compiling import OPTIONS
-from whatwhere.inference.engines.cpu.run import Run
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
@@ -30,20 +30,26 @@ ROUNDS, CALLS, STEPS = 7, 1000, 20
 
 # part → what it calls, with the state, the filters, the table of layers and the latents at hand
 PARTS = {
-    "down 2, dense": (steps.descend, "state, filters, layers[1], layers[2], layers[2].error, layers[1].gain"),
+    "down 2, dense": (
+        steps.unpool_and_convolve,
+        "state, filters, layers[1], layers[2], layers[2].error, layers[1].gain",
+    ),
     "down 2, from non-zeros": (convolution.scatter_down, "state, filters, layers[1], layers[2], layers[1].features"),
-    "down 1": (steps.descend, "state, filters, layers[0], layers[1], layers[1].features, layers[0].features"),
+    "down 1": (
+        steps.unpool_and_convolve,
+        "state, filters, layers[0], layers[1], layers[1].features, layers[0].features",
+    ),
     "up 1": (convolution.convolve_up, "state, filters, layers[0], layers[1]"),
     "pool 1": (pooling.pool, "state, layers[1]"),
     "up 2": (convolution.convolve_up, "state, filters, layers[1], layers[2]"),
     "pool 2": (pooling.pool, "state, layers[2]"),
-    "θ 1": (pooling.step_pooling, "state, layers[1], 0.0, 0.01, 100.0, False"),
-    "θ 2": (pooling.step_pooling, "state, layers[2], 0.0, 0.01, 100.0, False"),
-    "features": (features.step_features, "state, layers[2], state, top, top, 0.0, 0.0, 1.0, False, False"),
-    "penalty": (features.penalise, "state, layers[2], 1.0"),
-    "weights of layer 1, at the start": (pooling.weigh, "state, layers[1]"),
-    "weights of layer 2, at the start": (pooling.weigh, "state, layers[2]"),
-    "latents in or out, once": (start.exchange_latents, "packed, state, layers, True"),
+    "θ 1": (pooling.update_pooling, "state, layers[1], 0.0, 0.01, 100.0, False"),
+    "θ 2": (pooling.update_pooling, "state, layers[2], 0.0, 0.01, 100.0, False"),
+    "features": (features.update_features, "state, layers[2], state, top, top, 0.0, 0.0, 1.0, False, False"),
+    "penalty": (features.penalty_and_nonzeros, "state, layers[2], 1.0"),
+    "weights of layer 1, at the start": (pooling.compute_weights, "state, layers[1]"),
+    "weights of layer 2, at the start": (pooling.compute_weights, "state, layers[2]"),
+    "latents in or out, once": (start.copy_latents, "packed, state, layers, True"),
 }
 
 
@@ -74,23 +80,23 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     spec = InferenceSpec(steps=STEPS)
-    run = Run(
+    solver = BatchSolver(
         DeconvNet(ModelSpec.paper()),
         load("digits")[slice(0, 1)],
         Latents(),
         Phase(layer=2, update_pooling=(1, 2)),
         spec,
     )
-    room = run.room(1)
+    buffers = solver.buffers(1)
     step = float("inf")
     for _ in range(1 + ROUNDS):  # the first compiles
         since = time.perf_counter()
-        run.advance(0, STEPS, slice(0, 1), room)
+        solver.advance(0, STEPS, slice(0, 1), buffers)
         step = min(step, (time.perf_counter() - since) / STEPS * 1e6)
-    at_hand = room[0][0], run.filters, run.layers, run.packed.numpy()[0]
+    at_hand = buffers[0][0], solver.filters, solver.layers, solver.packed.numpy()[0]
     found = {name: round(timed(part, arguments, at_hand), 1) for name, (part, arguments) in PARTS.items()}
     found["a whole step with line search"] = round(step, 1)
-    nonzeros = int(run.trace[0, -1, 2])
+    nonzeros = int(solver.trace[0, -1, 2])
     text = json.dumps(
         {"benchmark": "parts of a step", "machine": machine(), "nonzeros": nonzeros, "microseconds": found},
         indent=1,

@@ -36,7 +36,7 @@ from torch import Tensor
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
 from whatwhere.inference.engines import cpu
-from whatwhere.inference.engines.cpu.run import known_latents
+from whatwhere.inference.engines.cpu.batch_solver import initial_latents
 from whatwhere.inference.step_size import lipschitz
 from whatwhere.latents import Latents
 from whatwhere.learning import train
@@ -87,7 +87,7 @@ def problems(model: DeconvNet, lam: float) -> Iterator[Problem]:
 def evaluate_claim(model: DeconvNet, problem: Problem, p: Tensor) -> float:
     """The objective of all images together, in float64."""
     double = model.to(torch.float64)
-    latents = known_latents(double, problem.images.double(), Latents(), PHASE)
+    latents = initial_latents(double, problem.images.double(), Latents(), PHASE)
     weights = double.weights(latents.pooling_params, *problem.images.shape[2:])
     return float(double.objective(problem.images.double(), p.double(), weights, problem.lam, 1.0).cost.sum())
 

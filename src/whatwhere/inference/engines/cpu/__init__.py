@@ -36,9 +36,9 @@ def unsupported_reason(model: DeconvNet, images: Tensor, phase: Phase, spec: Inf
 
 def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
     """The same as `inference.ista.solve`, faster."""
-    from whatwhere.inference.engines.cpu.run import Run  # here, since importing Numba takes a moment
+    from whatwhere.inference.engines.cpu.batch_solver import BatchSolver  # here: importing Numba takes a second
 
-    return Run(model, images, latents, phase, spec).solve()
+    return BatchSolver(model, images, latents, phase, spec).solve()
 
 
 def filter_map(model: DeconvNet, k: int, images: Tensor, latents: Latents) -> LinearMap:

@@ -1,21 +1,21 @@
-"""The two directions of `ops.convolution` for one image, in the way that is fastest for the sizes at hand.
+"""The two directions of `ops.convolution` for one image, by the fastest method for the sizes.
 
-Where the layer below has whole vectors of maps, Winograd's; onto and from the few channels of an image, directly;
-and down from a few non-zero features, only those.
+If the maps of the layer below fill vectors, Winograd's method; from and to the few channels of an image, the direct
+sum; down from few non-zero features, those features only.
 """
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
-from whatwhere.inference.engines.cpu.pooling import Layer, place
+from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
+from whatwhere.inference.engines.cpu.pooling import Layer, element_offset
 from whatwhere.inference.engines.cpu.rows import dots_rows, product_rows
-from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
+from whatwhere.inference.engines.cpu.simd import LANES, any_nonzero, fma, load, noinline, splat, store
 from whatwhere.inference.engines.cpu.winograd import correlate
 
 
-@spliced
+@inline_jit
 def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
-    """The error at p_{k-1} to the error at z_k: a full correlation."""
+    """From the error at p_{k-1} to the error at z_k: a full correlation."""
     if layer.winograd:
         correlate(
             state, below.error, (below.columns + 2 * below.border) * below.maps, below.maps,
@@ -26,31 +26,31 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
         convolve_up_directly(state, filters, below, layer)
 
 
-@compiled
+@jit
 def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
-    """The same as a sum over the filter's elements: slower, and exactly zero where the signal is."""
-    apart()
+    """The same as a sum over the filter's elements: slower, but exactly zero where the signal is."""
+    noinline()
     K, C, B = layer.size, below.maps, layer.maps
     jump, pitch = (below.columns + 2 * below.border) * C, layer.columns * layer.pool * B
     y = 0
     while y < layer.height:
-        skipped = max(0, below.border - y)  # rows of the border, which are zero
+        skipped = max(0, below.border - y)  # rows of the border of zeros
         rows = min(K, below.border + below.rows - y) - skipped
-        alike = below.rows - K + 1 if rows == K else 1
+        equal = below.rows - K + 1 if rows == K else 1
         signal, f = below.error + (y + skipped) * jump, layer.direct + skipped * K * C * B
         product_rows(
-            alike, state, layer.z_error + y * pitch, pitch, B, layer.width,
+            equal, state, layer.z_error + y * pitch, pitch, B, layer.width,
             state, signal, jump, C, jump, rows, K * C, filters, f, 0, B,
         )  # fmt: skip
-        y += alike
+        y += equal
 
 
-@spliced
+@inline_jit
 def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int) -> None:
-    """z_k to the signal at p_{k-1}: a valid convolution."""
+    """From z_k to the signal at p_{k-1}: a valid convolution."""
     K, C, B = layer.size, below.maps, layer.maps
     jump, pitch = layer.columns * layer.pool * B, (below.columns + 2 * below.border) * C
-    first = place(below, target, 0, 0)
+    first = element_offset(below, target, 0, 0)
     if layer.winograd:
         correlate(
             state, z, jump, B, first, pitch, C, below.rows, below.columns, K,
@@ -68,10 +68,10 @@ def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: i
         dots_rows(rows, state, first + c, pitch, C, columns, state, z, B, jump, K, depth, filters, f)
 
 
-@compiled
+@jit
 def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, target: int) -> None:
-    """Unpool and convolve the top's features, touching only those that are not zero."""
-    apart()
+    """Unpool and convolve the top layer's features, visiting only those that are not zero."""
+    noinline()
     C, B, s = below.maps, layer.maps, layer.pool
     jump = (below.columns + 2 * below.border) * C
     state[target : target + (below.rows + 2 * below.border) * jump] = 0
@@ -79,8 +79,8 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
         for row in range(layer.rows):
             height = layer.size - 1 + min(s, layer.height - row * s)
             for column in range(layer.columns):
-                p_at = place(layer, layer.features, row, column) + first
-                if not some_nonzero(load(state, p_at)):
+                p_at = element_offset(layer, layer.features, row, column) + first
+                if not any_nonzero(load(state, p_at)):
                     continue
                 width = layer.size - 1 + min(s, layer.width - column * s)
                 out = target + row * s * jump + column * s * C
@@ -91,14 +91,14 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
                         scatter_one(state, filters, layer, p, w + b, first + b, out, jump, height, width, C)
 
 
-@compiled
+@jit
 def scatter_one(
     state: Array, filters: Array, layer: Layer, p: float, w: int, b: int, out: int, jump: int,
     height: int, width: int, C: int,
 ) -> None:  # fmt: skip
-    """One feature: its filter, weighted and moved to every element of the region, onto `height` × `width` places.
+    """Add one feature: its filter, weighted and shifted to every element of the region, on `height` × `width` places.
 
-    The stored filter has s - 1 zeros all around, so that it can be moved without leaving it.
+    The stored filter has a border of s - 1 zeros, so that shifted reads stay inside it.
     """
     B, s = layer.maps, layer.pool
     line = layer.line

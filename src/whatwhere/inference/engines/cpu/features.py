@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
+from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.pooling import Layer
 from whatwhere.inference.engines.cpu.simd import (
     LANES,
-    apart,
+    absolute,
+    any_nonzero,
     fma,
-    larger,
     load,
-    magnitude,
-    reciprocal_root,
-    smaller,
-    some_nonzero,
+    maximum,
+    minimum,
+    noinline,
+    rsqrt,
     splat,
     store,
     total,
@@ -25,9 +25,9 @@ from whatwhere.inference.engines.cpu.simd import (
 BLOCK = 64 * LANES
 
 
-@compiled
-def shrink_exactly(p: float, beta: float, alpha: float, exact: bool) -> float:
-    """`ops.sparsity.shrink` or `shrink_exact` of one number, for the settings that are rare."""
+@jit
+def shrink_one(p: float, beta: float, alpha: float, exact: bool) -> float:
+    """`ops.sparsity.shrink` or `shrink_exact` of one number, for rare settings."""
     size = abs(p)
     if size == 0:
         return p
@@ -40,16 +40,16 @@ def shrink_exactly(p: float, beta: float, alpha: float, exact: bool) -> float:
     return math.copysign(left, p) if left > 0 else p * 0
 
 
-@compiled
-def step_features(
+@jit
+def update_features(
     state: Array, top: Layer, out: Array, new: int, old: int, lam: float, beta: float, alpha: float, exact: bool,
     signed: bool,
 ) -> float:  # fmt: skip
     """new ← project(shrink(y - λ β g, β)), from the y and g in the state; Σ (y - new)(new - old).
 
-    `new` and `old` begin in `out`. Where there is no momentum all three are y, and the sum means nothing.
+    `new` and `old` are offsets in `out`. Without momentum all three are y, and the sum has no meaning.
     """
-    apart()
+    noinline()
     y, g, length = top.features, top.error, top.rows * top.columns * top.maps
     step = lam * beta
     if alpha != 1 and (exact or alpha != 0.5):
@@ -57,7 +57,7 @@ def step_features(
         for i in range(length):
             at = state[y + i]
             moved = at - step * state[g + i]
-            shrunk = shrink_exactly(moved, beta, alpha, exact) if signed or moved > 0 else 0.0
+            shrunk = shrink_one(moved, beta, alpha, exact) if signed or moved > 0 else 0.0
             uphill += (at - shrunk) * (shrunk - out[old + i])
             out[new + i] = shrunk
         return uphill
@@ -67,21 +67,21 @@ def step_features(
         at, before = load(state, y + i), load(out, old + i)
         moved = at - load(state, g + i) * step
         if alpha != 1:
-            cut = reciprocal_root(larger(moved, tiny)) * (beta / 2)
-        shrunk = larger(moved - cut, zero)
+            cut = rsqrt(maximum(moved, tiny)) * (beta / 2)
+        shrunk = maximum(moved - cut, zero)
         if signed:
             if alpha != 1:
-                cut = reciprocal_root(larger(moved * -1, tiny)) * (beta / 2)
-            shrunk = shrunk + smaller(moved + cut, zero)
+                cut = rsqrt(maximum(moved * -1, tiny)) * (beta / 2)
+            shrunk = shrunk + minimum(moved + cut, zero)
         slope = fma(at - shrunk, shrunk - before, slope)
         store(out, new + i, shrunk)
     return total(slope)
 
 
-@compiled
+@jit
 def accelerate(state: Array, top: Layer, codes: Array, new: int, old: int, slope: float, t: float) -> float:
-    """FISTA's next point into the state, restarted where the last step was uphill; the next t (`ista.accelerate`)."""
-    apart()
+    """Write FISTA's next point to the state, restarted if the last step increased the objective; return the next t."""
+    noinline()
     y, length = top.features, top.rows * top.columns * top.maps
     t = 1.0 if slope > 0 else t
     t_next = (1 + math.sqrt(1 + 4 * t * t)) / 2
@@ -92,24 +92,24 @@ def accelerate(state: Array, top: Layer, codes: Array, new: int, old: int, slope
     return t_next
 
 
-@compiled
-def penalise(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
+@jit
+def penalty_and_nonzeros(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
     """Σ|p|^α and the number of p ≠ 0."""
-    apart()
+    noinline()
     zero, one, tiny = splat(state, 0), splat(state, 1), splat(state, 1e-30)
     penalty, nonzeros, end = 0.0, 0.0, top.features + top.rows * top.columns * top.maps
-    for block in range(top.features, end, BLOCK):  # sums of more numbers would lose digits in float32
+    for block in range(top.features, end, BLOCK):  # longer sums would lose digits in float32
         sizes, counts = zero, zero
         for i in range(block, min(block + BLOCK, end), LANES):
             p = load(state, i)
-            if not some_nonzero(p):
+            if not any_nonzero(p):
                 continue
-            size = magnitude(p)
+            size = absolute(p)
             counts = counts + where_positive(size, one, zero)
             if alpha == 1:
                 sizes = sizes + size
             elif alpha == 0.5:
-                sizes = fma(size, reciprocal_root(larger(size, tiny)), sizes)
+                sizes = fma(size, rsqrt(maximum(size, tiny)), sizes)
             else:
                 for j in range(i, i + LANES):
                     penalty += abs(state[j]) ** alpha
@@ -118,8 +118,8 @@ def penalise(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
     return penalty, int(nonzeros)
 
 
-@spliced
+@inline_jit
 def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None:
-    """A slice to a slice; written as one, Numba would compile for seconds to word an error that cannot occur."""
+    """Copy a slice. As a slice assignment Numba would spend seconds compiling an error message that cannot occur."""
     for i in range(length):
         target[at + i] = source[begin + i]

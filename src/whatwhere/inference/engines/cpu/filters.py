@@ -1,7 +1,7 @@
-"""The filters' linear map: what `inference.filter_map.FilterMap` does, through the engine's kernels.
+"""The linear map of the filters: `inference.filter_map.FilterMap` with the engine's kernels.
 
 A f is the reconstruction by a model whose filters of layer k are f. The gradient adds up, for every element of z_k
-that is not zero, the piece of the error below that the filter laid over it would touch.
+that is not zero, the part of the error below that its filter covers.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled, kept
+from whatwhere.inference.engines.cpu.batch_solver import pack_images, pack_latents, thread_pool
+from whatwhere.inference.engines.cpu.compiling import Array, cached_jit, jit
 from whatwhere.inference.engines.cpu.convolution import convolve_up
-from whatwhere.inference.engines.cpu.features import penalise
-from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state, stored
-from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, weigh
-from whatwhere.inference.engines.cpu.run import pack_images, pack_latents, threads
-from whatwhere.inference.engines.cpu.simd import LANES, apart, fma, load, some_nonzero, splat, store
-from whatwhere.inference.engines.cpu.start import exchange_latents
+from whatwhere.inference.engines.cpu.features import penalty_and_nonzeros
+from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state, round_up
+from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool
+from whatwhere.inference.engines.cpu.simd import LANES, any_nonzero, fma, load, noinline, splat, store
+from whatwhere.inference.engines.cpu.start import copy_latents
 from whatwhere.inference.engines.cpu.steps import reconstruct
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 
-CHUNK = 32  # images whose gradients a thread adds up
+CHUNK = 32  # images whose gradients a thread adds up in one call
 
 
 class CPUFilterMap:
@@ -49,7 +49,7 @@ class CPUFilterMap:
         filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
         C, B, K, _ = f.shape
         maps_below, maps = int(self.layers[self.k - 1]["maps"]), int(self.layers[self.k]["maps"])
-        line = stored(K * maps_below)
+        line = round_up(K * maps_below)
 
         def work(chunk: slice) -> Tensor:
             packed = pack_latents(self.latents[chunk])
@@ -59,14 +59,14 @@ class CPUFilterMap:
             )
             return total
 
-        with threads() as pool:
+        with thread_pool() as pool:
             parts = list(pool.map(work, (slice(i, i + CHUNK) for i in range(0, len(images), CHUNK))))
         total = torch.stack(parts).sum(0, dtype=torch.float64).view(maps, K, line)
         total = total[:B, :, : K * maps_below].unflatten(2, (K, maps_below))[..., :C]
         return total.permute(3, 0, 1, 2).to(f.dtype)
 
 
-@kept
+@cached_jit
 def add_gradients(source: str) -> Any:
     def add_gradients(
         images: Array, packed: Array, state: Array, layers: Array, filters: Array, k: int, total: Array, line: int
@@ -75,11 +75,11 @@ def add_gradients(source: str) -> Any:
         source  # noqa: B018
         top = layers[len(layers) - 1]
         for n in range(len(images)):
-            exchange_latents(packed[n], state, layers, True)
+            copy_latents(packed[n], state, layers, True)
             for j in range(1, len(layers)):
                 if not layers[j].unpooled:
-                    weigh(state, layers[j])
-            _, nonzeros = penalise(state, top, 1.0)
+                    compute_weights(state, layers[j])
+            _, nonzeros = penalty_and_nonzeros(state, top, 1.0)
             reconstruct(state, filters, layers, images[n], nonzeros)
             for j in range(1, k):
                 convolve_up(state, filters, layers[j - 1], layers[j])
@@ -89,19 +89,19 @@ def add_gradients(source: str) -> Any:
     return add_gradients
 
 
-@compiled
+@jit
 def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array, line: int) -> None:
     """total(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j), over the z that are not zero."""
-    apart()
+    noinline()
     C, B, s = below.maps, layer.maps, layer.pool
     jump = (below.columns + 2 * below.border) * C
     for row in range(layer.rows):
         for column in range(layer.columns):
-            p_at = place(layer, layer.features, row, column)
+            p_at = element_offset(layer, layer.features, row, column)
             w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
             error = below.error + row * s * jump + column * s * C
             for first in range(0, B, LANES):
-                if not some_nonzero(load(state, p_at + first)):
+                if not any_nonzero(load(state, p_at + first)):
                     continue
                 for b in range(first, first + LANES):
                     if state[p_at + b] != 0:
@@ -109,12 +109,12 @@ def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array, l
                         correlate_one(state, layer, state[p_at + b], w, error, jump, C, total, to, line)
 
 
-@compiled
+@jit
 def correlate_one(
     state: Array, layer: Layer, p: float, w: int, error: int, jump: int, C: int, total: Array, to: int, line: int
 ) -> None:
-    """The same for the elements of one region; what lies between the ends of a row and of its last vector is unused."""
-    apart()
+    """The same for the elements of one region; the numbers between the end of a row and of its last vector are unused."""
+    noinline()
     B, s, K = layer.maps, layer.pool, layer.size
     if s == 2:
         z00, z01 = splat(state, p * state[w] * state[w + 2 * B]), splat(state, p * state[w] * state[w + 3 * B])

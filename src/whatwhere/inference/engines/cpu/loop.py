@@ -1,26 +1,32 @@
-"""The loop over images and steps: what Python calls to infer."""
+"""The loop over images and steps, called from Python."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.inference.engines.cpu.compiling import Array, kept
+from whatwhere.inference.engines.cpu.compiling import Array, cached_jit
 from whatwhere.inference.engines.cpu.features import copy
-from whatwhere.inference.engines.cpu.start import exchange_latents, start_pooling
-from whatwhere.inference.engines.cpu.steps import Settings, measure_gain, move, observe, propagate
+from whatwhere.inference.engines.cpu.start import copy_latents, start_pooling
+from whatwhere.inference.engines.cpu.steps import (
+    Settings,
+    line_search_norms,
+    propagate,
+    record_objective,
+    update_latents,
+)
 
 
-@kept
+@cached_jit
 def advance(source: str) -> Any:
     def advance(
         first: int, last: int, steps: int, images: Array, packed: Array, states: Array, codes: Array,
         layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array, fista: Array,
     ) -> None:  # fmt: skip
-        """Take every image from point `first` to point `last` of its way; point t is the state before step t.
+        """Advance every image from point `first` to point `last`; point t is the state before step t.
 
         images  [N, H W C];  packed [N, …]  p, μ and γ of all layers, read at point 0, written at the last
-        states  [1 or N, …]  room for the state of one image, or of each where they are taken on in pieces
-        codes   [1 or N, …]  room for p and the p before it, where momentum sets y apart from p
+        states  [1 or N, …]  memory for the state of one image, or of each image if they advance in several calls
+        codes   [1 or N, …]  memory for p and the previous p, which momentum needs
         beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖R g‖² at the last point
         trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
         """
@@ -30,22 +36,22 @@ def advance(source: str) -> Any:
             state, code = states[n % len(states)], codes[n % len(states)]
             for t in range(first, last + 1):
                 if t == 0:
-                    exchange_latents(packed[n], state, layers, True)
+                    copy_latents(packed[n], state, layers, True)
                     bounds, power = (config.gamma_min, config.gamma_max), config.moment_power
                     start_pooling(state, filters, layers, images[n], bounds, power)
                     copy(state, top.features, code, 0, length)
                     fista[n] = 1
                 else:
-                    fista[n] = move(state, code, layers, config, beta[n, t - 1], fista[n], t)
+                    fista[n] = update_latents(state, code, layers, config, beta[n, t - 1], fista[n], t)
                 if t == steps and config.momentum:
                     copy(code, t % 2 * length, state, top.features, length)
-                observe(state, filters, layers, images[n], config, trace[n, t])
+                record_objective(state, filters, layers, images[n], config, trace[n, t])
                 if t == steps:
-                    exchange_latents(packed[n], state, layers, False)
+                    copy_latents(packed[n], state, layers, False)
                     continue
                 propagate(state, filters, layers)
                 if config.line_search:
-                    norms[n, 0], norms[n, 1] = measure_gain(state, filters, layers)
+                    norms[n, 0], norms[n, 1] = line_search_norms(state, filters, layers)
                 if config.own_step:
                     beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
 

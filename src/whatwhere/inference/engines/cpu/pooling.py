@@ -1,6 +1,6 @@
 """Pooling, unpooling and the pooling variables of one image, LANES maps at a time.
 
-Regions of 2×2, the paper's, have a short way of their own: with w² = q on the two elements of an axis,
+Regions of 2×2, the paper's, have a shorter computation: with w² = q on the two elements of an axis,
 q₁ = 1 / (1 + e^(-γμ)), and both derivatives share one factor.
 """
 
@@ -8,43 +8,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
+from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.simd import (
     LANES,
-    apart,
+    absolute,
+    any_nonzero,
+    exp2_integer,
     fma,
-    larger,
     load,
-    magnitude,
-    nearest,
-    power_of_two,
-    reciprocal_root,
-    smaller,
-    some_nonzero,
+    maximum,
+    minimum,
+    noinline,
+    rint,
+    rsqrt,
     splat,
     store,
     where_positive,
 )
 
 Layer = Any  # one row of the table in `layout`
-TINY = 2e-35  # what `exponential` takes for zero
+TINY = 2e-35  # `exponential` returns zero below this
 
 
-@compiled
-def place(layer: Layer, start: int, row: int, column: int) -> int:
-    """Where the maps of one place of p_k begin, in a signal that begins at `start`."""
+@jit
+def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
+    """The offset of the maps of one element of p_k, in a signal that begins at `start`."""
     return start + ((row + layer.border) * (layer.columns + 2 * layer.border) + column + layer.border) * layer.maps
 
 
-@compiled
+@jit
 def unpool(state: Array, layer: Layer, source: int) -> None:
     """z = w_y w_x p everywhere."""
-    apart()
+    noinline()
     B, s = layer.maps, layer.pool
     pitch = layer.columns * s * B
     for row in range(layer.rows):
         for column in range(layer.columns):
-            p_at = place(layer, source, row, column)
+            p_at = element_offset(layer, source, row, column)
             w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
             z_at = layer.z + row * s * pitch + column * s * B
             for b in range(0, B, LANES):
@@ -63,15 +63,15 @@ def unpool(state: Array, layer: Layer, source: int) -> None:
                         store(state, z + i * pitch + j * B, line * load(state, w + (s + j) * B))
 
 
-@compiled
+@jit
 def pool(state: Array, layer: Layer) -> None:
     """The error at z_k to the error at p_k:  Σ w_y w_x error."""
-    apart()
+    noinline()
     B, s = layer.maps, layer.pool
     pitch = layer.columns * s * B
     for row in range(layer.rows):
         for column in range(layer.columns):
-            e_at = place(layer, layer.error, row, column)
+            e_at = element_offset(layer, layer.error, row, column)
             w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
             z_at = layer.z_error + row * s * pitch + column * s * B
             for b in range(0, B, LANES):
@@ -91,11 +91,11 @@ def pool(state: Array, layer: Layer) -> None:
                 store(state, e_at + b, pooled)
 
 
-@spliced
+@inline_jit
 def exponential(state: Array, a: Any) -> Any:
     """e^a of a vector with a ≤ 0: 2^n e^r with a series in the small r; exactly zero below TINY."""
-    a = larger(a, splat(state, -80.0))
-    n = nearest(a * 1.4426950408889634)
+    a = maximum(a, splat(state, -80.0))
+    n = rint(a * 1.4426950408889634)
     r = (a - n * 0.693145751953125) - n * 1.42860682030941723212e-6  # ln 2 in two parts, the first exact
     e = fma(splat(state, 1 / 3628800), r, splat(state, 1 / 362880))
     e = fma(e, r, splat(state, 1 / 40320))
@@ -107,46 +107,46 @@ def exponential(state: Array, a: Any) -> Any:
     e = fma(e, r, splat(state, 1 / 2))
     e = fma(e, r, splat(state, 1.0))
     e = fma(e, r, splat(state, 1.0))
-    return larger(e * power_of_two(n) - TINY, splat(state, 0))
+    return maximum(e * exp2_integer(n) - TINY, splat(state, 0))
 
 
-@spliced
-def weigh_pair(state: Array, mu: Any, gamma: Any, w_at: int, B: int) -> None:
+@inline_jit
+def compute_pair_weights(state: Array, mu: Any, gamma: Any, w_at: int, B: int) -> None:
     """The weights of both elements of an axis: 1/√(1 + t²) and t/√(1 + t²), t = e^(-|γμ|/2)."""
     a = mu * gamma * 0.5
-    t = exponential(state, magnitude(a) * -1)
-    more = reciprocal_root(fma(t, t, splat(state, 1)))
+    t = exponential(state, absolute(a) * -1)
+    more = rsqrt(fma(t, t, splat(state, 1)))
     less = t * more
     store(state, w_at, where_positive(a, less, more))
     store(state, w_at + B, where_positive(a, more, less))
 
 
-@compiled
-def weigh_axis(state: Array, mu: Any, gamma: Any, w_at: int, B: int, s: int, inside: int) -> None:
-    """w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` of s elements: those that lie in the map."""
+@jit
+def compute_axis_weights(state: Array, mu: Any, gamma: Any, w_at: int, B: int, s: int, inside: int) -> None:
+    """w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` of s elements, which lie in the map."""
     if s == 2 and inside == 2:
-        weigh_pair(state, mu, gamma, w_at, B)
+        compute_pair_weights(state, mu, gamma, w_at, B)
         return
     quarter = gamma * -0.25
     most = splat(state, -1e30)
     for i in range(inside):
         d = splat(state, i - (s - 1) / 2) - mu
-        most = larger(most, quarter * d * d)
+        most = maximum(most, quarter * d * d)
     norm = splat(state, 0)
     for i in range(inside):
         d = splat(state, i - (s - 1) / 2) - mu
         w = exponential(state, quarter * d * d - most)
         norm = fma(w, w, norm)
         store(state, w_at + i * B, w)
-    scale = reciprocal_root(norm)
+    scale = rsqrt(norm)
     for i in range(s):
         store(state, w_at + i * B, load(state, w_at + i * B) * scale if i < inside else splat(state, 0))
 
 
-@compiled
-def weigh(state: Array, layer: Layer) -> None:
+@jit
+def compute_weights(state: Array, layer: Layer) -> None:
     """The weights of every region from its pooling variables."""
-    apart()
+    noinline()
     B, s = layer.maps, layer.pool
     for row in range(layer.rows):
         for column in range(layer.columns):
@@ -157,11 +157,11 @@ def weigh(state: Array, layer: Layer) -> None:
                     w = layer.weights + (region * 2 + axis) * s * B + b
                     left = layer.height - row * s if axis == 0 else layer.width - column * s
                     mu, gamma = load(state, layer.mu + theta), load(state, layer.gamma + theta)
-                    weigh_axis(state, mu, gamma, w, B, s, min(s, left))
+                    compute_axis_weights(state, mu, gamma, w, B, s, min(s, left))
 
 
-@compiled
-def slopes(state: Array, mu: Any, w: int, z: int, along: int, other: int, across: int, B: int, s: int) -> Any:
+@jit
+def axis_gradients(state: Array, mu: Any, w: int, z: int, along: int, other: int, across: int, B: int, s: int) -> Any:
     """Half of ∂/∂μ without γ p̂, and of ∂/∂γ without p̂, along one axis (see `ops.pooling.pooling_gradient`)."""
     if s == 2:
         w0, w1, v0, v1 = load(state, w), load(state, w + B), load(state, other), load(state, other + B)
@@ -185,25 +185,27 @@ def slopes(state: Array, mu: Any, w: int, z: int, along: int, other: int, across
     return d_mu * 0.5, d_gamma * 0.25
 
 
-@compiled
-def step_pooling(state: Array, layer: Layer, step: float, gamma_min: float, gamma_max: float, everywhere: bool) -> None:
-    """θ ← bound(θ - step ∇θ), and the weights anew, where p̂ ≠ 0: elsewhere the gradient is zero.
+@jit
+def update_pooling(
+    state: Array, layer: Layer, step: float, gamma_min: float, gamma_max: float, everywhere: bool
+) -> None:
+    """θ ← bound(θ - step ∇θ) and new weights where p̂ ≠ 0; elsewhere the gradient is zero.
 
-    `everywhere` is for the first step: variables that were handed in may lie outside their bounds.
+    `everywhere` is for the first step: variables that the caller gave may lie outside their bounds.
     """
-    apart()
+    noinline()
     B, s = layer.maps, layer.pool
     pitch = layer.columns * s * B
     reach, least, most = splat(state, (s - 1) / 2), splat(state, gamma_min), splat(state, gamma_max)
     for row in range(layer.rows):
         for column in range(layer.columns):
-            p_at = place(layer, layer.features, row, column)
+            p_at = element_offset(layer, layer.features, row, column)
             region = row * layer.columns + column
             z_at = layer.z_error + row * s * pitch + column * s * B
             down, right = min(s, layer.height - row * s), min(s, layer.width - column * s)
             for b in range(0, B, LANES):
                 p = load(state, p_at + b)
-                if not (everywhere or some_nonzero(p)):
+                if not (everywhere or any_nonzero(p)):
                     continue
                 y_at, z = region * 2 * B + b, z_at + b
                 x_at = y_at + B
@@ -211,16 +213,16 @@ def step_pooling(state: Array, layer: Layer, step: float, gamma_min: float, gamm
                 wx = wy + s * B
                 my, mx = load(state, layer.mu + y_at), load(state, layer.mu + x_at)
                 gy, gx = load(state, layer.gamma + y_at), load(state, layer.gamma + x_at)
-                dmy, dgy = slopes(state, my, wy, z, pitch, wx, B, B, s)
-                dmx, dgx = slopes(state, mx, wx, z, B, wy, pitch, B, s)
+                dmy, dgy = axis_gradients(state, my, wy, z, pitch, wx, B, B, s)
+                dmx, dgx = axis_gradients(state, mx, wx, z, B, wy, pitch, B, s)
                 far = p * step
                 my, mx = my - dmy * gy * far, mx - dmx * gx * far
                 gy, gx = gy - dgy * far, gx - dgx * far
-                my, mx = smaller(larger(my, reach * -1), reach), smaller(larger(mx, reach * -1), reach)
-                gy, gx = smaller(larger(gy, least), most), smaller(larger(gx, least), most)
+                my, mx = minimum(maximum(my, reach * -1), reach), minimum(maximum(mx, reach * -1), reach)
+                gy, gx = minimum(maximum(gy, least), most), minimum(maximum(gx, least), most)
                 store(state, layer.mu + y_at, my)
                 store(state, layer.mu + x_at, mx)
                 store(state, layer.gamma + y_at, gy)
                 store(state, layer.gamma + x_at, gx)
-                weigh_axis(state, my, gy, wy, B, s, down)
-                weigh_axis(state, mx, gx, wx, B, s, right)
+                compute_axis_weights(state, my, gy, wy, B, s, down)
+                compute_axis_weights(state, mx, gx, wx, B, s, right)

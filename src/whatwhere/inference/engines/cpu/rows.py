@@ -1,27 +1,27 @@
-"""Rows of a convolution, cut into the blocks of `tiles` that fit the registers."""
+"""Rows of a convolution, computed in the blocks of `register_tiles`."""
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled
-from whatwhere.inference.engines.cpu.simd import LANES, apart
-from whatwhere.inference.engines.cpu.tiles import dots, product
+from whatwhere.inference.engines.cpu.compiling import Array, jit
+from whatwhere.inference.engines.cpu.register_tiles import dots, product
+from whatwhere.inference.engines.cpu.simd import LANES, noinline
 
 product_8_3, product_4_3, product_1_3 = product(8, 3), product(4, 3), product(1, 3)
 product_8_1, product_4_1, product_1_1 = product(8, 1), product(4, 1), product(1, 1)
 dots_8, dots_4, dots_1 = dots(8), dots(4), dots(1)
 
 
-@compiled
+@jit
 def product_rows(
     times: int, out: Array, out_at: int, out_jump: int, out_step: int, count: int,
     signal: Array, at: int, signal_jump: int, step: int, jump: int, rows: int, depth: int,
     filters: Array, filters_at: int, filters_jump: int, maps: int,
 ) -> None:  # fmt: skip
-    """`times` rows of `count` outputs of all maps; `maps` is a multiple of LANES (see `tiles.product`).
+    """`times` rows of `count` outputs of all maps; `maps` is a multiple of LANES (see `register_tiles.product`).
 
-    From one row to the next output, signal and filters lie a jump further.
+    The next row begins `out_jump`, `signal_jump` and `filters_jump` numbers later.
     """
-    apart()
+    noinline()
     for k in range(times):
         first = 0
         while first < maps:
@@ -52,13 +52,13 @@ def product_rows(
             first += 3 * LANES if three else LANES
 
 
-@compiled
+@jit
 def dots_rows(
     times: int, out: Array, out_at: int, out_jump: int, out_step: int, count: int,
     signal: Array, at: int, step: int, jump: int, rows: int, depth: int, filters: Array, filters_at: int,
 ) -> None:  # fmt: skip
-    """`times` rows of `count` outputs of one map (see `tiles.dots`)."""
-    apart()
+    """`times` rows of `count` outputs of one map (see `register_tiles.dots`)."""
+    noinline()
     i = 0
     while i < count:
         size = 8 if count - i >= 8 else 4 if count - i >= 4 else 1

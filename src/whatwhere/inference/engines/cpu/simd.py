@@ -1,7 +1,7 @@
-"""Vectors of 16 numbers as values in Numba code, so that vectorisation is written down and not hoped for.
+"""Vectors of 16 numbers as values in Numba code: vectorisation is explicit and does not depend on the optimiser.
 
-`load`, `store` and arithmetic on vectors compile to vector instructions whatever the compiler thinks of the loop
-around them; a processor with narrower registers runs each as two or four.
+`load`, `store` and arithmetic on vectors compile to vector instructions in every loop. On a processor with narrower
+registers each becomes two or four instructions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from numba import extending, types
 from numba.core import cgutils
 
 LANES = 16
-intrinsic: Any = extending.intrinsic  # what it makes is called from Numba code, with other arguments
+
+
+def intrinsic(define: Callable[..., Any]) -> Any:
+    """Numba's decorator: the result is called from compiled code, without the typing context."""
+    return extending.intrinsic(define)
 
 
 class Vector(types.Type):
@@ -41,7 +45,7 @@ def vector_ir(dtype: types.Float) -> ir.VectorType:
 
 
 def pointer(context: Any, builder: Any, array_type: types.Array, array: Any, index: Any) -> Any:
-    """Where element `index` of a one-dimensional contiguous array lies."""
+    """The address of element `index` of a one-dimensional contiguous array."""
     return builder.gep(cgutils.create_struct_proxy(array_type)(context, builder, array).data, [index])
 
 
@@ -54,14 +58,14 @@ def store_vector(builder: Any, value: Any, at: Any, dtype: types.Float) -> None:
 
 
 def broadcast(builder: Any, scalar: Any) -> Any:
-    """The same number in every lane."""
+    """A vector with the same number in every lane."""
     empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     one = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None))
 
 
 def call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
-    """LLVM's own function of this name on vectors."""
+    """Call the LLVM intrinsic of this name on vectors."""
     kind = arguments[0].type
     suffix = f"v{LANES}f{32 if kind.element == ir.FloatType() else 64}"
     function = ir.FunctionType(kind, [kind] * len(arguments))
@@ -138,8 +142,8 @@ def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
 
 
 @intrinsic
-def some_nonzero(typingctx: Any, a: Any) -> Any:
-    """Is any lane other than zero?"""
+def any_nonzero(typingctx: Any, a: Any) -> Any:
+    """Whether any lane differs from zero."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         zero = ir.Constant(vector_ir(a.dtype), None)
@@ -150,8 +154,8 @@ def some_nonzero(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def reciprocal_root(typingctx: Any, a: Any) -> Any:
-    """1 / √a, by the processor's estimate and its refinement where that is as exact as float32 is."""
+def rsqrt(typingctx: Any, a: Any) -> Any:
+    """1 / √a. In float32 LLVM may use the processor's estimate and refine it to full precision."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         one = ir.Constant(vector_ir(a.dtype), [1.0] * LANES)
@@ -172,8 +176,8 @@ def where_positive(typingctx: Any, a: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
-def power_of_two(typingctx: Any, a: Any) -> Any:
-    """2^a for whole a, made by writing the exponent's bits."""
+def exp2_integer(typingctx: Any, a: Any) -> Any:
+    """2^a for integer a, made by writing the bits of the exponent."""
     bits, mantissa, bias = (32, 23, 127) if a.dtype == types.float32 else (64, 52, 1023)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -185,8 +189,8 @@ def power_of_two(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def apart(typingctx: Any) -> Any:
-    """Keep the function in which this stands a function of its own: copies of it at every call compile slowly."""
+def noinline(typingctx: Any) -> Any:
+    """Never inline the function that calls this: a copy at every call site would take long to compile."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.function.attributes.add("noinline")
@@ -196,7 +200,7 @@ def apart(typingctx: Any) -> Any:
 
 
 def _function(name: str, count: int) -> Any:
-    """One of LLVM's functions of one or two vectors, as a function in Numba code."""
+    """An LLVM intrinsic of one or two vectors as a function in Numba code."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return call(builder, name, *arguments)
@@ -212,12 +216,12 @@ def _function(name: str, count: int) -> Any:
     return of_one if count == 1 else of_two
 
 
-nearest, magnitude = _function("rint", 1), _function("fabs", 1)
-smaller, larger = _function("minnum", 2), _function("maxnum", 2)
+rint, absolute = _function("rint", 1), _function("fabs", 1)
+minimum, maximum = _function("minnum", 2), _function("maxnum", 2)
 
 
 def _arithmetic(symbol: Any, instruction: Callable[[Any], Any]) -> None:
-    """Make an operator work between vectors, and between a vector and a number."""
+    """Define an operator between vectors, and between a vector and a number."""
 
     @extending.type_callable(symbol)
     def typed(context: Any) -> Any:

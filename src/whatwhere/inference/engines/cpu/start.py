@@ -1,63 +1,63 @@
-"""The start of one image: its latents copied in, the pooling variables that are not known fitted, the weights made."""
+"""The start of one image: load its latents, fit the pooling variables that are not given, compute the weights."""
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
+from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.convolution import convolve_up_directly
-from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, weigh
+from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool
 from whatwhere.inference.engines.cpu.simd import (
     LANES,
-    apart,
+    absolute,
     fma,
-    larger,
     load,
-    magnitude,
-    smaller,
+    maximum,
+    minimum,
+    noinline,
     splat,
     store,
     where_positive,
 )
 from whatwhere.ops.pooling import SWITCH
 
-KNOWN, MOMENTS, SWITCHES, FLAT = range(4)  # what `layer.fit` says about a layer's pooling variables
+KNOWN, MOMENTS, SWITCHES, FLAT = range(4)  # values of `layer.fit`: where the pooling variables of a layer come from
 
 
-@compiled
-def exchange(packed: Array, offset: int, state: Array, at: int, layer: Layer, between: int, inwards: bool) -> int:
-    """Copy a map [B, H, W] of the caller's from or to [H, W, `between`] of the state; where the next map begins."""
-    apart()
+@jit
+def copy_map(packed: Array, offset: int, state: Array, at: int, layer: Layer, between: int, load_state: bool) -> int:
+    """Copy a map between the caller's [B, H, W] and the state's [H, W, `between`]; return the offset of the next map."""
+    noinline()
     places = layer.rows * layer.columns
-    for first in range(0, places, LANES):  # a few places at a time, so that their cache lines are still at hand
+    for first in range(0, places, LANES):  # a few places at a time, so that their cache lines stay in cache
         for b in range(layer.real_maps):
             for i in range(first, min(first + LANES, places)):
-                if inwards:
+                if load_state:
                     state[at + i * between + b] = packed[offset + b * places + i]
                 else:
                     packed[offset + b * places + i] = state[at + i * between + b]
     return offset + layer.real_maps * places
 
 
-@compiled
-def exchange_latents(packed: Array, state: Array, layers: Array, inwards: bool) -> None:
-    """Copy p and every layer's μ and γ between the caller's order and the state's."""
-    apart()
+@jit
+def copy_latents(packed: Array, state: Array, layers: Array, load_state: bool) -> None:
+    """Copy p and every layer's μ and γ from the caller's order to the state's (`load_state`), or back."""
+    noinline()
     top = layers[len(layers) - 1]
-    offset = exchange(packed, 0, state, top.features, top, top.maps, inwards)
+    offset = copy_map(packed, 0, state, top.features, top, top.maps, load_state)
     for k in range(1, len(layers)):
         layer = layers[k]
         for start in (layer.mu, layer.gamma):
             for axis in range(2):
                 at = start + axis * layer.maps
-                offset = exchange(packed, offset, state, at, layer, 2 * layer.maps, inwards)
+                offset = copy_map(packed, offset, state, at, layer, 2 * layer.maps, load_state)
 
 
-@spliced
+@inline_jit
 def start_pooling(
     state: Array, filters: Array, layers: Array, image: Array, bounds: tuple[float, float], power: int
 ) -> None:
-    """`pooling_update.start_pooling`: the image propagated up as far as there is something to fit; all weights.
+    """`pooling_update.start_pooling`: propagate the image up to the last layer that is fitted; compute all weights.
 
-    Directly, since a fit looks at the signal's shape alone: rounding noise would pass for a signal where there is none.
+    By direct convolution, since a fit depends on the signal's shape only: rounding noise would look like a signal.
     """
     last = 0
     for k in range(1, len(layers)):
@@ -66,7 +66,7 @@ def start_pooling(
     bottom = layers[0]
     length = bottom.columns * bottom.maps
     for y in range(bottom.rows if last > 0 else 0):
-        at = place(bottom, bottom.error, y, 0)
+        at = element_offset(bottom, bottom.error, y, 0)
         for i in range(length):
             state[at + i] = image[y * length + i]
     for k in range(1, len(layers)):
@@ -74,15 +74,15 @@ def start_pooling(
             convolve_up_directly(state, filters, layers[k - 1], layers[k])
             fit(state, layers[k], bounds, power)
         if not layers[k].unpooled:
-            weigh(state, layers[k])
+            compute_weights(state, layers[k])
         if k < last:
             pool(state, layers[k])
 
 
-@compiled
+@jit
 def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> None:
     """`ops.pooling.fit_moments`, `fit_switches` or `fit_flat`, from the signal at z."""
-    apart()
+    noinline()
     B, s = layer.maps, layer.pool
     if layer.fit == KNOWN:
         return
@@ -102,7 +102,7 @@ def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> 
                         store(state, gamma + axis * B, splat(state, 0))
 
 
-@compiled
+@jit
 def fit_moments(
     state: Array, layer: Layer, z: int, mu: int, gamma: int, bounds: tuple[float, float], power: int
 ) -> None:
@@ -112,42 +112,42 @@ def fit_moments(
     largest = zero
     for i in range(s):
         for j in range(s):
-            largest = larger(largest, magnitude(load(state, z + i * pitch + j * B)))
+            largest = maximum(largest, absolute(load(state, z + i * pitch + j * B)))
     scale = one / where_positive(largest, largest, one)
     total, y, x, yy, xx = zero, zero, zero, zero, zero
     for i in range(s):
         for j in range(s):
-            w = magnitude(load(state, z + i * pitch + j * B)) * scale  # only the shape counts
+            w = absolute(load(state, z + i * pitch + j * B)) * scale  # only the shape counts
             w = w * w if power == 2 else w
             total = total + w
             y, x = fma(w, splat(state, i), y), fma(w, splat(state, j), x)
-    whole = where_positive(total, total, one)
-    y, x = y / whole, x / whole
+    divisor = where_positive(total, total, one)
+    y, x = y / divisor, x / divisor
     for i in range(s):
         for j in range(s):
-            w = magnitude(load(state, z + i * pitch + j * B)) * scale
+            w = absolute(load(state, z + i * pitch + j * B)) * scale
             w = w * w if power == 2 else w
             dy, dx = splat(state, i) - y, splat(state, j) - x
             yy, xx = fma(w, dy * dy, yy), fma(w, dx * dx, xx)
     centre, least, most = splat(state, (s - 1) / 2), splat(state, bounds[0]), splat(state, bounds[1])
     store(state, mu, where_positive(total, y - centre, zero))
     store(state, mu + B, where_positive(total, x - centre, zero))
-    store(state, gamma, smaller(larger(where_positive(total, total / yy, zero), least), most))
-    store(state, gamma + B, smaller(larger(where_positive(total, total / xx, zero), least), most))
+    store(state, gamma, minimum(maximum(where_positive(total, total / yy, zero), least), most))
+    store(state, gamma + B, minimum(maximum(where_positive(total, total / xx, zero), least), most))
 
 
-@compiled
+@jit
 def fit_switch(state: Array, layer: Layer, z: int, mu: int, gamma: int) -> None:
-    """All weight on the largest |s| of each of LANES regions, the first of them where several are."""
+    """All weight on the largest |s| of each of LANES regions; on the first of equals."""
     B, s = layer.maps, layer.pool
     pitch, centre = layer.columns * s * B, (s - 1) / 2
-    largest, y, x = magnitude(load(state, z)), splat(state, -centre), splat(state, -centre)
+    largest, y, x = absolute(load(state, z)), splat(state, -centre), splat(state, -centre)
     for i in range(s):
         for j in range(s):
-            size = magnitude(load(state, z + i * pitch + j * B))
+            size = absolute(load(state, z + i * pitch + j * B))
             y = where_positive(size - largest, splat(state, i - centre), y)
             x = where_positive(size - largest, splat(state, j - centre), x)
-            largest = larger(largest, size)
+            largest = maximum(largest, size)
     store(state, mu, y)
     store(state, mu + B, x)
     store(state, gamma, splat(state, SWITCH))

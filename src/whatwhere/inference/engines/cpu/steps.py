@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
+from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
-from whatwhere.inference.engines.cpu.features import accelerate, penalise, step_features
-from whatwhere.inference.engines.cpu.pooling import Layer, place, pool, step_pooling, unpool
+from whatwhere.inference.engines.cpu.features import accelerate, penalty_and_nonzeros, update_features
+from whatwhere.inference.engines.cpu.pooling import Layer, element_offset, pool, unpool, update_pooling
 
 # The settings that the kernels read, as one record.
 SETTINGS = np.dtype(
@@ -24,33 +24,33 @@ SETTINGS = np.dtype(
         ("momentum", np.bool_),
         ("nonnegative", np.bool_),
         ("line_search", np.bool_),  # measure ‖R g‖² too
-        ("own_step", np.bool_),  # and step by it, each image for itself
+        ("own_step", np.bool_),  # and use it for the step size of the image
     ]
 )
 Settings = Any  # one such record
 
 
-@spliced
-def descend(state: Array, filters: Array, below: Layer, layer: Layer, source: int, target: int) -> None:
-    """A signal at p_k unpooled and convolved down to p_{k-1}."""
+@inline_jit
+def unpool_and_convolve(state: Array, filters: Array, below: Layer, layer: Layer, source: int, target: int) -> None:
+    """Unpool a signal at p_k and convolve it down to p_{k-1}."""
     z = source if layer.unpooled else layer.z
     if not layer.unpooled:
         unpool(state, layer, source)
     convolve_down(state, filters, below, layer, z, target)
 
 
-@spliced
+@inline_jit
 def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonzeros: int) -> float:
-    """Every p̂_k from the top down, the residual e = R p - v at the image, and ‖e‖²."""
+    """Compute every p̂_k from the top down and the residual e = R p - v at the image; return ‖e‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
         if k == len(layers) - 1 and nonzeros < layer.sparse:
             scatter_down(state, filters, below, layer, below.features)
         else:
-            descend(state, filters, below, layer, layer.features, below.features)
+            unpool_and_convolve(state, filters, below, layer, layer.features, below.features)
     bottom, squares = layers[0], 0.0
     for y in range(bottom.rows):
-        hat, e = place(bottom, bottom.features, y, 0), place(bottom, bottom.error, y, 0)
+        hat, e = element_offset(bottom, bottom.features, y, 0), element_offset(bottom, bottom.error, y, 0)
         length = bottom.columns * bottom.maps
         for i in range(length):
             error = state[hat + i] - image[y * length + i]
@@ -59,30 +59,30 @@ def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonze
     return squares
 
 
-@spliced
+@inline_jit
 def propagate(state: Array, filters: Array, layers: Array) -> None:
-    """The residual up to g = Rᵀ e, leaving the error at every z_k."""
+    """Propagate the residual up to g = Rᵀ e; the error at every z_k stays in the state."""
     for k in range(1, len(layers)):
         convolve_up(state, filters, layers[k - 1], layers[k])
         if not layers[k].unpooled:
             pool(state, layers[k])
 
 
-@spliced
-def measure_gain(state: Array, filters: Array, layers: Array) -> tuple[float, float]:
+@inline_jit
+def line_search_norms(state: Array, filters: Array, layers: Array) -> tuple[float, float]:
     """‖g‖² and ‖R g‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
         source = layer.error if k == len(layers) - 1 else layer.gain
-        descend(state, filters, below, layer, source, below.gain)
+        unpool_and_convolve(state, filters, below, layer, source, below.gain)
     bottom, squares = layers[0], 0.0
     for y in range(bottom.rows):
-        squares += sum_of_squares(state, place(bottom, bottom.gain, y, 0), bottom.columns * bottom.maps)
+        squares += sum_of_squares(state, element_offset(bottom, bottom.gain, y, 0), bottom.columns * bottom.maps)
     top = layers[len(layers) - 1]
     return sum_of_squares(state, top.error, top.rows * top.columns * top.maps), squares
 
 
-@compiled
+@jit
 def sum_of_squares(state: Array, at: int, length: int) -> float:
     squares = state.dtype.type(0)
     for i in range(at, at + length):
@@ -90,30 +90,34 @@ def sum_of_squares(state: Array, at: int, length: int) -> float:
     return squares
 
 
-@spliced
-def observe(state: Array, filters: Array, layers: Array, image: Array, settings: Settings, trace: Array) -> None:
+@inline_jit
+def record_objective(
+    state: Array, filters: Array, layers: Array, image: Array, settings: Settings, trace: Array
+) -> None:
     """Reconstruct, and write the objective's parts and the number of non-zeros into `trace`."""
-    penalty, nonzeros = penalise(state, layers[len(layers) - 1], settings.alpha)
+    penalty, nonzeros = penalty_and_nonzeros(state, layers[len(layers) - 1], settings.alpha)
     trace[0] = settings.lam / 2 * reconstruct(state, filters, layers, image, nonzeros)
     trace[1], trace[2] = penalty, nonzeros
 
 
-@spliced
-def move(state: Array, codes: Array, layers: Array, settings: Settings, beta: float, t: float, number: int) -> float:
-    """Step `number` itself: pooling variables, from the same residual, then features; FISTA's next t.
+@inline_jit
+def update_latents(
+    state: Array, codes: Array, layers: Array, settings: Settings, beta: float, t: float, number: int
+) -> float:
+    """Step `number`: update the pooling variables and then the features from one residual; return FISTA's next t.
 
-    With momentum p is kept beside y: the new one and the old one take turns in the two halves of `codes`.
+    With momentum p is stored as well as y: the new and the old p alternate between the two halves of `codes`.
     """
     top = layers[len(layers) - 1]
     for k in range(1, len(layers)):
-        if layers[k].moves:
+        if layers[k].updates_pooling:
             step = settings.lam * settings.pooling_step
-            step_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
+            update_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
     lam, alpha, exact, signed = settings.lam, settings.alpha, settings.exact, not settings.nonnegative
     if not settings.momentum:
-        step_features(state, top, state, top.features, top.features, lam, beta, alpha, exact, signed)
+        update_features(state, top, state, top.features, top.features, lam, beta, alpha, exact, signed)
         return t
     half = len(codes) // 2
     new, old = number % 2 * half, (number - 1) % 2 * half
-    slope = step_features(state, top, codes, new, old, lam, beta, alpha, exact, signed)
+    slope = update_features(state, top, codes, new, old, lam, beta, alpha, exact, signed)
     return accelerate(state, top, codes, new, old, slope, t)

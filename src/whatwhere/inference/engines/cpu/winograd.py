@@ -1,8 +1,8 @@
-"""Convolution with small filters in fewer products (Winograd; Toom and Cook).
+"""Convolution with small filters in fewer multiplications (Winograd; Toom and Cook).
 
-Two polynomials of degrees m - 1 and K - 1 multiply by their values at m + K - 1 = 8 points: 0, ±1, ±2, ±½ and ∞.
-So m × m outputs of a K × K filter, with m = 9 - K, take 8 × 8 products a pair of maps instead of m² K², and the
-sum over maps is one matrix product a point. At K = 5 that is 64 products for 400.
+The product of two polynomials of degrees m - 1 and K - 1 follows from their values at m + K - 1 = 8 points:
+0, ±1, ±2, ±½ and ∞. So m × m outputs of a K × K filter, with m = 9 - K, take 8 × 8 multiplications per pair of maps
+instead of m² K², and the sum over maps is one matrix product per point. At K = 5 this is 64 instead of 400.
 
     outputs = Aᵀ [ (G f Gᵀ) ⊙ (Bᵀ patch B) ] A
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.compiling import Array, compiled, spliced
+from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.rows import product_rows
-from whatwhere.inference.engines.cpu.simd import LANES, apart, load, splat, store
+from whatwhere.inference.engines.cpu.simd import LANES, load, noinline, splat, store
 
 POINTS = 8  # along one axis
-TILES = 8  # multiplied together
-SMALLEST, LARGEST = 2, 7  # filters for which it is used
+TILES = 8  # patches per matrix product
+SMALLEST, LARGEST = 2, 7  # filter sizes for which it is used
 
 
 def transform_filters(f: Tensor) -> Tensor:
@@ -32,9 +32,9 @@ def transform_filters(f: Tensor) -> Tensor:
     return torch.einsum("yi,cbij,xj->yxcb", G, f.double(), G).to(f.dtype)
 
 
-@spliced
+@inline_jit
 def transform_in(source: Array, at: int, step: int, target: Array, to: int, stride: int) -> None:
-    """Bᵀ of 8 vectors that lie `step` apart."""
+    """Bᵀ applied to 8 vectors at a distance of `step`."""
     d0, d1, d2, d3 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
     at += 4 * step
     d4, d5, d6, d7 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
@@ -51,9 +51,9 @@ def transform_in(source: Array, at: int, step: int, target: Array, to: int, stri
     store(target, to + 7 * stride, d7 - d1 + (d3 - d5) * 5.25)
 
 
-@spliced
+@inline_jit
 def transform_out(source: Array, at: int, step: int, target: Array, to: int, stride: int, m: int, count: int) -> None:
-    """Aᵀ of 8 vectors that lie `step` apart: the first `count` of m outputs."""
+    """Aᵀ applied to 8 vectors at a distance of `step`: the first `count` of m outputs."""
     m0, m1, m2, m3 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
     at += 4 * step
     m4, m5, m6, m7 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
@@ -71,7 +71,7 @@ def transform_out(source: Array, at: int, step: int, target: Array, to: int, str
         up, down = up * 4, down * 0.25
 
 
-@spliced
+@inline_jit
 def patch_in(state: Array, at: int, pitch: int, maps: int, height: int, width: int, work: int, to: int) -> None:
     """Bᵀ patch B of one patch and LANES maps; beyond `height` and `width` the patch is zero."""
     step = maps
@@ -93,7 +93,7 @@ def patch_in(state: Array, at: int, pitch: int, maps: int, height: int, width: i
         transform_in(state, work + x * LANES, POINTS * LANES, state, to + x * point, POINTS * point)
 
 
-@spliced
+@inline_jit
 def patch_out(
     state: Array, at: int, maps: int, m: int, height: int, width: int, work: int, to: int, pitch: int
 ) -> None:
@@ -105,13 +105,13 @@ def patch_out(
         transform_out(state, work + y * POINTS * LANES, LANES, state, to + y * pitch, maps, m, width)
 
 
-@compiled
+@jit
 def correlate(
     state: Array, source: int, source_pitch: int, source_maps: int, target: int, target_pitch: int, maps: int,
     rows: int, columns: int, size: int, filters: Array, f: int, work: int, patches: int, products: int,
 ) -> None:  # fmt: skip
     """out(y, x) = Σ source(y + i, x + j) · f(i, j), for `rows` × `columns` outputs."""
-    apart()
+    noinline()
     m = POINTS + 1 - size
     across, tiles = -(-columns // m), -(-rows // m) * -(-columns // m)
     for first in range(0, tiles, TILES):

@@ -1,8 +1,8 @@
-"""The two inner loops where the time goes, as LLVM instructions: a block of a matrix product held in registers.
+"""The two inner loops that take most of the time, as LLVM instructions: a block of a matrix product in registers.
 
-A convolution of maps stored as [row, column, map] is a matrix product: for one row of the filter, its columns and
-maps lie side by side in the image, so a window is a contiguous run of `depth` numbers, and the next row of the
-window lies `jump` further. Output i of a block looks at the window that starts at i · step.
+A convolution of maps stored as [row, column, map] is a matrix product: the columns and maps that one row of the
+filter covers are contiguous in memory, so a row of a window is a run of `depth` numbers, and the next row of the
+window begins `jump` numbers later. Output i of a block reads the window that starts at i · step.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from whatwhere.inference.engines.cpu.simd import (
 
 @cache
 def product(outputs: int, vectors: int) -> Any:
-    """A function that computes `outputs` × `vectors` vectors of a convolution.
+    """Make the function that computes `outputs` × `vectors` vectors of a convolution.
 
         out[i, v] = Σ_row Σ_d  signal[i · step + row · jump + d]  ·  filters[row, d, v]
 
-    The number d of a window is broadcast, the filters of LANES maps are one vector.
+    Number d of a window is broadcast; the filters of LANES maps are one vector.
     """
 
     @intrinsic
@@ -64,21 +64,21 @@ def product(outputs: int, vectors: int) -> Any:
                             builder.store(call(builder, "fma", value, weights[v], builder.load(sums[i][v])), sums[i][v])
             for i in range(outputs):
                 for v in range(vectors):
-                    place = _affine(builder, target_at, (i, target_step), (v, _number(LANES)))
+                    offset = _affine(builder, target_at, (i, target_step), (v, _number(LANES)))
                     store_vector(
-                        builder, builder.load(sums[i][v]), pointer(context, builder, out, target, place), dtype
+                        builder, builder.load(sums[i][v]), pointer(context, builder, out, target, offset), dtype
                     )
             return context.get_dummy_value()
 
-        whole = types.intp
-        return types.void(out, whole, whole, signal, whole, whole, whole, whole, whole, filters, whole, whole), codegen
+        index = types.intp
+        return types.void(out, index, index, signal, index, index, index, index, index, filters, index, index), codegen
 
     return tile
 
 
 @cache
 def dots(outputs: int) -> Any:
-    """A function that computes `outputs` numbers of a convolution onto one map.
+    """Make the function that computes `outputs` numbers of a convolution onto one map.
 
     out[i] = Σ_row Σ_d  signal[i · step + row · jump + d] · filters[row, d];  depth is a multiple of LANES.
     """
@@ -109,8 +109,8 @@ def dots(outputs: int) -> Any:
                 builder.store(sum_lanes(builder, builder.load(sums[i]), dtype), place)
             return context.get_dummy_value()
 
-        whole = types.intp
-        return types.void(out, whole, whole, signal, whole, whole, whole, whole, whole, filters, whole), codegen
+        index = types.intp
+        return types.void(out, index, index, signal, index, index, index, index, index, filters, index), codegen
 
     return tile
 

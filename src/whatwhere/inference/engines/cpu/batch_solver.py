@@ -1,4 +1,4 @@
-"""One batch of images on its way through all steps: memory for it, and threads that share the images."""
+"""Inference for one batch of images: its memory, and the threads that share its images."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
 CHUNK = 8  # images that a thread takes at a time, at most
-Room = tuple[np.ndarray, np.ndarray]  # for states and for codes
+Buffers = tuple[np.ndarray, np.ndarray]  # for states and for codes
 
 
-class Run:
-    """A batch of images with its latents, settings and filters in the kernels' order."""
+class BatchSolver:
+    """A batch of images with its latents, settings and filters in the order in which the kernels read them."""
 
     def __init__(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> None:
         N, T = len(images), spec.steps
@@ -40,9 +40,9 @@ class Run:
             known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
             self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
         self.filters = pack_filters(model, self.layers)
-        self.settings = settings(model, spec)
-        self.start = known_latents(model, images, latents, phase)
-        self.packed = pack_latents(self.start)
+        self.settings = pack_settings(model, spec)
+        self.initial = initial_latents(model, images, latents, phase)
+        self.packed = pack_latents(self.initial)
         self.images = pack_images(images)
         self.beta = np.zeros((N, T))
         if spec.step_size == "fixed":
@@ -51,41 +51,41 @@ class Run:
 
     def solve(self) -> Solution:
         """All steps of all images."""
-        with threads() as pool:
+        with thread_pool() as pool:
             if self.spec.step_size == "batch":
-                self.together(pool.map, batch_sample(len(self.images)))
+                self.solve_with_shared_step(pool.map, batch_sample(len(self.images)))
             else:
-                self.alone(pool.map, 0)
+                self.solve_each(pool.map, 0)
         return self.solution()
 
-    def alone(self, each: Callable[..., Any], first: int) -> None:
+    def solve_each(self, parallel_map: Callable[..., Any], first: int) -> None:
         """All steps of each image from number `first` on, one image after the other in each thread."""
 
-        mine = threading.local()  # memory that is new to a thread costs it more than an image's steps
+        local = threading.local()  # memory that is new to a thread costs more time than the steps of an image
 
         def work(chunk: slice) -> None:
-            if not hasattr(mine, "room"):
-                mine.room = self.room(1)
-            self.advance(0, self.spec.steps, chunk, mine.room)
+            if not hasattr(local, "buffers"):
+                local.buffers = self.buffers(1)
+            self.advance(0, self.spec.steps, chunk, local.buffers)
 
-        list(each(work, chunks(first, len(self.images))))
+        list(parallel_map(work, chunks(first, len(self.images))))
 
-    def together(self, each: Callable[..., Any], sample: int) -> None:
-        """The batch rule: its first images step by step together; then the others, which follow their β."""
+    def solve_with_shared_step(self, parallel_map: Callable[..., Any], sample: int) -> None:
+        """The batch rule: the first `sample` images take each step together and give β; the others then use this β."""
         T = self.spec.steps
         parts = chunks(0, sample)
-        rooms = [self.room(part.stop - part.start) for part in parts]
+        buffers = [self.buffers(part.stop - part.start) for part in parts]
         self.settings["line_search"] = True
         for t in range(T + 1):
-            list(each(self.advance, [t] * len(parts), [t] * len(parts), parts, rooms))
+            list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, buffers))
             if t < T:
                 squares, gained = self.norms[:sample].sum(0)
                 self.beta[:, t] = squares / (self.spec.lam * gained) if gained > 0 else 0
         self.settings["line_search"] = False
-        self.alone(each, sample)
+        self.solve_each(parallel_map, sample)
 
-    def room(self, images: int) -> Room:
-        """Zeroed memory for the states of so many images, and for the codes that momentum needs."""
+    def buffers(self, images: int) -> Buffers:
+        """Zeroed memory for the states of this many images, and for the codes that momentum needs."""
         top = self.layers[-1]
         codes = 2 * int(top["rows"] * top["columns"] * top["maps"])
         return (
@@ -93,61 +93,62 @@ class Run:
             torch.zeros(images, codes, dtype=self.dtype).numpy(),
         )
 
-    def advance(self, first: int, last: int, chunk: slice, room: Room) -> None:
-        """Take these images from point `first` to point `last` of their way."""
+    def advance(self, first: int, last: int, chunk: slice, buffers: Buffers) -> None:
+        """Advance these images from point `first` to point `last`."""
         advance(
-            first, last, self.spec.steps, self.images[chunk], self.packed.numpy()[chunk], *room,
+            first, last, self.spec.steps, self.images[chunk], self.packed.numpy()[chunk], *buffers,
             self.layers, self.filters, self.settings,
             self.beta[chunk], self.norms[chunk], self.trace[chunk], self.fista[chunk],
         )  # fmt: skip
 
     def solution(self) -> Solution:
-        parts = iter(self.packed.split([tensor[0].numel() for tensor in self.start.tensors()], 1))
-        latents = self.start.map(lambda tensor: next(parts).reshape(tensor.shape))
+        parts = iter(self.packed.split([tensor[0].numel() for tensor in self.initial.tensors()], 1))
+        latents = self.initial.map(lambda tensor: next(parts).reshape(tensor.shape))
         reconstruction, penalty, nonzeros = torch.from_numpy(self.trace).permute(2, 1, 0)
         step = torch.from_numpy(self.beta).T
         stats = Stats(reconstruction.to(self.dtype), penalty.to(self.dtype), nonzeros.long(), step.to(self.dtype))
         return Solution(latents, stats, engine="cpu")
 
 
-def settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
-    """What the kernels are told."""
-    found = np.zeros(1, SETTINGS)
+def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
+    """The settings that the kernels read, one record."""
+    record = np.zeros(1, SETTINGS)
     for name in ("lam", "alpha", "pooling_step", "gamma_min", "gamma_max", "moment_power", "momentum"):
-        found[name] = getattr(spec, name)
-    found["exact"] = spec.shrinkage == "exact"
-    found["nonnegative"] = model.spec.nonnegative
-    found["line_search"] = found["own_step"] = spec.step_size == "image"
-    return found
+        record[name] = getattr(spec, name)
+    record["exact"] = spec.shrinkage == "exact"
+    record["nonnegative"] = model.spec.nonnegative
+    record["line_search"] = record["own_step"] = spec.step_size == "image"
+    return record
 
 
-def known_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase) -> Latents:
-    """The latents that are known, as `ista.start` takes them; zeros for those that the kernels will fit."""
+def initial_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase) -> Latents:
+    """The latents that are given, as `ista.start` takes them; zeros for those that the kernels will fit."""
     N, zero = len(images), images.new_zeros(1)
     grids = [regions.grid for regions in model.regions(*images.shape[2:])[: phase.layer]]
     missing = grids[len(latents.pooling_params) :]
     thetas = [PoolingParams(zero.expand(N, 2, *grid), zero.expand(N, 2, *grid)) for grid in missing]
-    ours = latents.p is not None and len(latents.pooling_params) == phase.layer
-    p = latents.p if ours else zero.expand(N, *grids[-1])
+    of_this_layer = latents.p is not None and len(latents.pooling_params) == phase.layer
+    p = latents.p if of_this_layer else zero.expand(N, *grids[-1])
     return Latents(p, (*latents.pooling_params[: phase.layer], *thetas))
 
 
 def pack_latents(latents: Latents) -> Tensor:
-    """All that is known of each image in one row, [N, …]."""
+    """All latents of each image in one row, [N, …]."""
     return torch.cat([tensor.reshape(len(tensor), -1) for tensor in latents.tensors()], 1)
 
 
 def pack_images(images: Tensor) -> np.ndarray:
+    """The images with channels innermost, one row each: [N, H W C]."""
     return images.permute(0, 2, 3, 1).reshape(len(images), -1).contiguous().numpy()
 
 
-def threads() -> ThreadPoolExecutor:
-    """As many as torch has. Numbers too small to be normal take a hundred times as long: here they count as zero."""
+def thread_pool() -> ThreadPoolExecutor:
+    """As many threads as torch uses. They treat denormal numbers, which take a hundred times as long, as zero."""
     return ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_flush_denormal, initargs=(True,))
 
 
 def chunks(first: int, last: int) -> list[slice]:
-    """The images from `first` on in pieces of at most CHUNK, as many for every thread."""
+    """The images from `first` to `last` in pieces of at most CHUNK, the same number of pieces for every thread."""
     images, threads = last - first, torch.get_num_threads()
     count = -(-images // (CHUNK * threads)) * threads
     cuts = [first + images * i // count for i in range(count + 1)] if images else []
