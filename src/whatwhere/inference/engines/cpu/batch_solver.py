@@ -102,7 +102,7 @@ class BatchSolver:
         )  # fmt: skip
 
     def solution(self) -> Solution:
-        parts = iter(self.packed.split([tensor[0].numel() for tensor in self.initial.tensors()], 1))
+        parts = iter(torch.split(self.packed, [tensor[0].numel() for tensor in self.initial.tensors()], 1))
         latents = self.initial.map(lambda tensor: next(parts).reshape(tensor.shape))
         reconstruction, penalty, nonzeros = torch.from_numpy(self.trace).permute(2, 1, 0)
         step = torch.from_numpy(self.beta).T

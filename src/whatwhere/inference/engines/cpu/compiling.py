@@ -30,8 +30,8 @@ def inline_jit(function: Function) -> Function:
 def cached_jit(define: Callable[[str], Function]) -> Function:
     """Compile the function that `define` returns, for Python to call, and keep its machine code on disk.
 
-    Numba detects changes in the function's own file only. So `define` receives a hash of all source files of this folder,
-    and the function refers to it: Numba looks up machine code by the constants of a function, too.
+    Numba detects changes in the function's own file only. So `define` receives a hash of all source files of this
+    folder, and the function refers to it: Numba looks up machine code by the constants of a function, too.
     """
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parent.glob("*.py")):

@@ -75,7 +75,8 @@ def update_features(
             shrunk = shrunk + minimum(moved + cut, zero)
         slope = fma(at - shrunk, shrunk - before, slope)
         store(out, new + i, shrunk)
-    return total(slope)
+    slope_of_step: float = total(slope)
+    return slope_of_step
 
 
 @jit

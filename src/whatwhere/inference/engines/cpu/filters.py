@@ -62,7 +62,7 @@ class CPUFilterMap:
         with thread_pool() as pool:
             parts = list(pool.map(work, (slice(i, i + CHUNK) for i in range(0, len(images), CHUNK))))
         total = torch.stack(parts).sum(0, dtype=torch.float64).view(maps, K, line)
-        total = total[:B, :, : K * maps_below].unflatten(2, (K, maps_below))[..., :C]
+        total = total[:B, :, : K * maps_below].reshape(B, K, K, maps_below)[..., :C]
         return total.permute(3, 0, 1, 2).to(f.dtype)
 
 
@@ -113,7 +113,7 @@ def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array, l
 def correlate_one(
     state: Array, layer: Layer, p: float, w: int, error: int, jump: int, C: int, total: Array, to: int, line: int
 ) -> None:
-    """The same for the elements of one region; the numbers between the end of a row and of its last vector are unused."""
+    """The same for the elements of one region; numbers beyond the end of a row, up to a whole vector, are unused."""
     noinline()
     B, s, K = layer.maps, layer.pool, layer.size
     if s == 2:

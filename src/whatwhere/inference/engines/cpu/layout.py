@@ -51,7 +51,7 @@ LAYER = np.dtype(
             # offsets in the filters
             "direct",  # [row, column, map below, map]
             "up",  # the same with points for rows and columns, for Winograd's method only
-            "down",  # [row, column, map, map below], rotated by 180°; with few maps below, [map below, row, column, map]
+            "down",  # [row, column, map, map below], rotated by 180°; for an image [channel, row, column, map]
             "scatter",  # [map, row, column, map below], with a border of zeros, pool - 1 wide
             "line",  # length of one row of it
         )

@@ -33,7 +33,9 @@ TINY = 2e-35  # `exponential` returns zero below this
 @jit
 def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
     """The offset of the maps of one element of p_k, in a signal that begins at `start`."""
-    return start + ((row + layer.border) * (layer.columns + 2 * layer.border) + column + layer.border) * layer.maps
+    pitch: int = layer.columns + 2 * layer.border
+    offset: int = start + ((row + layer.border) * pitch + column + layer.border) * layer.maps
+    return offset
 
 
 @jit

@@ -24,7 +24,7 @@ KNOWN, MOMENTS, SWITCHES, FLAT = range(4)  # values of `layer.fit`: where the po
 
 @jit
 def copy_map(packed: Array, offset: int, state: Array, at: int, layer: Layer, between: int, load_state: bool) -> int:
-    """Copy a map between the caller's [B, H, W] and the state's [H, W, `between`]; return the offset of the next map."""
+    """Copy a map from the caller's [B, H, W] to the state's [H, W, `between`], or back; return the end of the map."""
     noinline()
     places = layer.rows * layer.columns
     for first in range(0, places, LANES):  # a few places at a time, so that their cache lines stay in cache
@@ -34,7 +34,8 @@ def copy_map(packed: Array, offset: int, state: Array, at: int, layer: Layer, be
                     state[at + i * between + b] = packed[offset + b * places + i]
                 else:
                     packed[offset + b * places + i] = state[at + i * between + b]
-    return offset + layer.real_maps * places
+    end: int = offset + layer.real_maps * places
+    return end
 
 
 @jit

@@ -84,7 +84,7 @@ def line_search_norms(state: Array, filters: Array, layers: Array) -> tuple[floa
 
 @jit
 def sum_of_squares(state: Array, at: int, length: int) -> float:
-    squares = state.dtype.type(0)
+    squares: float = state.dtype.type(0)
     for i in range(at, at + length):
         squares += state[i] * state[i]
     return squares
