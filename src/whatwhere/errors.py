@@ -1,28 +1,47 @@
-"""The errors a person can mend: each says what was given, what was expected and what to do."""
+"""The errors that a user can fix: each says what was given, what was expected and what to do."""
+
+import unicodedata
 
 
 class WhatwhereError(Exception):
-    """Base of every error that whatwhere raises on purpose."""
+    """Base class of every error that whatwhere raises on purpose.
+
+    Messages quote names of files that others chose, so control characters in them are escaped.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("\n".join(map(printable, message.split("\n"))))
 
 
 class SpecError(WhatwhereError, ValueError):
-    """A setting that cannot be."""
+    """An invalid setting."""
 
 
 class ImageError(WhatwhereError, ValueError):
-    """Images that the model cannot explain, or a file that does not hold any."""
+    """Images that the model does not support, or a file that does not contain images."""
 
 
 class RunError(WhatwhereError):
-    """A run, a checkpoint or a saved model that cannot be used."""
+    """A run, a checkpoint or a saved model that is missing, damaged or of another kind."""
 
 
 class EngineError(WhatwhereError):
-    """An engine that cannot serve what was asked of it."""
+    """An engine that does not support what was requested."""
 
 
 class MissingExtra(WhatwhereError, ImportError):
-    """A part that needs a package which is not installed."""
+    """A feature that needs a package which is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'whatwhere[{extra}]'")
+
+
+def printable(text: object) -> str:
+    r"""The text with control characters, line breaks and undecodable bytes written as escapes such as \x1b."""
+    return "".join(
+        char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char for char in str(text)
+    )
+
+
+_ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories: control, format (such as right-to-left override), surrogate, line and paragraph separator."""

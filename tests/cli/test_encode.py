@@ -1,7 +1,13 @@
 """`whatwhere encode` as a person uses it."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,34 +33,34 @@ def images(tmp_path: Path) -> Path:
 
 def test_features_pooling_variables_and_reconstruction(run: Path, images: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "codes.npz"
-    told = whatwhere("encode", run, images, "--out", out, "--where", "--reconstruction", "--json", *PLAIN)
+    printed = whatwhere("encode", run, images, "--out", out, "--where", "--reconstruction", "--json", *PLAIN)
     pixels, labels = tiny.bars(37, seed=1)
     v = torch.from_numpy(pixels)[:, None]
     model = ww.load(run / "model.safetensors")
     solution = ww.infer(model, v, tiny.recipe().inference, engine="reference")
-    with np.load(out) as found:
-        assert set(found) == {"features", "mu1", "gamma1", "mu2", "gamma2", "reconstruction", "labels"}
-        np.testing.assert_allclose(found["features"], solution.features, atol=1e-6)
-        np.testing.assert_allclose(found["mu1"], solution.latents.pooling_params[0].mu, atol=1e-5)
-        np.testing.assert_allclose(found["gamma2"], solution.latents.pooling_params[1].gamma, rtol=1e-4)
+    with np.load(out) as written:
+        assert set(written) == {"features", "mu1", "gamma1", "mu2", "gamma2", "reconstruction", "labels"}
+        np.testing.assert_allclose(written["features"], solution.features, atol=1e-6)
+        np.testing.assert_allclose(written["mu1"], solution.latents.pooling_params[0].mu, atol=1e-5)
+        np.testing.assert_allclose(written["gamma2"], solution.latents.pooling_params[1].gamma, rtol=1e-4)
         weights = model.weights(solution.latents.pooling_params, 10, 10)
-        np.testing.assert_allclose(found["reconstruction"], model.reconstruct(solution.features, weights), atol=1e-5)
-        np.testing.assert_array_equal(found["labels"], labels)
-        shapes = {name: list(found[name].shape) for name in found}
-    assert json.loads(told) == {"file": str(out), "engine": "reference", "arrays": shapes}
+        np.testing.assert_allclose(written["reconstruction"], model.reconstruct(solution.features, weights), atol=1e-5)
+        np.testing.assert_array_equal(written["labels"], labels)
+        shapes = {name: list(written[name].shape) for name in written}
+    assert json.loads(printed) == {"file": str(out), "engine": "reference", "arrays": shapes}
     assert [path.name for path in out.parent.iterdir()] == ["codes.npz"]  # nothing is left behind
 
 
 def test_features_alone_unless_asked(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
-    told = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *PLAIN)
-    with np.load(tmp_path / "codes.npz") as found:
-        assert list(found) == ["features"]
-    assert "features [5, 4, 4, 4]" in told
-    assert "reference engine" in told
+    printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *PLAIN)
+    with np.load(tmp_path / "codes.npz") as written:
+        assert list(written) == ["features"]
+    assert "features [5, 4, 4, 4]" in printed
+    assert "reference engine" in printed
 
 
-def test_what_cannot_be_encoded_is_refused(run: Path, images: Path, tmp_path: Path) -> None:
+def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "codes.npz", *PLAIN)
     with pytest.raises(RunError, match="there is no such folder"):
         whatwhere("encode", tmp_path / "nowhere", images, *out)
@@ -68,6 +74,84 @@ def test_what_cannot_be_encoded_is_refused(run: Path, images: Path, tmp_path: Pa
     with pytest.raises(SpecError, match="device 'nonsense' was given"):
         whatwhere("encode", run, images, "--out", tmp_path / "codes.npz", "--device", "nonsense")
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="cannot be written"):
+    with pytest.raises(RunError, match=r"writing .* failed: File exists"):
         whatwhere("encode", run, images, "--out", tmp_path / "file" / "codes.npz", *PLAIN)
-    assert not (tmp_path / "codes.npz").exists()
+    with pytest.raises(RunError, match=r"writing .* failed: File name too long"):
+        whatwhere("encode", run, images, "--out", tmp_path / ("x" * 256), *PLAIN)
+    with pytest.raises(RunError, match="there is no such folder"):
+        whatwhere("encode", "x" * 300, images, *out)
+    with pytest.raises(RunError, match="A folder has this name"):
+        whatwhere("encode", run, images, "--out", run, *PLAIN)
+    with pytest.raises(ImageError, match="images with 3 channels were given"):
+        whatwhere("encode", run, tmp_path / "colour.npy", "--out", tmp_path / "new" / "newer" / "codes.npz", *PLAIN)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npz", "colour.npy", "file"]
+
+
+def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(run: Path, tmp_path: Path) -> None:
+    pixels, _ = tiny.bars(5)
+    np.save(tmp_path / "bars.npy", pixels)
+    model_file = run / "model.safetensors"
+    whatwhere("encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *PLAIN)
+    v = torch.from_numpy(pixels)[:, None]
+    expected = ww.infer(ww.load(model_file), v, ww.Recipe.paper().inference, engine="reference").features
+    with np.load(tmp_path / "codes.npz") as written:
+        np.testing.assert_allclose(written["features"], expected, atol=1e-6)
+
+
+def many_bars(folder: Path) -> Path:
+    """An .npy file of 20,000 images: enough for several seconds of encoding, and 10 MB of features."""
+    np.save(folder / "many.npy", np.tile(tiny.bars(200)[0], (100, 1, 1)))
+    return folder / "many.npy"
+
+
+def encode_process(run: Path, images: Path, out: Path, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "whatwhere", "encode", str(run), str(images), "--out", str(out), *PLAIN]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_a_full_disk_is_an_error_before_the_work(run: Path, tmp_path: Path) -> None:
+    """The limit on the size of files stands for the disk: memory-mapped output died of SIGBUS here."""
+    resource = pytest.importorskip("resource")
+    out = tmp_path / "new" / "codes.npz"
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    process = encode_process(run, many_bars(tmp_path), out, preexec_fn=limit)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "codes.npz failed: File too large" in errors
+    assert "Traceback" not in errors
+    assert not out.parent.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_tmpfs_is_an_error_before_the_work(run: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        process = encode_process(run, many_bars(tmp_path), disk / "codes.npz")
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert "codes.npz failed: No space left on device" in errors
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_nothing_behind(run: Path, tmp_path: Path, number: int) -> None:
+    out = tmp_path / "new" / "codes.npz"
+    process = encode_process(run, many_bars(tmp_path), out)
+    assert process.stderr is not None
+    assert "encoding" in process.stderr.readline()
+    deadline = time.monotonic() + 30
+    while not out.parent.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors
+    assert not out.parent.exists()

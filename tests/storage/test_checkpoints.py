@@ -1,13 +1,10 @@
 """Checkpoints: whole or not there, and refused when they are not what was written."""
 
-import errno
-import os
-
 import pytest
 import torch
 
 from whatwhere.errors import RunError
-from whatwhere.storage import Checkpoint, disk_errors, load_checkpoint, save_checkpoint, write_atomic
+from whatwhere.storage import Checkpoint, load_checkpoint, save_checkpoint
 
 CHECKPOINT = Checkpoint(
     layer=2,
@@ -60,32 +57,3 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 1'"):
         load_checkpoint(tmp_path)
-
-
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_file(step, tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_atomic(path, b"old")
-    monkeypatch.setattr(os, step, lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
-    with pytest.raises(OSError, match="No space left"):
-        write_atomic(path, b"new")
-    assert path.read_bytes() == b"old"
-
-
-def test_the_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
-    calls = []
-    fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle)))
-    monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("rename"), replace(*paths)))
-    write_atomic(tmp_path / "file", b"content")
-    assert calls == ["fsync", "rename", "fsync"]  # the content, the name, the folder
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_is_reported_in_words(tmp_path):
-    (tmp_path / "state.safetensors.part").symlink_to("/dev/full")
-    with (
-        pytest.raises(RunError, match=r"saving failed: No space left on device; make room"),
-        disk_errors("saving", "make room"),
-    ):
-        save_checkpoint(CHECKPOINT, tmp_path)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from whatwhere.cli.options import Device, Json
+
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 
 
@@ -18,13 +20,13 @@ def _bench() -> None:
 
 @bench.command("inference")
 def inference(
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    device: Device = "auto",
     images: Annotated[int, typer.Option(min=0, help="Images in the batch; 0: 100 on a CPU, 6,000 on a GPU.")] = 0,
     steps: Annotated[int, typer.Option(min=0, help="Steps of a solve; 0: 20 on a CPU, 100 on a GPU.")] = 0,
     repeats: Annotated[int, typer.Option(min=1, help="Timed solves; the median and the best are reported.")] = 5,
     only: Annotated[str, typer.Option(help="Only cases whose name holds this.")] = "",
     out: Annotated[Path | None, typer.Option(help="Also write every figure to this JSON file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Time every engine that can serve on the same images, side by side: image-iterations a second."""
     from whatwhere.benchmark.inference import bench_inference, table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whatwhere.cli.encode import Device, Engine, Json, Quiet, Run
+from whatwhere.cli.options import Device, Engine, Json, OptionalSource, Quiet, RunOrModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from whatwhere.classification.protocol import FewLabels, Score
     from whatwhere.data import Images
 
-Source = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="IMAGES", help="Training images: a named set, a file or a folder; default: those of the run."
-    ),
-]
 LabelFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of IMAGES: an IDX or .npy file.")]
 TestSource = Annotated[
     str | None,
@@ -41,8 +35,8 @@ Cs = Annotated[list[float] | None, typer.Option("--C", metavar="C", help="Choose
 
 
 def classify(
-    run: Run,
-    images: Source = None,
+    run: RunOrModel,
+    images: OptionalSource = None,
     labels: LabelFile = None,
     test: TestSource = None,
     test_labels: TestLabels = None,

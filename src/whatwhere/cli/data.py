@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whatwhere.cli.options import Json
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -19,7 +21,6 @@ Name = Annotated[str, typer.Argument(help="mnist, fashion-mnist or kmnist.")]
 From = Annotated[
     Path | None, typer.Option("--from", metavar="DIR", help="Take the files from this folder, packed or not.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -47,7 +48,7 @@ def get(name: Name, source: From = None) -> None:
 
 
 @app.command("list")
-def list_sets(as_json: AsJson = False) -> None:
+def list_sets(as_json: Json = False) -> None:
     """Say which sets there are, and where each is."""
     from whatwhere.data.catalogue import CATALOGUE
 
@@ -64,7 +65,7 @@ def list_sets(as_json: AsJson = False) -> None:
 @app.command("check")
 def check(
     names: Annotated[list[str] | None, typer.Argument(help="Sets to verify; all that are here by default.")] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Verify the files of the sets again; the exit status is 1 unless all are sound."""
     from whatwhere.data.cache import State, verify

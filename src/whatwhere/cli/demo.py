@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from whatwhere.cli.encode import Engine, Json, Quiet
+from whatwhere.cli.options import Engine, Json, Quiet
 
 
 def demo(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whatwhere.cli.options import Engine
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -34,7 +36,7 @@ def figures(
     image: Annotated[int, typer.Option(min=0, help="Which of them to take apart.")] = 0,
     feature: Annotated[int | None, typer.Option(min=1, help="Whose map of where; default: the busiest.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
-    engine: Annotated[str, typer.Option(help="Engine of the inference.")] = "auto",
+    engine: Engine = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for the pictures; default: RUN/figures.")] = None,
 ) -> None:
     """Draw the pictures of a run, by its own settings, into RUN/figures, and all of them into RUN/report.html."""

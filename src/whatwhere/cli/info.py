@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from whatwhere.cli.options import Json
 
-def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+
+def info(as_json: Json = False) -> None:
     """Show versions, devices, and which engines can serve the paper's model here."""
     facts = gather()
     if as_json:

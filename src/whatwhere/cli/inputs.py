@@ -1,7 +1,8 @@
-"""What commands are given: the folder of a run, a device, labelled images."""
+"""What commands receive: a run folder or a model file, a source of images, labelled images."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,33 +12,58 @@ if TYPE_CHECKING:
     from whatwhere.spec import Recipe
 
 
-def open_run(folder: Path, device: str) -> tuple[Recipe, DeconvNet]:
-    """The recipe of a run, and its model on a device ('auto': a GPU where there is one)."""
+def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
+    """The recipe and the model of a run folder or a model file, on a device ('auto': a GPU where there is one).
+
+    A model file does not contain a recipe: the paper's settings are used with it.
+    """
+    from dataclasses import replace
+
     from whatwhere.distributed import choose_device
     from whatwhere.errors import RunError
     from whatwhere.model import load
+    from whatwhere.regular_file import is_regular
+    from whatwhere.spec import Recipe
     from whatwhere.spec_toml import read_recipe
 
-    missing = [name for name in ("recipe.toml", "model.safetensors") if not (folder / name).is_file()]
+    if is_regular(run):
+        model = load(run).to(choose_device(device))
+        paper = Recipe.paper()
+        return replace(paper, model=model.spec, learning=(paper.learning[0],) * model.spec.depth), model
+    missing = [name for name in ("recipe.toml", "model.safetensors") if not is_regular(run / name)]
     if missing:
-        found = f"there is no {' and no '.join(missing)} in it" if folder.is_dir() else "there is no such folder"
-        raise RunError(f"{folder} was given as a run; {found} (`whatwhere train --out {folder}` makes one)")
-    home = choose_device(device)
-    return read_recipe(folder / "recipe.toml"), load(folder / "model.safetensors").to(home)
+        reason = f"there is no {' and no '.join(missing)} in it" if _is_folder(run) else "there is no such folder"
+        command = f"whatwhere train --out {shlex.quote(str(run))}"
+        raise RunError(f"{run} was given as a run folder or a model file; {reason} (`{command}` creates a run)")
+    return read_recipe(run / "recipe.toml"), load(run / "model.safetensors").to(choose_device(device))
 
 
 def source_of(run: Path) -> str:
-    """The images that a run was trained on, where it noted them; else the embedded digits."""
+    """The images that a run was trained on, where it recorded them; otherwise the included digits."""
     from whatwhere.cli.train import notes_of
     from whatwhere.storage import has_checkpoint
 
     return notes_of(run).get("source", "digits") if has_checkpoint(run / "checkpoint") else "digits"
 
 
+def absolute_source(source: str) -> str:
+    """The source as a run records it: a name of a data set as it is, a path in full."""
+    from whatwhere.data.catalogue import CATALOGUE
+
+    return source if source in CATALOGUE else str(Path(source).absolute())
+
+
 def labelled(images: Images, option: str) -> Images:
-    """The same images, refused where they have no labels."""
+    """The same images; raises an error if they have no labels."""
     from whatwhere.errors import ImageError
 
     if images.labels is None:
-        raise ImageError(f"{images.name} brings no labels; give them with {option}, an IDX or .npy file")
+        raise ImageError(f"{images.name} has no labels; give them with {option}, an IDX or .npy file")
     return images
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that the system does not support
+        return False

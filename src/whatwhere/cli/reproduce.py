@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from whatwhere.cli.options import Device, Engine
+
 
 class ScaleName(StrEnum):
     paper = "paper"
@@ -31,8 +33,8 @@ def reproduce(
     cache: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Of trainings under way and models that are not kept.")
     ] = Path("runs/reproduce"),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto, or one that `whatwhere info` names.")] = "auto",
+    device: Device = "auto",
+    engine: Engine = "auto",
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop cleanly after so long; the same command goes on.")
     ] = None,

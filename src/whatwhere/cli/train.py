@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whatwhere.cli.options import SOURCE_HELP, OptionalDevice, OptionalEngine, Quiet, Set
+
 if TYPE_CHECKING:
     from whatwhere.data import Images
     from whatwhere.spec import Recipe
 
 Source = Annotated[
     str | None,
-    typer.Argument(
-        metavar="SOURCE",
-        help="digits (embedded, the default), mnist, fashion-mnist, kmnist, an IDX, .npy or .npz file, or a folder.",
-    ),
+    typer.Argument(metavar="IMAGES", help=f"{SOURCE_HELP} Default: digits."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="RUN", help="Folder of a new run.")]
 Resume = Annotated[
@@ -29,12 +28,6 @@ Resume = Annotated[
 RecipeFile = Annotated[
     Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file of differences from the paper's settings.")
 ]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as learning.each.epochs=5."),
-]
-Engine = Annotated[str | None, typer.Option(help="auto, or one that `whatwhere info` names.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Store = Annotated[str | None, typer.Option(help="Where latents wait for the next epoch: auto, device, ram or file.")]
 LatentDtype = Annotated[str | None, typer.Option(help="Latents are kept as float32, float16 or bfloat16.")]
 Every = Annotated[
@@ -47,7 +40,6 @@ Every = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(help="Take only the first images.", min=1)]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events, too.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 
 DEFAULTS: dict[str, Any] = {
     "source": "digits",
@@ -66,8 +58,8 @@ def train(
     resume: Resume = None,
     recipe: RecipeFile = None,
     set_: Set = None,
-    engine: Engine = None,
-    device: Device = None,
+    engine: OptionalEngine = None,
+    device: OptionalDevice = None,
     store: Store = None,
     latent_dtype: LatentDtype = None,
     checkpoint_every: Every = None,
@@ -79,10 +71,12 @@ def train(
 
     Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train SOURCE --out RUN
     """
+    from whatwhere.cli.inputs import absolute_source
+
     if (out is None) == (resume is None):
         raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to go on with one")
     given: dict[str, Any] = {
-        "source": source if source is None or not Path(source).exists() else str(Path(source).resolve()),
+        "source": None if source is None else absolute_source(source),
         "limit": limit,
         "engine": engine,
         "device": device,

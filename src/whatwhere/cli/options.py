@@ -1,0 +1,34 @@
+"""The arguments and options that several commands share: one name, one help text, one meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RunOrModel = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file (.safetensors).")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+
+SOURCE_HELP = (
+    "digits (included), mnist, fashion-mnist or kmnist; an IDX, .npy or .npz file; or a folder of pictures. "
+    "A name of a data set comes first: write ./digits for a folder of that name."
+)
+Source = Annotated[str, typer.Argument(metavar="IMAGES", help=SOURCE_HELP)]
+OptionalSource = Annotated[str | None, typer.Argument(metavar="IMAGES", help=f"{SOURCE_HELP} Default: the run's own.")]
+Split = Annotated[str | None, typer.Option(help="train or test; only for data sets known by name.")]
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as learning.each.epochs=5; repeatable."),
+]
+
+ENGINE_HELP = "auto, or an engine listed by `whatwhere info`."
+DEVICE_HELP = "auto, cpu, cuda, cuda:1, …"
+Engine = Annotated[str, typer.Option(help=ENGINE_HELP)]
+Device = Annotated[str, typer.Option(help=DEVICE_HELP)]
+OptionalEngine = Annotated[str | None, typer.Option("--engine", help=f"{ENGINE_HELP} Default: auto, or the run's own.")]
+OptionalDevice = Annotated[str | None, typer.Option("--device", help=f"{DEVICE_HELP} Default: auto, or the run's own.")]
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result and errors.")]
