@@ -35,8 +35,8 @@ from torch import Tensor
 
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
-from whatwhere.inference.engines import cpu
-from whatwhere.inference.engines.cpu.batch_solver import initial_latents
+from whatwhere.inference.engines import get_engine
+from whatwhere.inference.engines.cpu.batch_solver import known_latents
 from whatwhere.inference.step_size import lipschitz
 from whatwhere.latents import Latents
 from whatwhere.learning import train
@@ -103,7 +103,7 @@ def ours(model: DeconvNet, problem: Problem, spec: InferenceSpec, most: int) -> 
         processor, wall = float("inf"), float("inf")
         for _ in range(3):
             since = time.process_time(), time.perf_counter()
-            p = cpu.solve(model, problem.images, Latents(), PHASE, settings).features
+            p = get_engine("cpu").solve(model, problem.images, Latents(), PHASE, settings).features
             processor = min(processor, time.process_time() - since[0])
             wall = min(wall, time.perf_counter() - since[1])
         yield Visit(steps, processor, wall, evaluate_claim(model, problem, p))
@@ -188,7 +188,7 @@ def compare(model: DeconvNet, problem: Problem, long: int, say: Callable[[str], 
         ways[f"SPORCO {name}"] = theirs(model, problem, make, options, long)
         best = min(best, *(visit.cost for visit in ways[f"SPORCO {name}"]))
     accurate = InferenceSpec(lam=problem.lam, step_size="fixed", momentum=True, steps=5 * long)
-    thorough = cpu.solve(model, problem.images, Latents(), PHASE, accurate).features
+    thorough = get_engine("cpu").solve(model, problem.images, Latents(), PHASE, accurate).features
     best = min(best, evaluate_claim(model, problem, thorough))
     for name, spec in our_settings(problem.lam).items():
         ways[f"whatwhere {name}"] = until(ours(model, problem, spec, 5 * long), CLOSE * best)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from examples import SPECS, random_images, random_latents
 from whatwhere.inference import ista
+from whatwhere.inference.engines import Engine
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
@@ -61,7 +61,7 @@ AGREEMENTS = {
 }
 
 
-def solve_both(case: Agreement, engine: ModuleType, dtype: torch.dtype) -> tuple[Solution, Solution]:
+def solve_both(case: Agreement, engine: Engine, dtype: torch.dtype) -> tuple[Solution, Solution]:
     """The engine's solution in this dtype, and the reference's in float64, of the same problem."""
     model = DeconvNet(case.model, seed=0, dtype=torch.float64)
     images = random_images(case.model, case.images, case.height, case.width)

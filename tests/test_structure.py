@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "whatwhere"
 HOMES = {
-    "triton": lambda path: path.stem.startswith("triton"),
+    "triton": lambda path: "engines/triton/" in path.as_posix() or path.as_posix().startswith("nn/triton_"),
     "matplotlib": lambda path: "figures" in path.parts,
     "sklearn": lambda path: "classification" in path.parts or path.name == "estimator.py",
     "torch.distributed": lambda path: path.name == "distributed.py",

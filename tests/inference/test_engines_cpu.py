@@ -1,4 +1,4 @@
-"""The CPU engine: the reference's values, the same whatever the number of threads, chosen and refused by name."""
+"""The CPU engine: the values of the reference, the same for any number of threads; what it does not support."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from agreement import AGREEMENTS, differences, solve_both
 from examples import SPECS, random_images, random_latents
 from whatwhere.errors import EngineError
 from whatwhere.inference import infer
-from whatwhere.inference.engines import choose, cpu
+from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
@@ -18,6 +18,7 @@ from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 
 pytest.importorskip("numba")
 
+cpu = get_engine("cpu")
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}
 JOINT = Phase(layer=2, update_pooling=(1, 2))
 
@@ -109,19 +110,17 @@ def test_auto_takes_it_on_the_cpu() -> None:
         ({"pool_size": 3, "pool_stride": 2}, torch.float32, "overlapping regions"),
     ],
 )
-def test_what_it_cannot_serve_goes_to_the_reference_by_name(change: dict, dtype: torch.dtype, why: str) -> None:
+def test_unsupported_problems_go_to_the_reference(change: dict, dtype: torch.dtype, why: str) -> None:
     spec = ModelSpec(layers=(replace(LayerSpec(maps=4, filter_size=3), **change),))
     model, images = DeconvNet(spec, dtype=dtype), random_images(spec).to(dtype)
     phase = Phase(layer=1, update_pooling=(1,))
-    used, reason = choose("auto", model, images, phase, InferenceSpec())
-    assert used == "reference"
-    assert "cpu: " in reason
-    assert why in reason
-    with pytest.raises(EngineError, match=f"'cpu' cannot serve: .*{why}"):
-        choose("cpu", model, images, phase, InferenceSpec())
+    assert resolve("auto", model, images, phase, InferenceSpec()).name == "reference"
+    assert why in str(unsupported_reasons(model, images, phase, InferenceSpec())["cpu"])
+    with pytest.raises(EngineError, match=f"'cpu' does not support this: .*{why}"):
+        resolve("cpu", model, images, phase, InferenceSpec())
 
 
 def test_without_numba_it_says_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
     assert "numba" in str(cpu.unsupported_reason(model, images, Phase(layer=1), InferenceSpec()))

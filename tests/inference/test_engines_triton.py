@@ -1,4 +1,4 @@
-"""The kernels of the GPU engine: right in Triton's interpreter and on the device, without spills, refused by name."""
+"""The kernels of the GPU engine: right in Triton's interpreter and on the device, without spills."""
 
 import json
 import os
@@ -14,8 +14,9 @@ import torch
 from examples import SPECS, random_images
 from whatwhere.errors import EngineError
 from whatwhere.inference import infer
-from whatwhere.inference.engines import choose, triton_engine
-from whatwhere.inference.engines.triton_shapes import filter_blocks, filters_of, layer_shapes
+from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
+from whatwhere.inference.engines.triton import engine as triton_engine
+from whatwhere.inference.engines.triton.shapes import filter_blocks, filters_of, layer_shapes
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
@@ -66,8 +67,8 @@ from pathlib import Path
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
-from whatwhere.inference.engines.triton_filters import TritonFilterMap
-from whatwhere.inference.engines.triton_workspace import Workspace
+from whatwhere.inference.engines.triton.filters import TritonFilterMap
+from whatwhere.inference.engines.triton.workspace import Workspace
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
@@ -158,16 +159,15 @@ def test_what_the_kernels_do_not_cover_is_refused_by_name() -> None:
 def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
     spec = InferenceSpec(steps=1)
-    with pytest.raises(EngineError, match=r"engine 'triton' cannot serve: .*(CUDA|not installed)"):
+    with pytest.raises(EngineError, match=r"engine 'triton' does not support this: .*(CUDA|not installed)"):
         infer(model, images, spec, engine="triton")
-    chosen, why = choose("auto", model, images, Phase(layer=1), spec)
-    assert chosen != "triton"
-    assert "triton: " in why
+    assert resolve("auto", model, images, Phase(layer=1), spec).name != "triton"
+    assert unsupported_reasons(model, images, Phase(layer=1), spec)["triton"] is not None
 
 
 def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
-    why = triton_engine.unsupported_reason(model, images, Phase(layer=1), InferenceSpec())
+    why = get_engine("triton").unsupported_reason(model, images, Phase(layer=1), InferenceSpec())
     assert why is not None
     assert "triton is not installed" in why

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from examples import SPECS, random_images
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer
-from whatwhere.inference.engines import ENGINES, choose, engine
+from whatwhere.inference.engines import resolve, unsupported_reasons
 from whatwhere.inference.plan import ONE_PHASE, joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
@@ -69,12 +69,11 @@ def test_the_reference_always_serves_and_is_recorded() -> None:
     )
 
 
-def test_auto_takes_the_first_engine_that_can_serve() -> None:
+def test_auto_takes_the_fastest_engine_that_supports_the_problem() -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
-    able = [
-        name for name in ENGINES if engine(name).unsupported_reason(model, v, ONE_PHASE[0], InferenceSpec()) is None
-    ]
-    assert choose("auto", model, v, ONE_PHASE[0], InferenceSpec())[0] == able[0]
+    reasons = unsupported_reasons(model, v, ONE_PHASE[0], InferenceSpec())
+    able = [name for name, reason in reasons.items() if reason is None]
+    assert resolve("auto", model, v, ONE_PHASE[0], InferenceSpec()).name == able[0]
     assert infer(model, v, InferenceSpec(steps=1)).engine == able[0]
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from examples import SPECS, random_images, random_latents
 from whatwhere.inference import ista
-from whatwhere.inference.engines import triton_engine
+from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
@@ -86,7 +86,7 @@ def compare(case: Case, device: str) -> dict[str, float]:
     truth = ista.solve(*(x.to(device) for x in (reference, images, latents)), phase, spec).to("cpu")
     model, images, latents = (x.to(device, torch.float32) for x in (reference, images, latents))
     with np.errstate(all="ignore"):  # the interpreter computes in numpy both sides of every `where`
-        found = triton_engine.solve(model, images, latents, phase, spec)
+        found = get_engine("triton").solve(model, images, latents, phase, spec)
     return errors(found.to("cpu"), truth, latents.to("cpu"))
 
 
@@ -110,17 +110,17 @@ def relative_error(found: torch.Tensor, truth: torch.Tensor) -> float:
 
 def compare_filter_map(name: str, device: str) -> dict[str, float]:
     """Relative errors of AᵀA f (f too large for float16) and Aᵀ(v - A f), for the filters of every layer."""
-    from whatwhere.inference.engines import triton_filters
+    from whatwhere.inference.engines.triton import filters
 
     if device == "cpu":
-        triton_filters.PROGRAMS = 2  # the interpreter runs them one by one
+        filters.PROGRAMS = 2  # the interpreter runs them one by one
     reference = DeconvNet(SPECS[name], seed=0, dtype=torch.float64)
     images = random_images(SPECS[name])
     latents = random_latents(reference, images)
     model, v, found = reference.to(device, torch.float32), images.to(device, torch.float32), {}
     for k, f in enumerate(reference.filters, start=1):
         truth = FilterMap(reference, k, images, latents)
-        ours = triton_engine.filter_map(model, k, v, latents.to(device, torch.float32))
+        ours = get_engine("triton").filter_map(model, k, v, latents.to(device, torch.float32))
         big = 1e6 * f
         found[f"AᵀA {k}"] = relative_error(ours.normal(big.to(v)).cpu(), truth.normal(big))
         found[f"negative_gradient {k}"] = relative_error(
@@ -137,7 +137,7 @@ def run(name: str, device: str) -> dict[str, float]:
 
 def poison_new_memory() -> None:
     """Fill memory that is only reserved with NaN, so that reading what nothing wrote shows."""
-    from whatwhere.inference.engines import triton_workspace
+    from whatwhere.inference.engines.triton import workspace
 
     class Poisoned:
         def __getattr__(self, name: str) -> Any:
@@ -147,7 +147,7 @@ def poison_new_memory() -> None:
         def empty(*shape: int, **options: Any) -> torch.Tensor:
             return torch.full(shape, float("nan"), **options)
 
-    triton_workspace.torch = Poisoned()  # type: ignore[assignment]
+    workspace.torch = Poisoned()  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import torch
 
 import tiny_training as tiny
 import whatwhere.learning.epoch
+from whatwhere.inference.engines import REFERENCE
 from whatwhere.latents import Latents
 from whatwhere.learning import train
 from whatwhere.spec import Phase
@@ -31,7 +32,7 @@ def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monke
     one, two = Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(1, 2))
     assert [phase for _, _, phase, _ in seen] == [one, two] * 3 + [two] * 3, "three batches, two epochs"
     v, latents, _, _ = seen[1]
-    alone = run_phase(start, v, Latents(), one, recipe.learning[0].inference, "reference").latents
+    alone = run_phase(start, v, Latents(), one, recipe.learning[0].inference, REFERENCE).latents
     assert len(latents.pooling_params) == 1
     assert torch.equal(latents.pooling_params[0].mu, alone.pooling_params[0].mu)
     assert torch.equal(latents.pooling_params[0].gamma, alone.pooling_params[0].gamma)

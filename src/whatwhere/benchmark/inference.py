@@ -19,7 +19,7 @@ from torch import Tensor
 from whatwhere.data import load
 from whatwhere.errors import EngineError
 from whatwhere.inference import ista
-from whatwhere.inference.engines import ENGINES, engine
+from whatwhere.inference.engines import ENGINES
 from whatwhere.latents import Latents, Solution
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet
@@ -117,9 +117,9 @@ def solvers(case: Case, model: DeconvNet, v: Tensor) -> Iterator[tuple[str, Solv
     """The engines that can serve a case; on a GPU, where the case asks for it, also the compiled reference step."""
     if v.device.type == "cuda" and case.compiled:
         yield "compiled", compiled_solve()
-    for name in ENGINES:
-        if engine(name).unsupported_reason(model, v, case.phase, case.spec) is None:
-            yield name, engine(name).solve
+    for name, engine in ENGINES.items():
+        if engine.unsupported_reason(model, v, case.phase, case.spec) is None:
+            yield name, engine.solve
 
 
 def compiled_solve() -> Solve:

@@ -29,7 +29,7 @@ def gather() -> dict[str, dict[str, Any]]:
 
     import torch
 
-    from whatwhere.inference.engines import ENGINES, engine
+    from whatwhere.inference.engines import unsupported_reasons
     from whatwhere.inference.plan import ONE_PHASE
     from whatwhere.model import DeconvNet
     from whatwhere.spec import InferenceSpec, ModelSpec
@@ -48,8 +48,8 @@ def gather() -> dict[str, dict[str, Any]]:
     model = DeconvNet(ModelSpec.paper()).to(home)
     images = torch.zeros(1, 1, 28, 28, device=home)
     served = {
-        name: engine(name).unsupported_reason(model, images, ONE_PHASE[0], InferenceSpec()) or "can serve"
-        for name in ENGINES
+        name: reason or "can serve"
+        for name, reason in unsupported_reasons(model, images, ONE_PHASE[0], InferenceSpec()).items()
     }
     return {
         "versions": {"python": platform.python_version(), **{name: installed(name) for name in packages}},

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import ista
-from whatwhere.inference.engines import choose, engine
+from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents, Solution, Stats
 from whatwhere.model import DeconvNet
@@ -34,7 +34,7 @@ def infer(
 
     plan      phases, one after the other; empty means one joint phase from the top layer
     latents   where to start from, as an earlier solution returned them; None starts anew
-    engine    'auto' takes the fastest that can serve; the solution says which it was
+    engine    'auto' takes the fastest that supports the problem; the solution records which one ran
     progress  called after every batch with the number of images in it
     """
     model.check_images(images)
@@ -49,18 +49,20 @@ def infer(
     if latents is not None:
         check_latents(model, images, latents)
         latents = latents.to(model.device, model.dtype)
+    highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
+    resolved = resolve(engine, model, images, highest, spec)
     solutions = []
     with torch.no_grad():
         for batch in torch.arange(len(images)).split(batch_size):
             chosen = slice(int(batch[0]), int(batch[-1]) + 1)
             start = Latents() if latents is None else latents[chosen]
-            solutions.append(run_plan(model, images[chosen], start, plan, spec, engine))
+            solutions.append(run_plan(model, images[chosen], start, plan, spec, resolved))
             if progress is not None:
                 progress(len(batch))
     return Solution(
         Latents.cat([s.latents for s in solutions]),
         Stats.cat([s.stats for s in solutions]),
-        solutions[-1].engine,
+        resolved.name,
     )
 
 
@@ -85,23 +87,21 @@ def check_latents(model: DeconvNet, images: Tensor, latents: Latents) -> None:
 
 
 def run_plan(
-    model: DeconvNet, images: Tensor, latents: Latents, plan: Sequence[Phase], spec: InferenceSpec, name: str
+    model: DeconvNet, images: Tensor, latents: Latents, plan: Sequence[Phase], spec: InferenceSpec, engine: Engine
 ) -> Solution:
     """One batch through every phase; each phase starts from the latents that the one before left."""
     for phase in plan:
-        ended = run_phase(model, images, latents, phase, spec, name)
+        ended = run_phase(model, images, latents, phase, spec, engine)
         solution = keep_the_better(model, images, latents, phase, spec, ended)
         latents = solution.latents
     return solution
 
 
 def run_phase(
-    model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec, name: str
+    model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec, engine: Engine
 ) -> Solution:
-    """One batch through one phase, by the engine of this name or the one that 'auto' chooses."""
-    used, _ = choose(name, model, images, phase, spec)
-    solution: Solution = engine(used).solve(model, images, latents, phase, spec)
-    return solution
+    """One batch through one phase."""
+    return engine.solve(model, images, latents, phase, spec)
 
 
 def keep_the_better(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whatwhere import distributed
-from whatwhere.inference.engines import choose
+from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_phase
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import update_filters
@@ -120,7 +120,7 @@ def train_epoch(session: Session, state: State, *, save: bool) -> State:
     end = time.perf_counter()
     tally.sums[4] += end - start
     report = tally.report(
-        state.layer, state.epoch, learning.inference.steps, active, inference.engine, filter_seconds=end - inferred
+        state.layer, state.epoch, learning.inference.steps, active, inference.engine.name, filter_seconds=end - inferred
     )
     layer, epoch = state.after(session.recipe)
     return State(model, layer, epoch, history=(*state.history, report))
@@ -140,7 +140,7 @@ class EpochInference:
         self.reset = state.epoch - 1 in self.learning.reset_at
         v = session.images[slice(0, 1)].to(session.store.device, session.store.dtype)
         # chosen here too: after a stop at the end of an epoch's inference there may be no batch left to tell it by
-        self.engine, _ = choose(session.engine, state.model, v, self.phase, self.learning.inference)
+        self.engine = resolve(session.engine, state.model, v, self.phase, self.learning.inference)
 
     def run(self) -> tuple[int, bool]:
         """Infer the batches that are left: how many of the epoch are done, and whether someone asked to stop."""
@@ -169,9 +169,8 @@ class EpochInference:
             latents = replace(latents, p=torch.zeros_like(latents.p))
         v = self.session.read_images(batch)
         latents = self.infer_layers_below(v, latents)
-        solution = run_phase(state.model, v, latents, self.phase, self.learning.inference, self.session.engine)
+        solution = run_phase(state.model, v, latents, self.phase, self.learning.inference, self.engine)
         store.write(batch, solution.latents, save=self.save)
-        self.engine = solution.engine
         nothing = self.learning.inference.lam / 2 * v.square().sum()
         return ToHost(self.tally.measure(solution, nothing, store.kept_dtype))
 
@@ -180,7 +179,7 @@ class EpochInference:
         for k in range(len(latents.pooling_params) + 1, self.state.layer):
             learning = self.session.recipe.learning[k - 1]
             phase = training_phase(k, learning)
-            latents = run_phase(self.state.model, v, latents, phase, learning.inference, self.session.engine).latents
+            latents = run_phase(self.state.model, v, latents, phase, learning.inference, self.engine).latents
         return latents
 
     def settle(self, first: int, measured: ToHost) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from whatwhere.inference import engines
+from whatwhere.inference.engines import REFERENCE, Engine
 from whatwhere.latents import Latents
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.model import DeconvNet
@@ -26,7 +26,7 @@ def update_filters(
     batches: Batches,
     steps: int,
     reduce: Reduce = lambda total: total,
-    engine: str = "reference",
+    engine: Engine = REFERENCE,
 ) -> DeconvNet:
     """The model after `steps` conjugate-gradient steps on the filters of layer k, masked, projected, normalised.
 
@@ -45,13 +45,12 @@ def solve_filters(
     batches: Batches,
     steps: int,
     reduce: Reduce = lambda total: total,
-    engine: str = "reference",
+    engine: Engine = REFERENCE,
 ) -> Tensor:
     """Filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in float64.
 
     engine  that inferred the latents, and applies A
     """
-    filter_map = engines.engine(engine).filter_map
     mask = model.connectivity[k - 1][:, :, None, None]
 
     def summed(part: Callable[[Tensor, Latents], Tensor]) -> Tensor:
@@ -62,9 +61,9 @@ def solve_filters(
 
     def normal(f: Tensor) -> Tensor:
         direction = f.to(model.dtype)
-        return summed(lambda images, latents: filter_map(model, k, images, latents).normal(direction))
+        return summed(lambda images, latents: engine.filter_map(model, k, images, latents).normal(direction))
 
     def negative_gradient(images: Tensor, latents: Latents) -> Tensor:
-        return filter_map(model, k, images, latents).negative_gradient(model.filters[k - 1])
+        return engine.filter_map(model, k, images, latents).negative_gradient(model.filters[k - 1])
 
     return conjugate_gradient(normal, summed(negative_gradient), model.filters[k - 1].double(), steps)

@@ -16,7 +16,7 @@ import torch
 
 from whatwhere import distributed
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference.engines import choose
+from whatwhere.inference.engines import resolve
 from whatwhere.learning.epoch import ImageSource, Session, State, first_epoch, train_epoch, training_phase
 from whatwhere.learning.guards import stopped
 from whatwhere.learning.reports import BatchReport, EpochReport
@@ -104,7 +104,7 @@ def train(
 def check_engine(name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe) -> None:
     """Refuse an engine that cannot serve every layer's training before anything is written."""
     for layer, learning in enumerate(recipe.learning, start=1):
-        choose(name, model, image, training_phase(layer, learning), learning.inference)
+        resolve(name, model, image, training_phase(layer, learning), learning.inference)
 
 
 def run_epochs(

@@ -1,17 +1,27 @@
-"""The reference engine: Algorithm 1 in plain PyTorch. It serves everywhere, in every dtype, and is the truth."""
+"""The reference engine: Algorithm 1 in plain PyTorch. It runs on every device, in every dtype, and is the truth."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from whatwhere.inference.filter_map import FilterMap as filter_map
-from whatwhere.inference.ista import solve
+from whatwhere.inference import ista
+from whatwhere.inference.filter_map import FilterMap
+from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-__all__ = ["filter_map", "solve", "unsupported_reason"]
 
+class ReferenceEngine:
+    """`ista.solve` and `FilterMap` as they are."""
 
-def unsupported_reason(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
-    """Why this engine cannot serve: it always can."""
-    return None
+    name = "reference"
+
+    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+        return ista.solve(model, images, latents, phase, spec)
+
+    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> FilterMap:
+        return FilterMap(model, k, images, latents)
+
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+        """None: it supports every problem."""
+        return None

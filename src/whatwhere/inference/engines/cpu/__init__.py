@@ -1,6 +1,6 @@
 """The fast engine on the CPU: one image's whole state stays in cache through all steps; threads share the images.
 
-CPU.md in the folder above says how it works. Results do not depend on the number of threads.
+docs/engines/cpu.md explains it. Results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-__all__ = ["filter_map", "solve", "unsupported_reason"]
+__all__ = ["CPUEngine"]
 
 
-def unsupported_reason(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
-    """Why this engine cannot serve; None where it can."""
-    if importlib.util.find_spec("numba") is None:
-        return "it needs the package numba (pip install 'whatwhere[cpu]')"
-    if images.device.type != "cpu" or model.device.type != "cpu":
-        return f"images on {images.device} and filters on {model.device} were given, it needs both on the CPU"
-    if images.dtype not in (torch.float32, torch.float64) or images.dtype != model.dtype:
-        return f"{images.dtype} images and {model.dtype} filters were given, it needs float32 or float64 for both"
-    for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
-        if layer.pool_maps > 1:
-            return f"layer {k} has pool_maps = {layer.pool_maps}, it pools within one map only"
-        if layer.stride != layer.pool_size:
-            return f"layer {k} has overlapping regions (pool_stride {layer.stride} of {layer.pool_size})"
-    return None
+class CPUEngine:
+    """The steps of `ista.solve` as machine code that Numba compiles on first use."""
 
+    name = "cpu"
 
-def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
-    """The same as `inference.ista.solve`, faster."""
-    from whatwhere.inference.engines.cpu.batch_solver import BatchSolver  # here: importing Numba takes a second
+    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+        """Run all steps of one phase for one batch of images."""
+        from whatwhere.inference.engines.cpu.batch_solver import BatchSolver  # here: importing Numba takes a second
 
-    return BatchSolver(model, images, latents, phase, spec).solve()
+        return BatchSolver(model, images, latents, phase, spec).solve()
 
+    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> LinearMap:
+        """The same as `inference.filter_map.FilterMap`, faster."""
+        from whatwhere.inference.engines.cpu.filters import CPUFilterMap
 
-def filter_map(model: DeconvNet, k: int, images: Tensor, latents: Latents) -> LinearMap:
-    """The same as `inference.filter_map.FilterMap`, faster."""
-    from whatwhere.inference.engines.cpu.filters import CPUFilterMap
+        return CPUFilterMap(model, k, images, latents)
 
-    return CPUFilterMap(model, k, images, latents)
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+        """Why this engine does not support the problem; None if it does."""
+        if importlib.util.find_spec("numba") is None:
+            return "it needs the package numba (pip install 'whatwhere[cpu]')"
+        if images.device.type != "cpu" or model.device.type != "cpu":
+            return f"images on {images.device} and filters on {model.device} were given, it needs both on the CPU"
+        if images.dtype not in (torch.float32, torch.float64) or images.dtype != model.dtype:
+            return f"{images.dtype} images and {model.dtype} filters were given, it needs float32 or float64 for both"
+        for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
+            if layer.pool_maps > 1:
+                return f"layer {k} has pool_maps = {layer.pool_maps}, it pools within one map only"
+            if layer.stride != layer.pool_size:
+                return f"layer {k} has overlapping regions (pool_stride {layer.stride} of {layer.pool_size})"
+        return None

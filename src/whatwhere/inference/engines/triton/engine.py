@@ -1,4 +1,4 @@
-"""The fast engine on the GPU: the steps of `ista.solve` as fused Triton kernels. TRITON.md says how and how fast.
+"""The fast engine on the GPU: the steps of `ista.solve` as fused Triton kernels (docs/engines/triton.md).
 
 Features, pooling variables and sums are float32; the tensor cores multiply float16.
 """
@@ -18,8 +18,8 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
 if TYPE_CHECKING:
-    from whatwhere.inference.engines.triton_filters import TritonFilterMap
-    from whatwhere.inference.engines.triton_workspace import Workspace
+    from whatwhere.inference.engines.triton.filters import TritonFilterMap
+    from whatwhere.inference.engines.triton.workspace import Workspace
 
 KEPT = 4  # prepared batches that are kept for the next call
 
@@ -47,30 +47,42 @@ class Prepared:
         return self.graph
 
 
-_prepared: OrderedDict[tuple, Prepared] = OrderedDict()
+_prepared: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()
 
 
-def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
-    """`ista.solve` on the GPU: the same steps from the same start, to float16 products."""
-    state = start(model, images, latents, phase, spec)
-    prepared = prepare(model, images, phase, spec)
-    workspace = prepared.workspace
-    workspace.load(model, images, state.p, state.theta)
-    prepared.run()
-    return Solution(workspace.latents(), workspace.stats(), engine="triton")
+class TritonEngine:
+    """The steps of `ista.solve` on the GPU: the same steps from the same start, with float16 products."""
 
+    name = "triton"
 
-def filter_map(model: DeconvNet, k: int, images: Tensor, latents: Latents) -> TritonFilterMap:
-    """`inference.filter_map.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
-    from whatwhere.inference.engines.triton_filters import TritonFilterMap
+    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+        """Run all steps of one phase for one batch of images."""
+        state = start(model, images, latents, phase, spec)
+        prepared = prepare(model, images, phase, spec)
+        workspace = prepared.workspace
+        workspace.load(model, images, state.p, state.theta)
+        prepared.run()
+        return Solution(workspace.latents(), workspace.stats(), engine=self.name)
 
-    phase, spec = Phase(layer=len(latents.pooling_params)), InferenceSpec(steps=0, step_size="fixed")
-    return TritonFilterMap(prepare(model, images, phase, spec).workspace, model, k, images, latents)
+    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> TritonFilterMap:
+        """`inference.filter_map.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
+        from whatwhere.inference.engines.triton.filters import TritonFilterMap
+
+        phase, spec = Phase(layer=len(latents.pooling_params)), InferenceSpec(steps=0, step_size="fixed")
+        return TritonFilterMap(prepare(model, images, phase, spec).workspace, model, k, images, latents)
+
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+        """Why this engine does not support the problem; None if it does."""
+        if find_spec("triton") is None:
+            return "the package triton is not installed (pip install 'whatwhere[gpu]')"
+        if images.device.type != "cuda":
+            return f"the images are on {images.device}; its kernels run on a CUDA device"
+        return unsupported(model, images, phase)
 
 
 def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Prepared:
     """The workspace for batches like this one: the last few are kept."""
-    from whatwhere.inference.engines.triton_workspace import Workspace
+    from whatwhere.inference.engines.triton.workspace import Workspace
 
     key = (model.spec, phase, spec, images.shape, images.device)
     if key not in _prepared:
@@ -86,17 +98,8 @@ def release() -> None:
     _prepared.clear()
 
 
-def unsupported_reason(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
-    """Why this engine cannot serve; None where it can."""
-    if find_spec("triton") is None:
-        return "the package triton is not installed (pip install 'whatwhere[gpu]')"
-    if images.device.type != "cuda":
-        return f"the images are on {images.device}; its kernels run on a CUDA device"
-    return unsupported(model, images, phase)
-
-
 def unsupported(model: DeconvNet, images: Tensor, phase: Phase) -> str | None:
-    """What the kernels do not cover, by name."""
+    """What the kernels do not support, by name."""
     if model.dtype != torch.float32 or images.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
     for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):

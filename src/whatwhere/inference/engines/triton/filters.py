@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.inference.engines import triton_kernels as kernels
-from whatwhere.inference.engines.triton_shapes import LayerShape, down_matrix, filters_of, power_of_two
-from whatwhere.inference.engines.triton_workspace import Workspace
+from whatwhere.inference.engines.triton import kernels
+from whatwhere.inference.engines.triton.shapes import LayerShape, down_matrix, filters_of, power_of_two
+from whatwhere.inference.engines.triton.workspace import Workspace
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 

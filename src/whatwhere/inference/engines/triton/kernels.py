@@ -1,4 +1,4 @@
-"""The kernels of one inference step. `triton_shapes` says how convolutions become products; TRITON.md why it is so.
+"""The kernels of one inference step. `shapes` says how convolutions become products, docs/engines/triton.md why.
 
 Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · block_h · block_w] of a batch:
 
@@ -14,7 +14,7 @@ one that brings a gradient near the error it comes from, for the line search, wh
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton_math import axis_weight, clamp, penalty, pooled, shrink
+from whatwhere.inference.engines.triton.math import axis_weight, clamp, penalty, pooled, shrink
 
 # what the upward pass does with what arrives at a layer
 BETWEEN = tl.constexpr(0)  # hand the pooled error to the layer above

@@ -11,8 +11,8 @@ import torch
 import triton
 from torch import Tensor
 
-from whatwhere.inference.engines import triton_kernels as kernels
-from whatwhere.inference.engines.triton_shapes import (
+from whatwhere.inference.engines.triton import kernels
+from whatwhere.inference.engines.triton.shapes import (
     CHUNK,
     depth_block,
     down_matrix,

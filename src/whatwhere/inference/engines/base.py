@@ -1,0 +1,69 @@
+"""What an engine is, which engines there are, and how one is resolved from its name."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from whatwhere.errors import EngineError
+from whatwhere.inference.engines.cpu import CPUEngine
+from whatwhere.inference.engines.reference import ReferenceEngine
+from whatwhere.inference.engines.triton.engine import TritonEngine
+from whatwhere.inference.filter_map import LinearMap
+from whatwhere.latents import Latents, Solution
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+
+class Engine(Protocol):
+    """The same inference as `inference.ista.solve`, slower and simpler or faster.
+
+    An engine imports its compiler (Numba, Triton) when it is first used, so that naming an engine costs nothing.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+        """Run all steps of one phase for one batch of images."""
+        ...
+
+    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> LinearMap:
+        """The linear map from the filters of layer k to the reconstruction, which learning inverts."""
+        ...
+
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+        """Why this engine does not support the problem; None if it does."""
+        ...
+
+
+REFERENCE = ReferenceEngine()
+_FASTEST_FIRST: tuple[Engine, ...] = (TritonEngine(), CPUEngine(), REFERENCE)
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in _FASTEST_FIRST}
+
+
+def get_engine(name: str) -> Engine:
+    """The engine of this name."""
+    if name not in ENGINES:
+        raise EngineError(f"engine {name!r} was given; expected 'auto' or one of {', '.join(ENGINES)}")
+    return ENGINES[name]
+
+
+def resolve(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Engine:
+    """The engine of this name, or with 'auto' the fastest that supports the problem.
+
+    Asking by name for an engine that does not support the problem raises an EngineError with the reason.
+    """
+    if name != "auto":
+        engine = get_engine(name)
+        reason = engine.unsupported_reason(model, images, phase, spec)
+        if reason is not None:
+            raise EngineError(f"engine {name!r} does not support this: {reason} (engine='auto' takes one that does)")
+        return engine
+    return next(e for e in ENGINES.values() if e.unsupported_reason(model, images, phase, spec) is None)
+
+
+def unsupported_reasons(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> dict[str, str | None]:
+    """For every engine, fastest first, why it does not support the problem; None if it does."""
+    return {name: engine.unsupported_reason(model, images, phase, spec) for name, engine in ENGINES.items()}
