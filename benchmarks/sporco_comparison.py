@@ -36,7 +36,7 @@ from torch import Tensor
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
 from whatwhere.inference.engines import get_engine
-from whatwhere.inference.engines.cpu.batch_solver import known_latents
+from whatwhere.inference.engines.cpu.batch_solver import initial_latents
 from whatwhere.inference.step_size import lipschitz
 from whatwhere.latents import Latents
 from whatwhere.learning import train
