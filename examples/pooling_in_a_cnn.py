@@ -2,10 +2,10 @@
 
     WHATWHERE_DATA=… python examples/pooling_in_a_cnn.py --out results.json     (a GPU helps)
 
-A classifier: two convolutions, each followed by a halving of the map, and a linear layer. The networks have the same
-parameters and differ only in how the map is halved. An autoencoder: the same two stages, then back up, where the
-decoder is told where each feature was: by the switches of max pooling, or by the Gaussians. Every network is trained
-from five seeds; the mean and standard deviation over the seeds are reported.
+The classifier has two convolutions, each followed by a halving of the map, and a linear layer. The networks have the
+same parameters and differ only in how the map is halved. The autoencoder has the same two stages and a decoder that
+receives the position of each feature: the switches of max pooling, or the Gaussians. Every network is trained with five
+seeds; the mean and standard deviation over the seeds are reported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def halving(pooling: str) -> nn.Module:
     kinds: dict[str, Callable[[], nn.Module]] = {
         "max": lambda: nn.MaxPool2d(2),
         "average": lambda: nn.AvgPool2d(2),
-        "strided": nn.Identity,  # the convolution takes every second place instead
+        "strided": nn.Identity,  # the convolution has a stride of 2 instead
         "gaussian": lambda: GaussianPool2d(2),
     }
     return kinds[pooling]()
@@ -64,7 +64,7 @@ def classifier(pooling: str) -> nn.Module:
 
 
 class Autoencoder(nn.Module):
-    """What goes through 8 maps of 7 × 7; where is handed from each pooling to its unpooling."""
+    """`What` passes through 8 maps of 7 × 7; `where` goes from each pooling to its unpooling."""
 
     def __init__(self, pooling: str) -> None:
         super().__init__()
@@ -132,12 +132,12 @@ def trials(sets: list[str], seeds: int, epochs: int) -> list[Trial]:
 def table(results: list[tuple[Trial, float, int]]) -> str:
     lines = []
     for task, unit in (("classifier", "test error, %"), ("autoencoder", "mean squared test error")):
-        found: dict[tuple[str, str, int], list[float]] = {}
+        groups: dict[tuple[str, str, int], list[float]] = {}
         for trial, value, parameters in results:
             if trial.task == task:
-                found.setdefault((trial.images, trial.pooling, parameters), []).append(value)
-        lines.append(f"{task}: {unit}, mean ± standard deviation of {max(map(len, found.values()))} seeds")
-        for (images, pooling, parameters), values in found.items():
+                groups.setdefault((trial.images, trial.pooling, parameters), []).append(value)
+        lines.append(f"{task}: {unit}, mean ± standard deviation of {max(map(len, groups.values()))} seeds")
+        for (images, pooling, parameters), values in groups.items():
             spread = stdev(values) if len(values) > 1 else 0.0
             digits = 2 if task == "classifier" else 5
             lines.append(

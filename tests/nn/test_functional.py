@@ -66,7 +66,7 @@ def test_the_grid_is_that_of_max_pooling_for_every_size() -> None:
     for n, s, t, b, ceil in itertools.product(range(1, 12), range(1, 6), range(1, 6), range(3), (False, True)):
         way = n + 2 * b - s
         if 2 * b > s or (-(-way // t) if ceil else way // t) < 0:
-            continue  # which PyTorch refuses
+            continue  # PyTorch raises an error
         regions = Regions((1, n, n), (1, s, s), (1, t, t), (0, b, b), ceil)
         largest = torch.nn.functional.max_pool2d(torch.zeros(1, n, n), s, t, b, ceil_mode=ceil)
         assert regions.grid == largest.shape
@@ -219,7 +219,7 @@ def test_the_smallest_map_is_the_default_of_unpooling() -> None:
     assert not whole[:, :, 6:].any()
 
 
-REFUSED = {
+INVALID = {
     "larger than the map": lambda z: F.gaussian_pool2d(z, 10),
     "integers": lambda z: F.gaussian_pool2d(z.long(), 2),
     "a matrix": lambda z: F.gaussian_pool2d(z[0, 0], 2),
@@ -234,12 +234,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_is_refused(what: str) -> None:
+@pytest.mark.parametrize("what", INVALID)
+def test_invalid_arguments_raise_an_error(what: str) -> None:
     with pytest.raises(SpecError):
-        REFUSED[what](maps())
+        INVALID[what](maps())
 
 
-def test_fused_kernels_say_why_they_cannot_serve() -> None:
+def test_unsupported_fused_kernels_raise_an_error_with_the_reason() -> None:
     with pytest.raises(EngineError, match="on cpu"):
         F.gaussian_pool2d(maps(), 2, form="fused")

@@ -1,6 +1,7 @@
 """The layers: the three fits, the pair with unpooling, parameters, and the examples of the documentation."""
 
 import doctest
+import inspect
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import whatwhere as ww
 from whatwhere.errors import SpecError
 from whatwhere.nn import GaussianPool2d, GaussianUnpool2d, PoolingParams, functional, modules
 from whatwhere.nn import functional as F
+from whatwhere.spec import MomentFit
 
 
 def test_the_package_has_them() -> None:
@@ -35,16 +37,25 @@ def test_moments() -> None:
     assert torch.equal(back, F.gaussian_unpool2d(expected, there, 3, 2, 1, z.shape))
 
 
+def test_fit_is_the_same_argument_for_the_layer_and_the_function() -> None:
+    z, fit = torch.randn(2, 3, 8, 8), MomentFit(gamma_min=0.5, gamma_max=3.0, power=1)
+    assert torch.equal(GaussianPool2d(2, fit=fit)(z), F.gaussian_pool2d(z, 2, fit=fit))
+    assert not torch.equal(GaussianPool2d(2)(z), F.gaussian_pool2d(z, 2, fit=fit))
+    parameters = [inspect.signature(function).parameters["fit"] for function in (GaussianPool2d, F.gaussian_pool2d)]
+    assert parameters[0].annotation == parameters[1].annotation
+    assert parameters[0].default == parameters[1].default
+
+
 def test_input() -> None:
     z = torch.randn(2, 3, 8, 8)
     where = PoolingParams(torch.randn(2, 2, 3, 4, 4), torch.rand(2, 2, 3, 4, 4))
-    p, same = GaussianPool2d(2, fit="input", return_where=True)(z, where)
+    p, same = GaussianPool2d(2, gaussians="input", return_where=True)(z, where)
     assert torch.equal(p, F.gaussian_pool2d(z, 2, where=where))
     assert torch.equal(same.mu, where.mu)
 
 
 def test_learned_has_one_gaussian_a_channel() -> None:
-    pool = GaussianPool2d(2, fit="learned", channels=3, return_where=True)
+    pool = GaussianPool2d(2, gaussians="learned", channels=3, return_where=True)
     assert {name: tuple(value.shape) for name, value in pool.state_dict().items()} == {
         "mu": (2, 3),
         "log_gamma": (2, 3),
@@ -63,7 +74,7 @@ def test_learned_has_one_gaussian_a_channel() -> None:
 def test_learned_gaussians_learn() -> None:
     """Data whose signal is in the upper left of every region: the Gaussian moves there."""
     torch.manual_seed(0)
-    pool = GaussianPool2d(2, fit="learned", channels=1)
+    pool = GaussianPool2d(2, gaussians="learned", channels=1)
     optimizer = torch.optim.Adam(pool.parameters(), lr=0.1)
     for _ in range(60):
         z = torch.randn(16, 1, 8, 8)
@@ -76,7 +87,7 @@ def test_learned_gaussians_learn() -> None:
 
 
 def test_state_is_restored() -> None:
-    first, second = (GaussianPool2d(2, fit="learned", channels=3) for _ in range(2))
+    first, second = (GaussianPool2d(2, gaussians="learned", channels=3) for _ in range(2))
     nn.init.normal_(first.mu)
     second.load_state_dict(first.state_dict())
     z = torch.randn(1, 3, 4, 4)
@@ -85,7 +96,7 @@ def test_state_is_restored() -> None:
 
 
 def test_half_precision_input_with_float32_parameters() -> None:
-    pool = GaussianPool2d(2, fit="learned", channels=3)
+    pool = GaussianPool2d(2, gaussians="learned", channels=3)
     p = pool(torch.randn(1, 3, 4, 4).bfloat16())
     assert p.dtype == torch.bfloat16
     p.sum().backward()
@@ -93,25 +104,27 @@ def test_half_precision_input_with_float32_parameters() -> None:
     assert pool.mu.grad.dtype == torch.float32
 
 
-def test_it_says_what_it_is() -> None:
-    assert "kernel_size=3, stride=2, padding=1, ceil_mode=False, fit='moments'" in repr(GaussianPool2d(3, 2, 1))
+def test_repr() -> None:
+    assert "kernel_size=3, stride=2, padding=1, ceil_mode=False, gaussians='moments'" in repr(GaussianPool2d(3, 2, 1))
     assert "kernel_size=3" in repr(GaussianUnpool2d(3))
 
 
-REFUSED = {
-    "an unknown fit": lambda: GaussianPool2d(2, fit="best"),
-    "learned without channels": lambda: GaussianPool2d(2, fit="learned"),
+INVALID = {
+    "unknown gaussians": lambda: GaussianPool2d(2, gaussians="best"),
+    "learned without channels": lambda: GaussianPool2d(2, gaussians="learned"),
     "channels without learned": lambda: GaussianPool2d(2, channels=3),
+    "a source of Gaussians as fit": lambda: GaussianPool2d(2, fit="learned"),
+    "fit without moments": lambda: GaussianPool2d(2, gaussians="input", fit=MomentFit(power=1)),
     "a bad kernel": lambda: GaussianUnpool2d(0),
     "where for moments": lambda: GaussianPool2d(2)(
         torch.zeros(1, 1, 2, 2), PoolingParams(torch.zeros(1), torch.zeros(1))
     ),
-    "no where for input": lambda: GaussianPool2d(2, fit="input")(torch.zeros(1, 1, 2, 2)),
-    "other channels": lambda: GaussianPool2d(2, fit="learned", channels=3)(torch.zeros(1, 2, 2, 2)),
+    "no where for input": lambda: GaussianPool2d(2, gaussians="input")(torch.zeros(1, 1, 2, 2)),
+    "other channels": lambda: GaussianPool2d(2, gaussians="learned", channels=3)(torch.zeros(1, 2, 2, 2)),
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_is_refused(what: str) -> None:
+@pytest.mark.parametrize("what", INVALID)
+def test_invalid_arguments_raise_an_error(what: str) -> None:
     with pytest.raises(SpecError):
-        REFUSED[what]()
+        INVALID[what]()

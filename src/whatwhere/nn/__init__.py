@@ -1,6 +1,6 @@
-"""The PyTorch face: differentiable Gaussian pooling for any network.
+"""Differentiable Gaussian pooling as PyTorch layers for any network.
 
-GaussianPool2d and GaussianUnpool2d are a pair as MaxPool2d and MaxUnpool2d are; `functional` has the same as functions.
+GaussianPool2d and GaussianUnpool2d are a pair like MaxPool2d and MaxUnpool2d; `functional` has the same as functions.
 """
 
 from torch.export import register_dataclass
@@ -9,7 +9,7 @@ from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional
 from whatwhere.nn.modules import GaussianPool2d, GaussianUnpool2d
 
-# so that pooling variables can pass through torch.export, torch.onnx and torch.func as tensors do
+# lets pooling variables pass through torch.export, torch.onnx and torch.func like tensors
 register_dataclass(PoolingParams, serialized_type_name="whatwhere.PoolingParams")
 
 __all__ = ["GaussianPool2d", "GaussianUnpool2d", "PoolingParams", "functional"]

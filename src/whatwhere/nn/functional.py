@@ -6,7 +6,7 @@ Along each axis of a region, with coordinates x centred in it, a Gaussian (μ, �
 
 and    pool: p(j) = Σ_i w(i) z(i),      unpool: z(i) = Σ_j w(i) p(j)       (i element, j region)
 
-Beyond the border of the map nothing exists: weights are normalised over the elements that do.
+Positions outside the map have no weight: weights are normalised over the elements that exist.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ def gaussian_pool2d(
 
     input    z [N, C, H, W] or [C, H, W], of any sign
     where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted to the moments of
-             every region, and differentiated through
-    returns  p [N, C, h, w], or [C, h, w]; h and w as of `torch.nn.functional.max_pool2d`
+             every region, and gradients flow through the fit
+    fit      bounds of γ and the power of |z|; for where=None only
+    returns  p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
 
     >>> z = torch.tensor([[[[0.0, 0.0, 1.0, 1.0], [0.0, 3.0, 1.0, 1.0]]]])
-    >>> gaussian_pool2d(z, 2)  # 3 where all is in one place; Σ z / √4 where it is even
+    >>> gaussian_pool2d(z, 2)  # 3: all in one element; 2 = Σ z / √4: all elements equal
     tensor([[[[3.0000, 2.0000]]]])
     """
     if where is None:
@@ -71,10 +72,10 @@ def gaussian_pool2d_with_where(
     fit: MomentFit = MomentFit(),
     form: Form = "auto",
 ) -> tuple[Tensor, PoolingParams]:
-    """`gaussian_pool2d` with fitted Gaussians, which are returned too: μ and γ [N, 2, C, h, w] in the input's dtype.
+    """`gaussian_pool2d` with fitted Gaussians that are returned as well: μ and γ [N, 2, C, h, w] in the input's dtype.
 
     >>> p, where = gaussian_pool2d_with_where(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]), 2)
-    >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, as sharp as the bound allows
+    >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, at the bound of γ
     (tensor([0.5000, 0.5000]), tensor([100., 100.]))
     """
     p, where = _fit_pool(input, kernel_size, stride, padding, ceil_mode, fit, True, form)
@@ -95,11 +96,11 @@ def gaussian_unpool2d(
     """Spread every region's feature over its elements:  z(i) = Σ_j w(i) p(j), the adjoint of `gaussian_pool2d`.
 
     input        p [N, C, h, w] or [C, h, w]
-    where        the Gaussians, as of `gaussian_pool2d`
-    output_size  the height and width of z, (or its whole shape); None: the smallest map that the regions fill
-    returns      z [N, C, H, W], or [C, H, W]; zero where no region reaches
+    where        the Gaussians, as in `gaussian_pool2d`
+    output_size  the height and width of z (or its full shape); None: the smallest map that the regions fill
+    returns      z [N, C, H, W], or [C, H, W]; zero outside all regions
 
-    Where regions do not overlap, pooling what was unpooled gives it back:
+    If regions do not overlap, pooling inverts unpooling:
 
     >>> p, where = gaussian_pool2d_with_where(torch.randn(2, 3, 6, 8), 2)
     >>> z = gaussian_unpool2d(p, where, 2)
@@ -138,7 +139,7 @@ def _fit_pool(
 
 
 def regions_of(z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool) -> Regions:
-    """The regions of a map to be pooled, by the rules of PyTorch's pooling layers."""
+    """The regions of a map, by the rules of PyTorch's pooling layers."""
     _require_maps(z, "pooled")
     size, step, before = _geometry(kernel_size, stride, padding)
     channels, height, width = z.shape[1:]
@@ -155,7 +156,7 @@ def regions_of(z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Siz
 def regions_for_unpooling(
     p: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, output_size: Sequence[int] | None
 ) -> Regions:
-    """The regions of a map to be unpooled to `output_size`: those of which p has one feature each."""
+    """The regions of a map of `output_size` that has one feature of p per region."""
     _require_maps(p, "unpooled")
     size, step, before = _geometry(kernel_size, stride, padding)
     grid = p.shape[2:]
@@ -202,7 +203,7 @@ def _pair(value: Size2, name: str) -> tuple[int, int]:
 
 
 def _checked(where: PoolingParams, maps: Tensor, regions: Regions) -> PoolingParams:
-    """The pooling variables, if they can stand on the pooled map [N, 2, C, h, w]."""
+    """The pooling variables, after checking that they broadcast to [N, 2, C, h, w]."""
     shape = (maps.shape[0], 2, *regions.grid)
     for name, theta in (("mu", where.mu), ("gamma", where.gamma)):
         if theta.dim() != 5 or any(have != 1 and have != want for have, want in zip(theta.shape, shape, strict=True)):
@@ -218,19 +219,19 @@ def _batched(theta: Tensor) -> Tensor:
 
 
 def _fused(form: Form, regions: Regions, *tensors: Tensor) -> bool:
-    """Whether the fused kernels are to run. `auto` takes them wherever they can."""
+    """Whether to run the fused kernels. 'auto' uses them wherever they are supported."""
     if form not in ("auto", "plain", "fused"):
-        raise SpecError(f"form {form!r}: give 'auto', 'plain' or 'fused'")
+        raise SpecError(f"form = {form!r}: expected 'auto', 'plain' or 'fused'")
     if form == "plain":
         return False
     unsupported_reason = fused.unsupported_reason(regions, *tensors)
     if form == "fused" and unsupported_reason:
-        raise EngineError(f"the fused kernels cannot pool here: {unsupported_reason}; form='plain' can")
+        raise EngineError(f"the fused kernels do not support this: {unsupported_reason}; use form='plain'")
     return unsupported_reason is None
 
 
 def chosen_form(input: Tensor, kernel_size: Size2) -> str:
-    """What `form='auto'` takes for such an input, and why.
+    """The form that `form='auto'` uses for this input, and why.
 
     >>> chosen_form(torch.zeros(1, 1, 4, 4), 2)
     'plain: the tensors are on cpu, the kernels run on cuda'

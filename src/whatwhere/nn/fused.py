@@ -1,14 +1,15 @@
 """Gaussian pooling as PyTorch operators with fused kernels: one pass over memory forward, one backward.
 
-Five operators, of which the last two are the derivatives of the first three. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
+Five operators; the last two are the derivatives of the first three. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
 
     fit_pool(z) → p, μ, γ                         pool(z, μ, γ) → p         unpool(p, μ, γ) → z
     fit_pool_backward(z, ∇p, ∇μ, ∇γ) → ∇z         slopes(z, p, μ, γ) → ∂⟨z, U p⟩ / ∂(p, μ, γ)
 
-Nothing is saved for the backward pass but the inputs: a region's Gaussian costs less to fit again than to read.
-Second derivatives are taken through the plain form.
+Only the inputs are saved for the backward pass: fitting a region's Gaussian again costs less than reading it.
+Second derivatives use the plain form.
 """
 
+# mypy: allow-untyped-calls
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.jit._trace import is_tracing
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
@@ -28,21 +30,21 @@ from whatwhere.spec import MomentFit
 
 LARGEST_KERNEL = 64  # elements: the kernels' loops over a region are unrolled
 HAS_TRITON = find_spec("triton") is not None
-# Regions as an operator can take them: size, stride, padding, shape and grid, of rows and columns each
+# Regions as an argument of an operator: size, stride, padding, shape and grid, each of rows and columns
 Geometry = Sequence[int]
 GRID = slice(8, 10)
 
 
 def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
-    """Why the kernels cannot serve; None where they can."""
+    """Why the kernels do not support this; None if they do."""
     if any(not tensor.is_cuda for tensor in tensors):
         return f"the tensors are on {tensors[0].device.type}, the kernels run on cuda"
     if not HAS_TRITON:
         return "the package triton is not installed"
     if regions.size[1] * regions.size[2] > LARGEST_KERNEL:
         return f"a region has more than {LARGEST_KERNEL} elements"
-    if torch.compiler.is_exporting() or torch.jit.is_tracing():
-        return "an exported program holds plain operators only"
+    if torch.compiler.is_exporting() or is_tracing():
+        return "an exported program contains plain operators only"
     if not torch.compiler.is_compiling() and _transformed(*tensors):
         return "torch.func and forward-mode derivatives need the plain form"
     return None
@@ -63,16 +65,18 @@ def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool) ->
 
 
 def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
-    mu, gamma = _spread_out(where, z, regions)
-    return _pool(z, mu, gamma, geometry(regions))
+    mu, gamma = _expanded(where, z, regions)
+    p: Tensor = _pool(z, mu, gamma, geometry(regions))
+    return p
 
 
 def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
-    mu, gamma = _spread_out(where, p, regions)
-    return _unpool(p, mu, gamma, geometry(regions))
+    mu, gamma = _expanded(where, p, regions)
+    z: Tensor = _unpool(p, mu, gamma, geometry(regions))
+    return z
 
 
-def _spread_out(where: PoolingParams, maps: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
+def _expanded(where: PoolingParams, maps: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
     shape = (maps.shape[0], 2, *regions.grid)
     mu, gamma = (theta if theta.shape == shape else theta.expand(shape) for theta in (where.mu, where.gamma))
     return mu, gamma
@@ -232,22 +236,22 @@ def _slopes_vjp(ctx: Any, *gradients: Tensor | None) -> Any:
 def _through(
     function: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """The vector-Jacobian product of a function in plain PyTorch, differentiable itself where that is asked for."""
-    again = torch.is_grad_enabled()
+    """The vector-Jacobian product of a function in plain PyTorch; itself differentiable if gradients are enabled."""
+    create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        # views, not copies: connected to the graph, so that a third derivative finds its way
+        # views, not copies: they stay connected to the graph, for a third derivative
         views = [x if x is None else x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs]
         outputs = function(*views)
         given = [(y, d) for y, d in zip(outputs, gradients, strict=True) if d is not None]
         if not given:
             return [None] * len(views)
-        moved = [x for x in views if x is not None]
-        found = iter(
+        tensors = [x for x in views if x is not None]
+        products = iter(
             torch.autograd.grad(
-                [y for y, _ in given], moved, [d for _, d in given], create_graph=again, allow_unused=True
+                [y for y, _ in given], tensors, [d for _, d in given], create_graph=create_graph, allow_unused=True
             )
         )
-    return [None if x is None else next(found) for x in views]
+    return [None if x is None else next(products) for x in views]
 
 
 _fit_pool.differentiate(_fit_pool_vjp, tensors=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,21 +14,23 @@ from whatwhere.nn import functional as F
 from whatwhere.nn.functional import Form, Size2
 from whatwhere.spec import MomentFit
 
+Gaussians = Literal["moments", "learned", "input"]
+
 
 class GaussianPool2d(nn.Module):
-    """Pool every region with a Gaussian of its own:  p(j) = Σ_i w(i) z(i),  Σ w² = 1.
+    """Pool every region with its own Gaussian:  p(j) = Σ_i w(i) z(i),  Σ w² = 1.
 
     Along each axis of a region w = √softmax_i(-γ (x_i - μ)² / 2), with coordinates x centred in the region; the
     weight of an element is w_y w_x. As γ → ∞ this is max pooling (with a sign), at γ = 0 the sum over √(elements).
 
-    kernel_size, stride, padding, ceil_mode   as of `torch.nn.MaxPool2d`; what lies beyond the map has no weight
-    fit          `moments`: μ and 1/γ are mean and variance of the place in each region, weighted by z²; gradients
-                 flow through them. `learned`: one Gaussian a channel, parameters `mu` and `log_gamma` [2, channels].
-                 `input`: given with each call, for instance by another branch of the network
+    kernel_size, stride, padding, ceil_mode   as in `torch.nn.MaxPool2d`; positions outside the map have no weight
+    gaussians    where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of the position in each
+                 region, weighted by z²; gradients flow through them. 'learned': one Gaussian per channel, parameters
+                 `mu` and `log_gamma` [2, channels]. 'input': an argument of each call, for instance from another branch
     return_where return (p, where), for GaussianUnpool2d
-    channels     how many the input has; for `learned` only
-    moments      bounds of γ and the power of |z|, for `moments` only
-    form         `plain` PyTorch, `fused` kernels on CUDA, or `auto`: fused where they can serve
+    channels     channels of the input; for gaussians='learned' only
+    fit          bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments' only
+    form         'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
 
     Shapes: input z [N, C, H, W] or [C, H, W]; p [N, C, h, w]; where.mu and where.gamma [N, 2, C, h, w] (rows, columns)
 
@@ -45,36 +47,42 @@ class GaussianPool2d(nn.Module):
         stride: Size2 | None = None,
         padding: Size2 = 0,
         ceil_mode: bool = False,
-        fit: Literal["moments", "learned", "input"] = "moments",
+        gaussians: Gaussians = "moments",
         return_where: bool = False,
         *,
         channels: int | None = None,
-        moments: MomentFit = MomentFit(),
+        fit: MomentFit = MomentFit(),
         form: Form = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        F._geometry(kernel_size, stride, padding)  # refused here rather than at the first call
-        if fit not in ("moments", "learned", "input"):
-            raise SpecError(f"fit {fit!r}: give 'moments', 'learned' or 'input'")
-        if (fit == "learned") != (channels is not None):
-            raise SpecError(f"fit {fit!r} with channels {channels}: give channels for fit='learned', and only there")
+        F._geometry(kernel_size, stride, padding)  # raises here rather than at the first call
+        if gaussians not in get_args(Gaussians):
+            raise SpecError(f"gaussians = {gaussians!r}: expected 'moments', 'learned' or 'input'")
+        if not isinstance(fit, MomentFit):
+            raise SpecError(f"fit = {fit!r}: expected a MomentFit (the source of the Gaussians is `gaussians`)")
+        if (gaussians == "learned") != (channels is not None):
+            raise SpecError(
+                f"gaussians = {gaussians!r} with channels = {channels}: give channels with gaussians='learned' only"
+            )
+        if gaussians != "moments" and fit != MomentFit():
+            raise SpecError(f"gaussians = {gaussians!r} with {fit}: give fit with gaussians='moments' only")
         self.kernel_size, self.stride, self.padding, self.ceil_mode = kernel_size, stride, padding, ceil_mode
-        self.fit, self.return_where, self.moments, self.form = fit, return_where, moments, form
+        self.gaussians, self.return_where, self.fit, self.form = gaussians, return_where, fit, form
         if channels is not None:
             self.mu = nn.Parameter(torch.zeros(2, channels, device=device, dtype=dtype))
             self.log_gamma = nn.Parameter(torch.zeros(2, channels, device=device, dtype=dtype))
 
     def forward(self, input: Tensor, where: PoolingParams | None = None) -> Tensor | tuple[Tensor, PoolingParams]:
-        if (where is not None) != (self.fit == "input"):
-            raise SpecError(f"fit {self.fit!r}: `where` is to be given for fit='input', and only there")
+        if (where is not None) != (self.gaussians == "input"):
+            raise SpecError(f"gaussians = {self.gaussians!r}: give `where` with gaussians='input', and only then")
         regions = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
-        if self.fit == "moments":
+        if self.gaussians == "moments":
             if not self.return_where:
-                return F.gaussian_pool2d(input, *regions, fit=self.moments, form=self.form)
-            return F.gaussian_pool2d_with_where(input, *regions, fit=self.moments, form=self.form)
-        if self.fit == "learned":
+                return F.gaussian_pool2d(input, *regions, fit=self.fit, form=self.form)
+            return F.gaussian_pool2d_with_where(input, *regions, fit=self.fit, form=self.form)
+        if self.gaussians == "learned":
             where = self.learned(input.dim() == 4)
         assert where is not None
         p = F.gaussian_pool2d(input, *regions, where, form=self.form)
@@ -91,7 +99,7 @@ class GaussianPool2d(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"ceil_mode={self.ceil_mode}, fit={self.fit!r}, return_where={self.return_where}"
+            f"ceil_mode={self.ceil_mode}, gaussians={self.gaussians!r}, return_where={self.return_where}"
         )
 
 
@@ -100,8 +108,8 @@ class GaussianUnpool2d(nn.Module):
 
     kernel_size, stride, padding   those of the pooling
 
-    Call with p [N, C, h, w], where, and optionally `output_size` (height and width, or a whole shape) when the map
-    that was pooled is not the smallest one that gives h × w. Where regions overlap their shares add up.
+    Call with p [N, C, h, w], where, and optionally `output_size` (height and width, or a full shape) if the map
+    that was pooled is not the smallest one that gives h × w. Where regions overlap, their contributions add up.
 
     >>> pool, unpool = GaussianPool2d(3, stride=2, padding=1, return_where=True), GaussianUnpool2d(3, 2, 1)
     >>> image = torch.randn(2, 3, 10, 10)

@@ -1,9 +1,10 @@
-"""A function with a kernel of its own, as PyTorch sees it: an operator in graphs, called straight in eager mode.
+"""A kernel as PyTorch calls it: a registered operator in graphs, a direct call in eager mode.
 
-A registered operator can be traced, compiled and checked, but the way to it through the dispatcher takes longer than a
-small kernel runs. So where nothing is being traced, its kernel and its derivative are called without it.
+A registered operator can be traced, compiled and checked, but a call through the dispatcher takes longer than a small
+kernel runs. So if nothing is traced, the kernel and its derivative are called directly.
 """
 
+# mypy: allow-untyped-calls
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.jit._trace import is_tracing
 
 
 class Operator:
     """A kernel that can be called, traced and differentiated.
 
-    kernel  the function itself, with the types of its arguments written out
-    fake    makes outputs of the same shape, with nothing in them
+    kernel  the function, with type annotations for all arguments
+    fake    returns uninitialised outputs of the same shapes
     """
 
     def __init__(self, name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
@@ -26,11 +28,13 @@ class Operator:
         self.registered.register_fake(fake)
 
     def differentiate(self, vjp: Callable[..., Any], tensors: int) -> None:
-        """`vjp(ctx, *gradients)` gives the gradients of the inputs, of which the first `tensors` are kept as
-        ctx.saved_tensors, the others as ctx.settings."""
+        """`vjp(ctx, *gradients)` gives the gradients of the inputs.
+
+        The first `tensors` inputs are ctx.saved_tensors, the others ctx.settings.
+        """
 
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            # of several outputs some may be unused: their gradients stay None rather than be read as zeros
+            # some of several outputs may be unused: their gradients stay None instead of becoming tensors of zeros
             ctx.set_materialize_grads(isinstance(output, Tensor))
             ctx.save_for_backward(*inputs[:tensors])
             ctx.settings = inputs[tensors:]
@@ -47,13 +51,13 @@ class Operator:
 
     def __call__(self, *inputs: Any) -> Any:
         tensors = [x for x in inputs if isinstance(x, Tensor)]
-        if watched() or any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
+        if is_traced() or any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
             return self.registered(*inputs)
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return self.function.apply(*inputs)
         return self.kernel(*inputs)
 
 
-def watched() -> bool:
-    """Whether someone records, or stands in for, the operators that run."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0
+def is_traced() -> bool:
+    """Whether the operators that run are recorded or replaced."""
+    return torch.compiler.is_compiling() or is_tracing() or torch._C._len_torch_dispatch_stack() > 0

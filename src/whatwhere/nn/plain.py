@@ -1,4 +1,4 @@
-"""Gaussian pooling in plain PyTorch: any device, any floating dtype, every transform of torch.func, any derivative."""
+"""Gaussian pooling in plain PyTorch: every device, floating dtype, transform of torch.func and order of derivative."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
 
 
 def precise(tensor: Tensor) -> Tensor:
-    """In float32 where the tensor is in half precision: variances and softmaxes need more than 8 or 11 bits."""
+    """The tensor, in float32 if it is in half precision: variances and softmaxes need more than 8 or 11 bits."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def channels_last(tensor: Tensor) -> bool:
-    """Whether channels are next to each other in memory. (vmap cannot be asked by `is_contiguous`.)"""
+    """Whether channels are contiguous in memory. (`is_contiguous` does not work under vmap.)"""
     return tensor.shape[1] > 1 and (tensor.stride(1) == 1) is True
 
 
-def laid_out_like(tensor: Tensor, model: Tensor) -> Tensor:
-    """`tensor` without gaps in memory, in channels_last where `model` is."""
-    return tensor.contiguous(memory_format=torch.channels_last) if channels_last(model) else tensor.contiguous()
+def laid_out_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """`tensor`, contiguous, in channels_last if `like` is."""
+    return tensor.contiguous(memory_format=torch.channels_last) if channels_last(like) else tensor.contiguous()

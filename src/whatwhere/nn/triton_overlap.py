@@ -1,13 +1,14 @@
-"""The kernels that spread regions over a map where regions overlap: every element adds up the shares of its regions.
+"""The kernel for overlapping regions: every element of the map adds up the contributions of its regions.
 
-A program takes one band of regions after another. First it writes down, for every region of the band and those above
-that reach into it, the few numbers from which a share follows. Then it visits the cells of the band (the elements by
-which one region is ahead of the next) and adds up the shares of the regions that hold them. The notes of a program are
-small and used again for its next band, so that they stay in the cache: memory sees each map once, and the sum has a
-fixed order.
+A program processes one band of regions after another. First it stores, for every region of the band and for those above
+that overlap it, the few numbers that determine a contribution. Then it visits the cells of the band (the elements
+between the start of one region and of the next) and adds up the contributions of the regions that contain them. The
+stored numbers are few and their memory is reused for the next band, so that they stay in the cache: each map is read
+and written once, and the sum has a fixed order.
 """
 
-# mypy: allow-untyped-defs, disable-error-code="assignment,var-annotated"
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
+# mypy: disable-error-code="assignment,var-annotated"
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ from whatwhere.nn.triton_region import element, fit_slopes, gradient, load_slope
 
 BLOCK = 256  # regions or elements at a time
 BAND = 1024  # regions of a band, about
-CHANNELS = 32  # channels of a band where channels are next to each other in memory
-NUMBERS = 12  # that a region's share follows from
+CHANNELS = 32  # channels of a band in channels_last
+NUMBERS = 12  # that determine the contribution of a region
 
 
 @triton.jit
@@ -160,7 +161,7 @@ def launch(
     strides: tuple[int, ...],
     constants: dict[str, Any],
 ) -> None:
-    """A few programs a processor, each with a band after the other; nothing to do for an empty map."""
+    """Launch a few programs per multiprocessor, each for several bands; nothing for an empty map."""
     if z.numel() == 0:
         return
     size, step, before = geometry[:2], geometry[2:4], geometry[4:6]
@@ -171,8 +172,8 @@ def launch(
     bands, groups = triton.cdiv(cells, rows), triton.cdiv(c, group)
     most = [triton.cdiv(s, t) for s, t in zip(size, step, strict=True)]
     programs = min(n * groups * bands, 4 * processors(z))
-    kept = (rows + most[0] - 1) * w * group * NUMBERS
-    notes = z.new_empty(programs * kept, dtype=torch.float64 if z.dtype == torch.float64 else torch.float32)
+    length = (rows + most[0] - 1) * w * group * NUMBERS
+    notes = z.new_empty(programs * length, dtype=torch.float64 if z.dtype == torch.float64 else torch.float32)
     with torch.cuda.device_of(z):
         overlap_kernel[(programs,)](
             *tensors, notes, *z.shape, h, w, *geometry[2:6], *bounds, *strides, rows, bands, groups, columns,

@@ -1,10 +1,11 @@
-"""Fused kernels of Gaussian pooling for CUDA, one region a thread, and their launching.
+"""Fused kernels of Gaussian pooling for CUDA, one region per thread, and their launch.
 
-Everything is computed in float32, or in float64 for float64 maps. Where regions overlap, `triton_overlap` adds up
-what they share out.
+Everything is computed in float32, or in float64 for float64 maps. If regions overlap, `triton_overlap` adds up their
+contributions.
 """
 
-# mypy: allow-untyped-defs, disable-error-code="assignment,var-annotated"
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
+# mypy: disable-error-code="assignment,var-annotated"
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -30,12 +31,12 @@ from whatwhere.nn.triton_region import (
 )
 
 BLOCK = 256  # regions of one program
-WIDE = 2**31  # elements from which offsets need 64 bits
+WIDE = 2**31  # number of elements from which offsets need 64 bits
 
 
 @triton.jit
 def regions_here(N, C, h, w, TY, TX, PY, PX, CHANNELS_LAST: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr):
-    """The regions of this program: image, channel, row and column in the pooled map, begin in the map, in range."""
+    """The regions of this program: image, channel, row and column in the pooled map, start in the map, in range."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if WIDE:
         index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -135,7 +136,7 @@ def fit_pool_backward_kernel(
     mu_y, mu_x, g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x = fit_slopes(
         z, top, left, live, H, W, zy, zx, slope, s_y, s_x, r_y, r_x, lo, hi, KY, KX, POWER, INSIDE, ACC
     )
-    slopes_here = ()  # all before the first store, so that no element is loaded twice
+    slopes_here = ()  # all before the first store: no element is loaded twice
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
             slopes_here += (
@@ -220,7 +221,7 @@ def overlapping(geometry: Sequence[int]) -> bool:
 
 
 def clear_gaps(z: Tensor, p: Tensor, geometry: Sequence[int]) -> None:
-    """Elements that no region holds are zero."""
+    """Set elements outside all regions to zero."""
     for n, g, s, t, before in zip(z.shape[2:], p.shape[2:], geometry[:2], geometry[2:4], geometry[4:6], strict=True):
         if t > s or (g - 1) * t + s - before < n:
             z.zero_()
@@ -251,7 +252,7 @@ def launch(
     strides: tuple[int, ...],
     **flags: Any,
 ) -> None:
-    """One program for every BLOCK regions; nothing to do for an empty batch."""
+    """Launch one program per BLOCK regions; nothing for an empty batch."""
     if p.numel() == 0:
         return
     sizes = (*z.shape, *p.shape[2:], *geometry[2:6])

@@ -1,10 +1,10 @@
-"""What the kernels compute of a region that a thread holds in registers.
+"""The computations of the kernels on a region that a thread holds in registers.
 
-The loops over a region's elements are unrolled and written as the formulas stand; loads and weights that several
-loops use are the same expressions, which the compiler computes once.
+The loops over a region's elements are unrolled and follow the formulas; loads and weights that several loops use are
+the same expressions, which the compiler computes once.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 from __future__ import annotations
 
 import triton
@@ -147,7 +147,7 @@ def fit_slopes(
     z, top, left, live, H, W, zy, zx, d_p, d_mu_y, d_mu_x, d_g_y, d_g_x, lo, hi,
     KY: tl.constexpr, KX: tl.constexpr, POWER: tl.constexpr, INSIDE: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Of each region: μ, γ, the largest |z| and what makes up ∇z(i) = G w̃(i) + r(i) Q(i), where
+    """Of each region: μ, γ, the largest |z| and the coefficients of ∇z(i) = G w̃(i) + r(i) Q(i), where
 
     w̃(i) = exp(-γ_y y²/4 - γ_x x²/4 - peak),  Q(i) = c + a_y y + a_x x + b_y y² + b_x x²,  y and x from μ
     r(i) = z(i) / largest, or its sign where power is 1
@@ -180,7 +180,7 @@ def relative(v, largest, POWER: tl.constexpr):
 def load_slopes(
     d_p, d_mu, ma, d_gamma, ga, live, D_MU: tl.constexpr, D_GAMMA: tl.constexpr, ACC: tl.constexpr
 ):  # fmt: skip
-    """∇p, ∇μ_y, ∇μ_x, ∇γ_y, ∇γ_x of each region; 0 for what nothing depends on."""
+    """∇p, ∇μ_y, ∇μ_x, ∇γ_y, ∇γ_x of each region; 0 for unused outputs."""
     slope = tl.load(d_p, mask=live, other=0).to(ACC)
     m_y, m_x, n_y, n_x = slope * 0, slope * 0, slope * 0, slope * 0
     if D_MU:
@@ -192,6 +192,6 @@ def load_slopes(
 
 @triton.jit
 def gradient(v, y, x, g_y, g_x, G, peak, largest, c, a_y, a_x, b_y, b_x, POWER: tl.constexpr):
-    """One region's share of ∇z at an element (see fit_slopes)."""
+    """One region's contribution to ∇z at an element (see fit_slopes)."""
     w = tl.exp(-0.25 * (g_y * y * y + g_x * x * x) - peak)
     return G * w + relative(v, largest, POWER) * (c + a_y * y + a_x * x + b_y * y * y + b_x * x * x)
