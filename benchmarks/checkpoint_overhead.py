@@ -20,7 +20,8 @@ from typing import Any
 
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
-from whatwhere.learning import train, trainer
+from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning.checkpointing import Checkpointer
 from whatwhere.spec import Recipe
 from whatwhere.storage import LatentFiles
 
@@ -50,7 +51,7 @@ def main() -> None:
     recipe = replace(recipe, learning=(replace(first, epochs=0), second))
     waited: list[float] = []
     written: list[float] = []
-    trainer.Keeper.checkpoint = timed(trainer.Keeper.checkpoint, waited)  # type: ignore[method-assign]
+    Checkpointer.checkpoint = timed(Checkpointer.checkpoint, waited)  # type: ignore[method-assign]
     LatentFiles.write = timed(LatentFiles.write, written)  # type: ignore[method-assign]
 
     class Enough(Exception):
@@ -66,12 +67,8 @@ def main() -> None:
             recipe,
             load("digits")[: given.images],
             Path(folder) / "run",
-            store="ram",
-            engine=given.engine,
-            device="cpu",
-            checkpoint_every=1,
-            on_epoch=epochs.append,
-            on_batch=end,
+            options=TrainingOptions(store="ram", engine=given.engine, device="cpu", checkpoint_every=1),
+            callbacks=TrainingCallbacks(on_epoch=epochs.append, on_batch=end),
         )
     epoch = epochs[0]
     result = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
-from whatwhere.learning import train
+from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import Recipe
 
 RESULTS = Path(__file__).parent / "results" / "latent_dtype.json"
@@ -36,7 +36,8 @@ def main() -> None:
     images = load("digits")[: given.images]
     costs: dict[str, list[float]] = {}
     for dtype in ("float32", "float16", "bfloat16"):
-        costs[dtype] = [report.cost for report in train(recipe, images, latent_dtype=dtype).history]
+        run = train(recipe, images, options=TrainingOptions(latent_dtype=dtype))
+        costs[dtype] = [report.cost for report in run.history]
         difference = [cost / exact - 1 for cost, exact in zip(costs[dtype], costs["float32"], strict=True)]
         print(dtype, [round(cost, 3) for cost in costs[dtype]], [f"{value:+.2%}" for value in difference], flush=True)
     RESULTS.write_text(json.dumps({"machine": machine(), **vars(given), "cost_per_image": costs}, indent=2) + "\n")

@@ -24,7 +24,7 @@ def measure(images: int, tier: str, engine: str) -> dict[str, object]:
     import numpy as np
 
     from whatwhere.data import load
-    from whatwhere.learning import train
+    from whatwhere.learning import TrainingOptions, train
     from whatwhere.spec import Recipe
 
     recipe = Recipe.paper()
@@ -39,7 +39,8 @@ def measure(images: int, tier: str, engine: str) -> dict[str, object]:
             np.lib.format.write_array_header_1_0(file, header)
             for start in range(0, images, len(digits)):
                 file.write(digits[: images - start].tobytes())
-        run = train(recipe, load(f"{folder}/images.npy"), f"{folder}/run", store=tier, engine=engine, device="cpu")
+        options = TrainingOptions(store=tier, engine=engine, device="cpu")
+        run = train(recipe, load(f"{folder}/images.npy"), f"{folder}/run", options=options)
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "images": images,

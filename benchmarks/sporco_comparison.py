@@ -39,7 +39,7 @@ from whatwhere.inference.engines import get_engine
 from whatwhere.inference.engines.cpu.batch_solver import initial_latents
 from whatwhere.inference.step_size import lipschitz
 from whatwhere.latents import Latents
-from whatwhere.learning import train
+from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Recipe
 from whatwhere.spec_toml import override
@@ -72,7 +72,8 @@ def learn_filters() -> DeconvNet:
     spec = ModelSpec(layers=(LayerSpec(maps=16, pool_size=1, pooling_kind="sum"),))
     brief = {"batch_size": 500, "learning": {"each": {"epochs": 6, "reset_at": [], "inference": {"steps": 20}}}}
     recipe = override(Recipe(model=spec, learning=Recipe().learning[:1]), brief)
-    return train(recipe, load("digits", split="train")[slice(0, 500)], device="cpu").model
+    digits = load("digits", split="train")[slice(0, 500)]
+    return train(recipe, digits, options=TrainingOptions(device="cpu")).model
 
 
 def problems(model: DeconvNet, lam: float) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ import torch
 import tiny_training as tiny
 from whatwhere import distributed
 from whatwhere.errors import RunError, SpecError
-from whatwhere.learning import TrainingStopped, train
+from whatwhere.learning import TrainingStopped
 from whatwhere.model import load
 
 IMAGES = 9  # five batches: unequal shares for two and for three processes
@@ -36,7 +36,7 @@ def train_as(rank: int, count: int, port: int, folder: Path, resume: bool, stop_
         return asked_of_the_last_rank_only and next(batches) == stop_after
 
     try:
-        run = train(tiny.recipe(), tiny.images(IMAGES), folder, resume=resume, stop=stop, store=store, **tiny.HERE)
+        run = tiny.train(tiny.recipe(), tiny.images(IMAGES), folder, resume=resume, stop=stop, store=store)
     except TrainingStopped:
         sys.exit(7)
     torch.save(run.model.filters, folder / f"filters{rank}.pt")
@@ -51,7 +51,7 @@ def die_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        train(tiny.recipe(), tiny.images(IMAGES), folder, on_batch=on_batch, **tiny.HERE)
+        tiny.train(tiny.recipe(), tiny.images(IMAGES), folder, on_batch=on_batch)
     except RunError as error:
         (folder / f"error{rank}").write_text(str(error))
 
@@ -68,7 +68,7 @@ def join(processes: list, limit: float = 60) -> list[int]:
 
 @pytest.fixture(scope="module")
 def alone():
-    return train(tiny.recipe(), tiny.images(IMAGES), **tiny.HERE)
+    return tiny.train(tiny.recipe(), tiny.images(IMAGES))
 
 
 def close(filters: list, others: list) -> bool:
@@ -99,7 +99,7 @@ def test_a_killed_process_ends_the_others_and_the_run_resumes_in_another_number(
 
 def test_stopped_by_one_of_them_amid_an_epoch_the_run_resumes_in_another_number(alone, tmp_path):
     assert join(start(2, train_as, tmp_path, False, 5, "ram")) == [7, 7]
-    run = train(tiny.recipe(), tiny.images(IMAGES), tmp_path, resume=True, **tiny.HERE)
+    run = tiny.train(tiny.recipe(), tiny.images(IMAGES), tmp_path, resume=True)
     assert close(run.model.filters, alone.model.filters)
     assert [r.cost for r in run.history] == pytest.approx([r.cost for r in alone.history], rel=1e-5)
 

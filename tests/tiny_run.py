@@ -6,7 +6,7 @@ import numpy as np
 from typer.testing import CliRunner
 
 from whatwhere.cli import app
-from whatwhere.learning import train
+from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 
 PLAIN = ("--engine", "reference", "--device", "cpu")
@@ -32,7 +32,7 @@ def bars(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make(folder: Path) -> Path:
-    train(recipe(), np_images(bars(40)[0]), folder, engine="reference", device="cpu")
+    train(recipe(), np_images(bars(40)[0]), folder, options=TrainingOptions(engine="reference", device="cpu"))
     return folder
 
 

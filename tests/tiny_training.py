@@ -3,12 +3,14 @@
 import multiprocessing
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from whatwhere.learning import train
+from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions
+from whatwhere.learning import train as train_model
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 from whatwhere.storage import has_checkpoint
@@ -16,7 +18,8 @@ from whatwhere.storage import has_checkpoint
 # The process that the others are forked from finds this file by PYTHONPATH alone.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 FORKS = multiprocessing.get_context("forkserver")
-HERE: dict[str, Any] = {"engine": "reference", "device": "cpu"}  # nothing to compile in every process
+OPTIONS = TrainingOptions(engine="reference", device="cpu")  # nothing to compile in every process
+CALLBACKS = ("stop", "on_start", "on_phase", "on_batch", "on_epoch")
 FORKS.set_forkserver_preload(["tiny_training"])
 
 
@@ -26,6 +29,21 @@ def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
     settings = {"lam": 2.0, "alpha": 0.5, "steps": 2, "step_size": "batch", **inference}
     learning = LearningSpec(inference=InferenceSpec(**settings), epochs=epochs, reset_at=(1,))
     return Recipe(model=model, learning=(learning, learning), batch_size=batch_size)
+
+
+def train(
+    recipe: Recipe,
+    images: torch.Tensor,
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    start: DeconvNet | None = None,
+    **keywords: Any,
+) -> TrainedModel:
+    """`whatwhere.train` on the CPU by the reference; options and callbacks are given by their names."""
+    callbacks = TrainingCallbacks(**{name: keywords.pop(name) for name in CALLBACKS if name in keywords})
+    options = replace(OPTIONS, **keywords)
+    return train_model(recipe, images, out, resume=resume, start=start, options=options, callbacks=callbacks)
 
 
 def images(count: int = 5, seed: int = 0) -> torch.Tensor:
@@ -40,7 +58,7 @@ def train_or_resume(folder: Path, epochs: int, store: str) -> None:
     """What a process that is killed at any moment does when it is started again."""
     torch.set_num_threads(1)
     resume = has_checkpoint(folder / "checkpoint")
-    train(recipe(epochs), images(), folder, resume=resume, store=store, checkpoint_every=1, **HERE)
+    train(recipe(epochs), images(), folder, resume=resume, store=store, checkpoint_every=1)
 
 
 def process(target: Any, *arguments: Any) -> Any:

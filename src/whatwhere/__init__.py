@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from whatwhere.latents import Latents as Latents
     from whatwhere.latents import PoolingParams as PoolingParams
     from whatwhere.latents import Solution as Solution
+    from whatwhere.learning import TrainedModel as TrainedModel
+    from whatwhere.learning import TrainingCallbacks as TrainingCallbacks
+    from whatwhere.learning import TrainingOptions as TrainingOptions
     from whatwhere.learning import train as train
     from whatwhere.model import DeconvNet as DeconvNet
     from whatwhere.model import load as load
@@ -45,6 +48,9 @@ _HOME = {
     "PoolingParams": "latents",
     "Recipe": "spec",
     "Solution": "latents",
+    "TrainedModel": "learning",
+    "TrainingCallbacks": "learning",
+    "TrainingOptions": "learning",
     "override": "spec_toml",
     "infer": "inference",
     "load": "model",

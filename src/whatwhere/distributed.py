@@ -16,13 +16,18 @@ from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError
 
-# How long to wait for a process that neither answers nor hangs up. One that is killed hangs up at once.
-PATIENCE = timedelta(minutes=10)
+
+def is_main_process() -> bool:
+    """Is this the process that talks to the user? Known before the processes have joined each other."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[None]:
-    """Join the processes that torchrun started, if it did: gloo adds up CPU tensors, nccl those of GPUs."""
+def process_group(device: torch.device, timeout: float = 120.0) -> Iterator[None]:
+    """Join the processes that torchrun started, if it did: gloo adds up CPU tensors, nccl those of GPUs.
+
+    timeout  seconds to wait for a process that does not answer; one that is killed is noticed at once
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
@@ -30,7 +35,7 @@ def process_group(device: torch.device) -> Iterator[None]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        dist.init_process_group(backend, timeout=PATIENCE)
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
     except (RuntimeError, ValueError) as error:
         raise RunError(f"the processes of this run did not find each other: {_first_line(error)}") from error
     try:

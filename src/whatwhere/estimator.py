@@ -15,7 +15,7 @@ from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
-from whatwhere.learning import train
+from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import (
     DescriptorSpec,
@@ -158,7 +158,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _train(self, v: Tensor, start: DeconvNet) -> DeconvNetFeatures:
         require_choice("output", self.output, ("descriptor", "code"))
-        done = train(self._recipe(), v / self.scale_, start=start, engine=self.engine, device=self.device)
+        options = TrainingOptions(engine=self.engine, device=self.device)
+        done = train(self._recipe(), v / self.scale_, start=start, options=options)
         self.model_, self.history_ = done.model.to("cpu"), done.history
         self._n_features_out = self._output(self._blank()).shape[1]
         return self

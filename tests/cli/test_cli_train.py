@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import tiny_training as tiny
 from whatwhere.cli import app, main
-from whatwhere.cli.progress import Clock, TrainingProgress, duration, rate
 from whatwhere.errors import RunError, SpecError
 from whatwhere.learning import BatchReport, EpochReport
+from whatwhere.learning.progress import Clock, TrainingProgress, duration, rate
 from whatwhere.model import load
 from whatwhere.spec_toml import read_recipe, write_recipe
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from whatwhere.data import load
-from whatwhere.learning import train
+from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import InferenceSpec, LearningSpec, ModelSpec, Recipe
 
 RECORDED_ON = ("Linux", "aarch64", "2.13.0+cpu", "DEFAULT")
@@ -31,7 +31,8 @@ def test_a_small_training_gives_the_same_bits(engine: str) -> None:
     inference = InferenceSpec(lam=2.0, alpha=0.5, steps=5, step_size="batch")
     learning = LearningSpec(inference=inference, epochs=2, reset_at=(1,))
     recipe = Recipe(model=ModelSpec.paper(), learning=(learning, learning), batch_size=8, seed=0)
-    model = train(recipe, load("digits", split="train")[slice(0, 20)], engine=engine, device="cpu").model
+    options = TrainingOptions(engine=engine, device="cpu")
+    model = train(recipe, load("digits", split="train")[slice(0, 20)], options=options).model
     digest = hashlib.sha256()
     for f in model.filters:
         digest.update(f.contiguous().numpy().tobytes())

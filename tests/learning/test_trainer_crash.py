@@ -13,7 +13,7 @@ import pytest
 import tiny_training as tiny
 import whatwhere.storage.latent_files
 from whatwhere.errors import RunError
-from whatwhere.learning import TrainingStopped, train
+from whatwhere.learning import TrainingStopped
 from whatwhere.model import load
 from whatwhere.storage import has_checkpoint
 
@@ -22,7 +22,7 @@ KILLS = 20
 
 @pytest.fixture(scope="module")
 def reference():
-    return train(tiny.recipe(), tiny.images(), **tiny.HERE).model
+    return tiny.train(tiny.recipe(), tiny.images()).model
 
 
 class Crash(BaseException):
@@ -59,7 +59,7 @@ def disk_steps(store: str) -> int:
     """How often the training of these tests touches the disk."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         disk = DiskUntil(patch, Crash(), step=10**6)
-        train(tiny.recipe(), tiny.images(), Path(folder) / "run", checkpoint_every=1, **tiny.HERE, store=store)
+        tiny.train(tiny.recipe(), tiny.images(), Path(folder) / "run", checkpoint_every=1, store=store)
         return 10**6 - disk.left
 
 
@@ -73,19 +73,19 @@ def test_whatever_write_it_dies_at_it_resumes_to_the_same_bits(failure, store, r
         with pytest.MonkeyPatch.context() as patch:
             DiskUntil(patch, failure, step)
             with pytest.raises((Crash, RunError)) as end:
-                train(tiny.recipe(), tiny.images(), folder, checkpoint_every=1, **tiny.HERE, store=store)
+                tiny.train(tiny.recipe(), tiny.images(), folder, checkpoint_every=1, store=store)
         resume = has_checkpoint(folder / "checkpoint")
         if isinstance(failure, OSError):
             assert "No space left on device" in str(end.value)
             assert "make room" in str(end.value) or f"whatwhere train --resume {folder}" in str(end.value)
-        run = train(tiny.recipe(), tiny.images(), folder, resume=resume, **tiny.HERE)
+        run = tiny.train(tiny.recipe(), tiny.images(), folder, resume=resume)
         for model in (run.model, load(folder / "model.safetensors")):
             assert tiny.same_filters(model, reference), f"killed at step {step} of {steps}"
 
 
 def test_killed_again_and_again_it_ends_with_the_same_bits(tmp_path):
     epochs, chance = 3, random.Random(0)
-    expected = train(tiny.recipe(epochs), tiny.images(), **tiny.HERE).model
+    expected = tiny.train(tiny.recipe(epochs), tiny.images()).model
     tiny.process(time.sleep, 0).join()  # the first one waits for torch to be imported
     began = time.monotonic()
     tiny.process(tiny.train_or_resume, tmp_path / "timed", epochs, "file").join()
@@ -121,7 +121,7 @@ def train_as_another_user(folder: Path, message: Path) -> None:
 def report_refusal(folder: Path, message: Path) -> None:
     error = ""
     try:
-        train(tiny.recipe(), tiny.images(), folder, resume=True, **tiny.HERE, store="file")
+        tiny.train(tiny.recipe(), tiny.images(), folder, resume=True, store="file")
     except RunError as unsupported_reason:
         error = str(unsupported_reason)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -135,7 +135,7 @@ def stopped():
         os.chmod(home, 0o777)
         asked = iter([False, True])
         with pytest.raises(TrainingStopped):
-            train(tiny.recipe(), tiny.images(), Path(home) / "run", stop=lambda: next(asked), **tiny.HERE)
+            tiny.train(tiny.recipe(), tiny.images(), Path(home) / "run", stop=lambda: next(asked))
         yield Path(home) / "run"
 
 
@@ -151,8 +151,8 @@ def test_a_disk_that_takes_no_more_is_reported_and_the_last_checkpoint_stands(ta
     message = stopped.parent / "message"
     tiny.process(target, stopped, message).join()
     assert reason in message.read_text()
-    assert f"the last checkpoint stands: mend this, then whatwhere train --resume {stopped}" in message.read_text()
+    assert f"the last checkpoint is intact: fix this, then whatwhere train --resume {stopped}" in message.read_text()
     for path in (stopped, *stopped.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
-    run = train(tiny.recipe(), tiny.images(), stopped, resume=True, **tiny.HERE)
+    run = tiny.train(tiny.recipe(), tiny.images(), stopped, resume=True)
     assert tiny.same_filters(run.model, reference)

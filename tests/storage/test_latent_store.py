@@ -6,7 +6,7 @@ import torch
 
 from whatwhere.errors import RunError, SpecError
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.storage import LatentFiles, LatentStore, choose_tier, kept_dtype, tiers
+from whatwhere.storage import LatentFiles, LatentStore, choose_tier, latent_dtype, tiers
 
 BATCHES = [slice(0, 3), slice(3, 6), slice(6, 7)]
 CPU = torch.device("cpu")
@@ -28,12 +28,12 @@ def same(a: Latents, b: Latents) -> bool:
 
 def make(tier: str, folder, dtype: torch.dtype = torch.float32) -> LatentStore:
     files = LatentFiles(folder, BATCHES, dtype)
-    return LatentStore(tier, len(BATCHES), device=CPU, kept_dtype=dtype, files=files)  # type: ignore[arg-type]
+    return LatentStore(tier, len(BATCHES), device=CPU, stored_dtype=dtype, files=files)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("tier", ["device", "ram", "file"])
-def test_what_is_written_is_read_rounded_to_the_kept_dtype(tier, dtype, tmp_path):
+def test_what_is_written_is_read_rounded_to_the_latent_dtype(tier, dtype, tmp_path):
     store = make(tier, tmp_path, dtype)
     assert store.read(1) == Latents()
     for batch in range(3):
@@ -50,7 +50,7 @@ def test_a_checkpoint_outlives_the_writes_after_it(tier, tmp_path):
     for batch in range(3):
         store.write(batch, latents(batch, seed=1), save=batch == 0)
     places = store.flush()
-    store.keep(places)
+    store.retain(places)
     for epoch in (2, 3):  # the second time, a batch is written over its own spare generation
         for batch in range(2):
             store.write(batch, latents(batch, seed=epoch), save=True)
@@ -68,7 +68,7 @@ def test_the_files_of_a_finished_layer_are_removed_once_a_checkpoint_needs_them_
             store.write(batch, latents(batch, layer=layer))
         places = store.flush()
         assert (tmp_path / "layer1-0").exists(), "removed before the new checkpoint was there"
-        store.keep(places)
+        store.retain(places)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["layer2-0"]
 
 
@@ -133,9 +133,9 @@ def test_free_ram_is_known_here():
     assert tiers.free_ram() > 0
 
 
-def test_the_kept_dtype_is_the_models_unless_asked_for():
-    assert kept_dtype(None, torch.float64) == torch.float64
-    assert kept_dtype("bfloat16", torch.float32) == torch.bfloat16
-    assert kept_dtype(torch.float16, torch.float32) == torch.float16
+def test_the_stored_dtype_is_the_models_unless_asked_for():
+    assert latent_dtype(None, torch.float64) == torch.float64
+    assert latent_dtype("bfloat16", torch.float32) == torch.bfloat16
+    assert latent_dtype(torch.float16, torch.float32) == torch.float16
     with pytest.raises(SpecError, match="latent_dtype = 'int8'"):
-        kept_dtype("int8", torch.float32)
+        latent_dtype("int8", torch.float32)

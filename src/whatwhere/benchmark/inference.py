@@ -21,7 +21,7 @@ from whatwhere.errors import EngineError
 from whatwhere.inference import ista
 from whatwhere.inference.engines import ENGINES
 from whatwhere.latents import Latents, Solution
-from whatwhere.learning import train
+from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, PoolingKind, Recipe
 from whatwhere.spec_toml import override
@@ -98,7 +98,7 @@ def prepared_model(pooling: PoolingKind, device: torch.device) -> DeconvNet:
     layers = (LayerSpec(maps=16, pooling_kind=pooling), LayerSpec(maps=48, fan_in=8, pooling_kind=pooling))
     brief = {"batch_size": 500, "learning": {"each": {"epochs": 4, "reset_at": [2], "inference": {"steps": 20}}}}
     recipe = override(Recipe(model=ModelSpec(layers=layers)), brief)
-    return train(recipe, load("digits", split="train")[slice(0, 500)], device=device).model
+    return train(recipe, load("digits", split="train")[slice(0, 500)], options=TrainingOptions(device=device)).model
 
 
 def measure(case: Case, model: DeconvNet, v: Tensor, repeats: int, say: Callable[[str], None]) -> list[Measurement]:

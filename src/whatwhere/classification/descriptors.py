@@ -19,7 +19,7 @@ from whatwhere.classification.matrix import Matrix, collect_rows
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.plan import joint
-from whatwhere.learning.epoch import ImageSource
+from whatwhere.learning.training_data import ImageSource
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Recipe
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,38 +93,25 @@ def train(
 
 
 def run(
-    recipe: Recipe, images: Images, options: dict[str, Any], folder: Path, resume: bool, tensorboard: bool, quiet: bool
+    recipe: Recipe, images: Images, given: dict[str, Any], folder: Path, resume: bool, tensorboard: bool, quiet: bool
 ) -> None:
-    """Train with a display and with Ctrl-C in hand."""
-    from whatwhere.cli.progress import TrainingProgress
+    """Train with a display and with Ctrl-C handled."""
     from whatwhere.cli.tensorboard import EventWriter
-    from whatwhere.learning import EpochReport, TrainingStopped
+    from whatwhere.distributed import is_main_process
+    from whatwhere.learning import TrainingCallbacks, TrainingOptions, TrainingStopped
     from whatwhere.learning import train as train_model
+    from whatwhere.learning.progress import TrainingProgress
 
-    first = os.environ.get("RANK", "0") == "0"
-    events = EventWriter(folder) if tensorboard and first else None
-    keywords = {name: value for name, value in options.items() if name not in ("source", "limit")}
-    progress = TrainingProgress(recipe, len(images), quiet=quiet or not first)
-
-    def on_epoch(report: EpochReport) -> None:
-        progress.on_epoch(report)
-        if events is not None:
-            events.on_epoch(report)
-
+    first = is_main_process()
+    settings = {name: value for name, value in given.items() if name not in ("source", "limit")}
+    options = TrainingOptions(**settings, notes=given)
     try:
-        with progress, stop_on_signal() as stop:
-            train_model(
-                recipe,
-                images,
-                folder,
-                resume=resume,
-                notes=options,
-                stop=stop,
-                on_start=progress.on_start,
-                on_batch=progress.on_batch,
-                on_epoch=on_epoch,
-                **keywords,
-            )
+        with TrainingProgress(recipe, len(images), quiet=quiet or not first) as display, stop_on_signal() as stop:
+            callbacks = TrainingCallbacks(stop=stop)
+            if tensorboard and first:
+                callbacks = replace(callbacks, on_epoch=EventWriter(folder).on_epoch)
+            callbacks = display.attach(callbacks)
+            train_model(recipe, images, folder, resume=resume, options=options, callbacks=callbacks)
     except TrainingStopped as stopped:
         if first:
             typer.echo(str(stopped), err=True)

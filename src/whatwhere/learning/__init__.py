@@ -1,7 +1,18 @@
-"""Learning: the filters, from latents that inference left."""
+"""Learning: the filters, from the latents that inference leaves."""
 
 from whatwhere.learning.guards import TrainingDiverged, TrainingStopped
-from whatwhere.learning.reports import BatchReport, EpochReport
+from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
+from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
 from whatwhere.learning.trainer import TrainedModel, train
 
-__all__ = ["BatchReport", "EpochReport", "TrainedModel", "TrainingDiverged", "TrainingStopped", "train"]
+__all__ = [
+    "BatchReport",
+    "EpochReport",
+    "PhaseReport",
+    "TrainedModel",
+    "TrainingCallbacks",
+    "TrainingDiverged",
+    "TrainingOptions",
+    "TrainingStopped",
+    "train",
+]

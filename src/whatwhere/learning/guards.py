@@ -1,4 +1,4 @@
-"""What stops training: a person who asks for it, or numbers that have gone wrong."""
+"""What stops training: a person who asks for it, or numbers that are no longer usable."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError
-from whatwhere.learning.reports import Measured
+from whatwhere.learning.stats import BatchStats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
 
-RUNAWAY = 10.0  # times the cost of explaining nothing at all: far from anything that inference would choose
+RUNAWAY = 10.0  # times the cost of an empty reconstruction: far from anything that inference would choose
 
 
 class TrainingStopped(RunError):
-    """Training was asked to stop, and did so with a checkpoint where it has a folder."""
+    """Training was asked to stop, and did so; a run with a folder has a checkpoint."""
 
 
 class TrainingDiverged(RunError):
-    """Costs or filters are no longer sensible numbers; the last checkpoint stands."""
+    """Costs or filters are no longer usable numbers; the last checkpoint is intact."""
 
 
-def check_batch(found: Measured, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
-    """Refuse a batch whose cost is NaN or Inf or runs away, or whose features cannot be kept."""
-    cost = found.reconstruction + found.penalty
-    if found.overflow:
-        problem = f"{found.overflow:.0f} features are beyond what float16 holds ({torch.finfo(torch.float16).max:,.0f})"
-        raise diverged(where, problem, "the scale of the images: keep latents as bfloat16 or float32, or scale them")
+def check_batch(stats: BatchStats, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
+    """Raise if the cost of a batch is NaN or Inf or runs away, or if its features cannot be stored."""
+    cost = stats.reconstruction + stats.penalty
+    if stats.overflow:
+        problem = f"{stats.overflow:.0f} features are beyond what float16 holds ({torch.finfo(torch.float16).max:,.0f})"
+        raise diverged(where, problem, "the scale of the images: store latents as bfloat16 or float32, or scale them")
     if not math.isfinite(cost):
         raise diverged(where, f"the cost is {cost}", likely_cause(model, spec))
-    if cost > RUNAWAY * found.nothing:
-        problem = f"the cost is {cost / found.nothing:.3g} times that of explaining nothing"
+    if cost > RUNAWAY * stats.zero_cost:
+        problem = f"the cost is {cost / stats.zero_cost:.3g} times that of an empty reconstruction"
         raise diverged(where, problem, likely_cause(model, spec))
 
 
 def check_sums(total: Tensor, where: str) -> Tensor:
-    """Refuse sums for the filter update that are not finite; else return them."""
+    """Raise if sums for the filter update are not finite; else return them."""
     if not total.isfinite().all():
         raise diverged(where, "the sums for the filter update are not finite", "features or images that are very large")
     return total
 
 
 def check_filters(model: DeconvNet, where: str) -> None:
-    """Refuse filters that are not finite."""
+    """Raise if filters are not finite."""
     for k, f in enumerate(model.filters, start=1):
         if not f.isfinite().all():
             problem = f"the filters of layer {k} are no longer finite after their update"
@@ -52,7 +52,7 @@ def check_filters(model: DeconvNet, where: str) -> None:
 
 
 def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
-    """The setting that most often is behind a cost that is not sensible, and what to try instead."""
+    """The setting that most often causes such a cost, and what to try instead."""
     if not all(bool(f.isfinite().all()) for f in model.filters):
         return "filters that are not finite"
     if spec.step_size == "batch":
@@ -66,11 +66,11 @@ def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
 
 
 def diverged(where: str, problem: str, cause: str) -> TrainingDiverged:
-    return TrainingDiverged(f"{where}: {problem}. Likely cause: {cause}. The last checkpoint stands.")
+    return TrainingDiverged(f"{where}: {problem}. Likely cause: {cause}. The last checkpoint is intact.")
 
 
 def stopped(where: str, folder: str | None) -> TrainingStopped:
-    """The message for who asked to stop."""
+    """The message for the person who asked to stop."""
     if folder is None:
-        return TrainingStopped(f"stopped at {where}; without a folder nothing was kept")
-    return TrainingStopped(f"stopped at {where}; go on with: whatwhere train --resume {folder}")
+        return TrainingStopped(f"stopped at {where}; without a folder nothing was saved")
+    return TrainingStopped(f"stopped at {where}; continue with: whatwhere train --resume {folder}")

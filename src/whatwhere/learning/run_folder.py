@@ -8,6 +8,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError
-from whatwhere.learning.epoch import ImageSource, State
-from whatwhere.learning.reports import EpochReport, Tally
+from whatwhere.learning.reports import EpochReport
+from whatwhere.learning.state import TrainingState
+from whatwhere.learning.stats import EpochStats
+from whatwhere.learning.training_data import ImageSource
 from whatwhere.model import DeconvNet, save
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import to_toml
@@ -31,8 +34,22 @@ from whatwhere.storage import (
 )
 
 
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run begins with and is resumed with.
+
+    images  their fingerprint
+    notes   plain values of the caller, such as where the images came from
+    """
+
+    recipe: Recipe
+    images: str
+    latent_dtype: torch.dtype
+    notes: Mapping[str, Any]
+
+
 class RunFolder:
-    """Where one run keeps what must outlive its process."""
+    """What outlives the process of a run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,67 +75,75 @@ class RunFolder:
                 pass
             yield
 
-    def refuse_existing(self) -> None:
-        """A new run does not overwrite an old one."""
+    def check_unused(self) -> None:
+        """Raise if the folder holds a run: a new one does not overwrite it."""
         if has_checkpoint(self.checkpoint) or (self.path / "model.safetensors").exists():
             raise RunError(
-                f"{self.path} holds a run already; go on with it (whatwhere train --resume {self.path}), "
+                f"{self.path} holds a run already; continue it (whatwhere train --resume {self.path}), "
                 "or choose another folder"
             )
 
     def begin(self, recipe: Recipe) -> None:
-        with self.writing("beginning the run"):
+        self.write_recipe(recipe)
+        self.write_history(())
+
+    def write_recipe(self, recipe: Recipe) -> None:
+        with self.writing("writing the recipe"):
             write_atomic(self.path / "recipe.toml", to_toml(recipe).encode())
 
     def write_history(self, history: tuple[EpochReport, ...]) -> None:
-        """All of the history: of a run that goes on, this drops the epochs after its checkpoint."""
+        """The entire history: on resuming, this drops the epochs after the checkpoint."""
         with self.writing("writing the history"):
-            write_atomic(self.history, "".join(map(line, history)).encode())
+            write_atomic(self.history, "".join(map(history_line, history)).encode())
 
     def append_history(self, report: EpochReport) -> None:
         with self.writing("writing the history"), open(self.history, "a", encoding="utf-8") as file:
-            file.write(line(report))
+            file.write(history_line(report))
 
-    def save(
-        self, recipe: Recipe, images: str, kept: torch.dtype, notes: Mapping[str, Any], state: State, places: Tensor
-    ) -> None:
-        """Write a checkpoint of this state, and the model beside it for everyone to use."""
-        tensors = {"latents.places": places}
+    def save(self, facts: RunFacts, state: TrainingState, places: Tensor) -> None:
+        """Write a checkpoint of this state, and the model next to it for everyone to use."""
+        tensors = {"latents.places": places, **(state.stats.tensors() if state.stats is not None else {})}
         for k, (f, connected) in enumerate(zip(state.model.filters, state.model.connectivity, strict=True), start=1):
             tensors[f"layer{k}.filters"], tensors[f"layer{k}.connectivity"] = f, connected
-        if state.tally is not None:
-            tensors["tally.sums"], tensors["tally.active"] = state.tally.sums, state.tally.active
-        history = tuple(report.table() for report in state.history)
-        position = (state.layer, state.epoch, state.batch)
+        checkpoint = Checkpoint(
+            layer=state.layer,
+            epoch=state.epoch,
+            batch=state.batch,
+            recipe=to_toml(facts.recipe),
+            images=facts.images,
+            latent_dtype=dtype_name(facts.latent_dtype),
+            notes=dict(facts.notes),
+            history=tuple(report.table() for report in state.history),
+            tensors=tensors,
+        )
         with self.writing("writing the checkpoint"):
-            save_checkpoint(
-                Checkpoint(*position, to_toml(recipe), images, dtype_name(kept), dict(notes), history, tensors),
-                self.checkpoint,
-            )
+            save_checkpoint(checkpoint, self.checkpoint)
         self.write_model(state.model)
 
     def write_model(self, model: DeconvNet) -> None:
         with self.writing("writing the model"):
             save(model, self.path / "model.safetensors")
 
-    def load(self, recipe: Recipe, images: str, kept: torch.dtype, device: torch.device) -> tuple[State, Tensor]:
-        """The state of the checkpoint and the places of its latents; those of another run are refused."""
-        found = self.read()
-        self._require_same("recipe", changes(found.recipe, to_toml(recipe)))
-        self._require_same("images", "" if found.images == images else "they are not those that the run began with")
-        asked = dtype_name(kept)
-        same = found.latent_dtype == asked
-        self._require_same("latent_dtype", "" if same else f"it was {found.latent_dtype} and is now {asked}")
-        layers = range(1, recipe.model.depth + 1)
-        filters = [found.tensors[f"layer{k}.filters"] for k in layers]
-        connectivity = [found.tensors[f"layer{k}.connectivity"] for k in layers]
-        model = DeconvNet.from_parts(recipe.model, filters, connectivity).to(device)
-        tally = None
-        if "tally.sums" in found.tensors:
-            tally = Tally(len(found.tensors["tally.active"]), device)
-            tally.sums, tally.active = found.tensors["tally.sums"], found.tensors["tally.active"].to(device)
-        history = tuple(EpochReport.of(table) for table in found.history)
-        return State(model, found.layer, found.epoch, found.batch, tally, history), found.tensors["latents.places"]
+    def load(self, facts: RunFacts, device: torch.device) -> tuple[TrainingState, Tensor]:
+        """The state of the checkpoint and the places of its latents; those of another run raise an error."""
+        checkpoint = self.read()
+        self._require_same("recipe", changes(checkpoint.recipe, to_toml(facts.recipe)))
+        same_images = checkpoint.images == facts.images
+        self._require_same("images", "" if same_images else "they are not those that the run began with")
+        before, now = checkpoint.latent_dtype, dtype_name(facts.latent_dtype)
+        self._require_same("latent_dtype", "" if before == now else f"it was {before} and is now {now}")
+        layers = range(1, facts.recipe.model.depth + 1)
+        filters = [checkpoint.tensors[f"layer{k}.filters"] for k in layers]
+        connectivity = [checkpoint.tensors[f"layer{k}.connectivity"] for k in layers]
+        state = TrainingState(
+            model=DeconvNet.from_parts(facts.recipe.model, filters, connectivity).to(device),
+            layer=checkpoint.layer,
+            epoch=checkpoint.epoch,
+            batch=checkpoint.batch,
+            stats=EpochStats.from_tensors(checkpoint.tensors, device),
+            history=tuple(EpochReport.of(table) for table in checkpoint.history),
+        )
+        return state, checkpoint.tensors["latents.places"]
 
     def read(self) -> Checkpoint:
         try:
@@ -126,40 +151,40 @@ class RunFolder:
         except RunError as error:
             raise RunError(f"{error}; {self._remedy()}") from error
 
-    def restore(self, store: LatentStore, places: Tensor, mine: Sequence[int]) -> None:
-        """Take up the latents of the checkpoint, this process's batches of them."""
+    def restore(self, store: LatentStore, places: Tensor, batches: Sequence[int]) -> None:
+        """Load the latents of the checkpoint, those of these batches."""
         try:
-            store.restore(places, mine)
+            store.restore(places, batches)
         except RunError as error:
             raise RunError(f"{error}; {self._remedy()}") from error
 
     def drop_latents(self) -> None:
-        """A finished run needs its latents no more; they are by far the largest part of it."""
+        """A finished run no longer needs its latents; they are by far the largest part of it."""
         shutil.rmtree(self.latents, ignore_errors=True)
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[None]:
         remedy = "make room or take another folder"
         if has_checkpoint(self.checkpoint):
-            remedy = f"the last checkpoint stands: mend this, then whatwhere train --resume {self.path}"
+            remedy = f"the last checkpoint is intact: fix this, then whatwhere train --resume {self.path}"
         with disk_errors(f"{doing} in {self.path}", remedy):
             yield
 
     def _remedy(self) -> str:
         model = self.path / "model.safetensors"
         usable = f"the model of the last checkpoint is in {model}; " if model.is_file() else ""
-        return f"{usable}put the files of the checkpoint back, or train anew in another folder"
+        return f"{usable}put the files of the checkpoint back, or train again in another folder"
 
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
             raise RunError(
-                f"{self.path} cannot go on with another {what}: {difference}; give what the run began with, or train "
-                "anew in another folder"
+                f"{self.path} cannot continue with other {what}: {difference}; give what the run began with, or train "
+                "again in another folder"
             )
 
 
 def changes(old: str, new: str) -> str:
-    """The lines in which two recipes differ, in words; empty where they are the same."""
+    """The lines in which two recipes differ, in words; empty if they are the same."""
     before, after = (dict(settings(tomllib.loads(text))) for text in (old, new))
     differing = sorted(key for key in before | after if before.get(key) != after.get(key))
     return ", ".join(
@@ -178,7 +203,7 @@ def settings(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from settings(item, f"{name}.{key}" if name else key)
 
 
-def line(report: EpochReport) -> str:
+def history_line(report: EpochReport) -> str:
     return json.dumps(report.table()) + "\n"
 
 
@@ -187,7 +212,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def fingerprint(images: ImageSource, batches: list[slice]) -> str:
-    """What tells these images from others: their own fingerprint where they have one, else of all values."""
+    """What distinguishes these images from others: their own fingerprint if they have one, or a hash of all values."""
     own: Any = getattr(images, "fingerprint", None)
     if isinstance(own, str):
         return own

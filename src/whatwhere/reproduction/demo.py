@@ -16,7 +16,7 @@ from whatwhere import data
 from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.learning import train
+from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import pixels
 from whatwhere.reproduction.measure import SOLVER
@@ -74,10 +74,8 @@ def run_demo(
             recipe,
             training,
             folder,
-            engine=engine,
-            device="cpu",
-            checkpoint_every=0,
-            on_batch=lambda report: advance(report.images),
+            options=TrainingOptions(engine=engine, device="cpu", checkpoint_every=0),
+            callbacks=TrainingCallbacks(on_batch=lambda report: advance(report.images)),
         )
     lines = []
     for name, x, x_test in descriptions(done.model, recipe, training, test, engine, stage):

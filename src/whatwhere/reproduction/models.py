@@ -10,7 +10,7 @@ from pathlib import Path
 
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.learning import train
+from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.reproduction.results import Results
 from whatwhere.reproduction.subjects import Subject, first_layers, model_subject
@@ -69,21 +69,16 @@ class Models:
         resume = has_checkpoint(folder / "checkpoint")
         top = recipe.model.depth
         self.say(f"{'going on with' if resume else 'training'} layer {top} of model {subject.key}")
-        run = train(
-            own,
-            images,
-            folder,
-            resume=resume,
-            start=start,
-            engine=self.engine,
-            device=self.device,
-            checkpoint_every=self.checkpoint_every,
-            stop=self.stop,
-            on_epoch=lambda e: self.say(
+
+        def on_epoch(e: EpochReport) -> None:
+            self.say(
                 f"  layer {e.layer}, epoch {e.epoch} of {own.learning[top - 1].epochs}: cost {e.cost:.4g}, "
                 f"{e.nonzeros:.1f} non-zeros, {e.seconds:.1f} s, {e.engine}"
-            ),
-        )
+            )
+
+        options = TrainingOptions(engine=self.engine, device=self.device, checkpoint_every=self.checkpoint_every)
+        callbacks = TrainingCallbacks(stop=self.stop, on_epoch=on_epoch)
+        run = train(own, images, folder, resume=resume, start=start, options=options, callbacks=callbacks)
         history = [epoch.table() for epoch in run.history]
         if not history and not before:
             raise RunError(f"model {subject.key}: its recipe has no epochs; nothing was trained")

@@ -3,7 +3,7 @@
 from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.storage.checkpoints import Checkpoint, has_checkpoint, load_checkpoint, save_checkpoint
 from whatwhere.storage.latent_files import LatentFiles
-from whatwhere.storage.latent_store import LatentStore, kept_dtype
+from whatwhere.storage.latent_store import LatentStore, latent_dtype
 from whatwhere.storage.tiers import check_disk, choose_tier, size
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "choose_tier",
     "disk_errors",
     "has_checkpoint",
-    "kept_dtype",
+    "latent_dtype",
     "load_checkpoint",
     "save_checkpoint",
     "size",

@@ -5,7 +5,7 @@
     layer2-1/…            the other generation
 
 A batch is read from where it was written last. It is written to the generation that the last checkpoint does not
-hold, so what the checkpoint holds stays untouched until `keep` says that there is a new one.
+hold, so what the checkpoint holds stays untouched until `retain` says that there is a new one.
 
 The files are read and written by plain calls rather than through a mapping: mapped pages would count as this
 process's memory, which is to stay bounded. Anyone may map them: `numpy.load(path, mmap_mode="r")`.
@@ -51,12 +51,12 @@ class LatentFiles:
         self.folder, self.batches, self.dtype = folder, batches, dtype
         self.images = batches[-1].stop
         self.places: list[Place | None] = [None] * len(batches)  # of what was written last
-        self.kept: list[Place | None] = [None] * len(batches)  #   of what the last checkpoint holds
+        self.retained: list[Place | None] = [None] * len(batches)  # of what the last checkpoint holds
 
     def write(self, batch: int, latents: Latents) -> None:
         """Write one batch, and wait until it is on the disk."""
-        layer, kept = len(latents.pooling_params), self.kept[batch]
-        generation = 1 - kept.generation if kept is not None and kept.layer == layer else 0
+        layer, retained = len(latents.pooling_params), self.retained[batch]
+        generation = 1 - retained.generation if retained is not None and retained.layer == layer else 0
         folder = self.folder / Place(layer, generation, 0).folder
         folder.mkdir(parents=True, exist_ok=True)
         checksum = 0
@@ -76,18 +76,18 @@ class LatentFiles:
         return Latents(tensors[0], tuple(map(PoolingParams, tensors[1::2], tensors[2::2])))
 
     def verify(self, batch: int, latents: Latents) -> None:
-        """Refuse latents that are not those that were written."""
+        """Raise if latents are not those that were written."""
         place, checksum = self.places[batch], 0
         for tensor in latents.tensors():
             checksum = zlib.crc32(as_array(tensor).data, checksum)
         if place is not None and checksum != place.checksum:
             raise RunError(f"{self.folder / place.folder}: the latents of batch {batch + 1} are damaged")
 
-    def keep(self, table: Tensor) -> None:
-        """These places ([batches, 3], 0 for none) are in the checkpoint now: spare them, remove what none needs."""
-        self.kept = [Place(*row) if row[0] else None for row in table.tolist()]
-        self.places = list(self.kept)
-        layers = {place.layer for place in self.kept if place is not None}
+    def retain(self, table: Tensor) -> None:
+        """These places ([batches, 3], 0 for none) are in the checkpoint now: spare them, remove the layers below."""
+        self.retained = [Place(*row) if row[0] else None for row in table.tolist()]
+        self.places = list(self.retained)
+        layers = {place.layer for place in self.retained if place is not None}
         for folder in self.folder.glob("layer*-[01]"):
             if int(folder.name[5:-2]) < min(layers, default=0):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +136,7 @@ def names(layer: int) -> list[str]:
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """The tensor's own bits as an array; NumPy has no bfloat16, so that is kept as whole numbers of 16 bits."""
+    """The tensor's own bits as an array; NumPy has no bfloat16, so that is stored as integers of 16 bits."""
     tensor = tensor.contiguous()
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 

@@ -1,4 +1,4 @@
-"""Latents of every image, kept from epoch to epoch, batch by batch: on the device, in RAM or in files.
+"""Latents of every image, stored from epoch to epoch, batch by batch: on the device, in RAM or in files.
 
 The three tiers differ in where a batch waits for its next turn, and in nothing else: results are the same bits.
 """
@@ -21,9 +21,9 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.f
 
 
 class LatentStore:
-    """The latents of every batch, read and written as `dtype` on `device`, kept as `kept_dtype` in a tier.
+    """The latents of every batch, read and written as `dtype` on `device`, stored as `stored_dtype` in a tier.
 
-    files   where checkpoints (and the tier 'file') put them; None keeps latents in memory alone
+    files   where checkpoints (and the tier 'file') put them; None keeps latents in memory only
     Batches are put into files by a thread of their own, while the next ones are inferred.
     """
 
@@ -34,12 +34,12 @@ class LatentStore:
         *,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        kept_dtype: torch.dtype = torch.float32,
+        stored_dtype: torch.dtype = torch.float32,
         files: LatentFiles | None = None,
     ) -> None:
         if tier == "file" and files is None:
             raise SpecError("the tier 'file' was given without files; expected LatentFiles")
-        self.tier, self.device, self.dtype, self.kept_dtype, self.files = tier, device, dtype, kept_dtype, files
+        self.tier, self.device, self.dtype, self.stored_dtype, self.files = tier, device, dtype, stored_dtype, files
         self._home = {"device": device, "ram": torch.device("cpu"), "file": None}[tier]
         self._memory = [Latents() for _ in range(batches)]
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="latents")
@@ -57,8 +57,8 @@ class LatentStore:
         return latents.to(self.device, self.dtype)
 
     def write(self, batch: int, latents: Latents, *, save: bool = False) -> None:
-        """Keep the latents of a batch. With `save` they are put into files at once, not only when a checkpoint asks."""
-        latents = latents.to(dtype=self.kept_dtype)
+        """Store the latents of a batch. With `save` they are put into files at once, not only when a checkpoint asks."""
+        latents = latents.to(dtype=self.stored_dtype)
         if self._home is not None:
             latents = self._memory[batch] = latents.to(self._home)
             self._unsaved.add(batch)
@@ -73,16 +73,16 @@ class LatentStore:
         self._wait(list(self._writing))
         return self.files.table()
 
-    def keep(self, table: Tensor) -> None:
+    def retain(self, table: Tensor) -> None:
         """The checkpoint holds this table of places now."""
         assert self.files is not None
-        self.files.keep(table)
+        self.files.retain(table)
 
-    def restore(self, table: Tensor, mine: Sequence[int]) -> None:
-        """Take up the latents of a checkpoint, the batches `mine` of it; damaged ones are refused."""
-        self.keep(table)
+    def restore(self, table: Tensor, batches: Sequence[int]) -> None:
+        """Load the latents of a checkpoint, those of these batches; damaged ones raise an error."""
+        self.retain(table)
         assert self.files is not None
-        for batch in mine:
+        for batch in batches:
             latents = self.files.read(batch)
             self.files.verify(batch, latents)
             if self._home is not None:
@@ -104,11 +104,11 @@ class LatentStore:
                 self._writing.pop(batch).result()
 
 
-def kept_dtype(name: str | torch.dtype | None, dtype: torch.dtype) -> torch.dtype:
-    """The type that latents are kept in; by default the model's own."""
+def latent_dtype(name: str | torch.dtype | None, dtype: torch.dtype) -> torch.dtype:
+    """The type that latents are stored in; by default the model's own."""
     if name is None:
         return dtype
-    found = DTYPES.get(str(name).removeprefix("torch."))
-    if found is None:
+    named = DTYPES.get(str(name).removeprefix("torch."))
+    if named is None:
         raise SpecError(f"latent_dtype = {name!r} was given; expected one of {', '.join(map(repr, DTYPES))}")
-    return found
+    return named

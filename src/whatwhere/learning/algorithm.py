@@ -1,0 +1,99 @@
+"""Algorithm 1 of the paper, its outer loops: for every layer and epoch, infer every batch, then update the filters.
+
+The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm of training (which
+epochs and batches are left, reports, guards, stop requests, checkpoints, sums over processes) comes through `Hooks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from whatwhere.inference.engines import Engine
+from whatwhere.inference.infer import run_phase
+from whatwhere.latents import Latents, Solution
+from whatwhere.learning.filter_problem import update_filters
+from whatwhere.learning.training_data import TrainingData
+from whatwhere.model import DeconvNet
+from whatwhere.spec import LearningSpec, Phase, Recipe
+
+
+class Hooks(Protocol):
+    """What an algorithm of training is given: the work that is left, and whom to report it to."""
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Will a checkpoint follow this epoch, so that latents are better written to files as they are made?"""
+        ...
+
+    def epochs(self, layer: int) -> Iterator[int]:
+        """The epochs of a layer that are left, from 1."""
+        ...
+
+    def batches(self) -> Iterator[int]:
+        """This process's batches of the epoch that are left; raises `TrainingStopped` if someone asks to stop."""
+        ...
+
+    def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
+        """A batch is inferred; the model is as it is after that batch."""
+        ...
+
+    def all_reduce_sum(self, total: Tensor) -> Tensor:
+        """The sum over all processes; raises `TrainingDiverged` if it is not finite."""
+        ...
+
+    def end_epoch(self, model: DeconvNet) -> None:
+        """All batches are inferred and the filters are updated."""
+        ...
+
+
+def learn(model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequence[Engine], hooks: Hooks) -> DeconvNet:
+    """Train every layer in turn; latents are stored from epoch to epoch. `engines` has one for each layer."""
+    for layer, learning in enumerate(recipe.learning, start=1):
+        for epoch in hooks.epochs(layer):
+            for batch in hooks.batches():
+                v, latents = data.read_images(batch), data.store.read(batch)
+                if epoch - 1 in learning.reset_at:
+                    latents = reset_features(latents)
+                solution = infer_batch(model, v, latents, layer, recipe, engines)
+                data.store.write(batch, solution.latents, save=hooks.checkpoint_due)
+                hooks.end_batch(model, v, solution)
+            for k in moving_filters(layer, learning):
+                sums = hooks.all_reduce_sum
+                model = update_filters(model, k, data.stored, learning.cg_steps, sums, engines[layer - 1])
+            hooks.end_epoch(model)
+    return model
+
+
+def infer_batch(
+    model: DeconvNet, v: Tensor, latents: Latents, layer: int, recipe: Recipe, engines: Sequence[Engine]
+) -> Solution:
+    """Infer a layer from the latents of the epoch before.
+
+    If layers below have no pooling variables yet (they were trained elsewhere), they are inferred first, as in their
+    own training.
+    """
+    for k in (*range(len(latents.pooling_params) + 1, layer), layer):
+        learning = recipe.learning[k - 1]
+        solution = run_phase(model, v, latents, training_phase(k, learning), learning.inference, engines[k - 1])
+        latents = solution.latents
+    return solution
+
+
+def training_phase(layer: int, learning: LearningSpec) -> Phase:
+    """What inference updates while `layer` is trained."""
+    return Phase(layer=layer, update_pooling=tuple(range(1 if learning.update_lower_pooling else layer, layer + 1)))
+
+
+def moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:
+    """The layers whose filters are updated while `layer` is trained, the top one first."""
+    return tuple(range(layer, 0, -1)) if learning.update_lower_filters else (layer,)
+
+
+def reset_features(latents: Latents) -> Latents:
+    """The same latents with every feature at 0; pooling variables stay."""
+    return latents if latents.p is None else replace(latents, p=torch.zeros_like(latents.p))
