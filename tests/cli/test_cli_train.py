@@ -5,7 +5,6 @@ import os
 import pty
 import signal
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,6 @@ from typer.testing import CliRunner
 import tiny_training as tiny
 from whatwhere.cli import app, main
 from whatwhere.errors import RunError, SpecError
-from whatwhere.learning import BatchReport, EpochReport
-from whatwhere.learning.progress import Clock, TrainingProgress, duration, rate
 from whatwhere.model import load
 from whatwhere.spec_toml import read_recipe, write_recipe
 
@@ -148,37 +145,3 @@ def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     whatwhere("train", "--resume", out, "--quiet", *OPTIONS)
     whatwhere("train", images, "--out", tmp_path / "whole", "--recipe", recipe, "--quiet", *OPTIONS)
     assert tiny.same_filters(load(out / "model.safetensors"), load(tmp_path / "whole" / "model.safetensors"))
-
-
-def batch_report(batch: int, epoch: int = 1) -> BatchReport:
-    return BatchReport(1, epoch, 2, batch, 2, images=10, steps=5, reconstruction=1.0, penalty=0.5, nonzeros=3.0)
-
-
-def test_time_left_is_judged_by_the_pace_of_the_layer(monkeypatch):
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    clock = Clock(tiny.recipe(steps=5), images=20)  # two layers of two epochs: 4 × 100 image-iterations
-    clock.count(batch_report(1))
-    assert clock.left() is None, "the first batch only starts the clock"
-    now += 2.0
-    clock.count(batch_report(2))
-    assert clock.rate() == 25.0
-    assert clock.left() == (400 - 100) / 25
-
-
-def test_the_display_passes_through_the_phases_of_an_epoch():
-    progress = TrainingProgress(tiny.recipe(), 5, quiet=True)
-    assert progress.phase == "starting"
-    progress.on_batch(batch_report(1))
-    assert progress.phase == "inferring"
-    progress.on_batch(batch_report(2))
-    assert progress.phase == "updating filters"
-    progress.on_epoch(EpochReport(1, 1, 1.0, 0.5, 3.0, 0, 2.0, "reference", 20, 5))
-    assert progress.phase == "writing a checkpoint"
-
-
-def test_numbers_are_written_for_people():
-    assert rate(3_210_000) == "3.21M image-iterations/s"
-    assert rate(12) == "12 image-iterations/s"
-    assert duration(59.6) == "1:00"
-    assert duration(3_725) == "1:02:05"

@@ -57,7 +57,7 @@ class LatentStore:
         return latents.to(self.device, self.dtype)
 
     def write(self, batch: int, latents: Latents, *, save: bool = False) -> None:
-        """Store the latents of a batch. With `save` they are put into files at once, not only when a checkpoint asks."""
+        """Store the latents of a batch. With `save` they are put into files at once, not when a checkpoint asks."""
         latents = latents.to(dtype=self.stored_dtype)
         if self._home is not None:
             latents = self._memory[batch] = latents.to(self._home)

@@ -1,0 +1,117 @@
+"""How training proceeds, as a person sees it: the live display, plain lines, the estimate of the time left."""
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+import tiny_training as tiny
+import whatwhere.learning.progress
+from whatwhere.learning import BatchReport, EpochReport, PhaseReport, TrainingStopped, train
+from whatwhere.learning.progress import Clock, TrainingProgress, duration, rate
+
+
+def batch_report(batch: int, epoch: int = 1) -> BatchReport:
+    return BatchReport(1, epoch, 2, batch, 2, images=10, steps=5, reconstruction=1.0, penalty=0.5, nonzeros=3.0)
+
+
+def shown(progress: TrainingProgress) -> str:
+    """The live display as text."""
+    console = Console(file=io.StringIO(), width=200)
+    console.print(progress.render())
+    return console.file.getvalue()
+
+
+def test_the_time_left_is_estimated_by_the_pace_of_the_layer(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    clock = Clock(tiny.recipe(steps=5), images=20)  # two layers of two epochs: 4 × 100 image-iterations
+    clock.count(batch_report(1))
+    assert clock.left() is None, "the first batch only starts the clock"
+    now += 2.0
+    clock.count(batch_report(2))
+    assert clock.rate() == 25.0
+    assert clock.left() == (400 - 100) / 25
+
+
+def test_the_live_display_follows_the_phases_of_training():
+    progress = TrainingProgress(tiny.recipe(), 4, quiet=True)  # two batches of two images
+    assert "starting" in shown(progress)
+    progress.on_phase(PhaseReport(1, 1, 0, "inferring"))
+    assert "layer 1 of 2, inferring" in shown(progress)
+    assert "epoch 1/2  batch 0/2" in shown(progress)
+    progress.on_batch(batch_report(1))
+    assert "batch 1/2" in shown(progress)
+    assert "cost 1.5 = 1 + 0.5" in shown(progress)
+    progress.on_phase(PhaseReport(1, 1, 2, "updating filters"))
+    assert "updating filters" in shown(progress)
+    progress.on_epoch(EpochReport(1, 1, 1.0, 0.5, 3.0, 0, 2.0, "reference", 20, 5))
+    progress.on_phase(PhaseReport(1, 1, 0, "writing a checkpoint"))
+    assert "writing a checkpoint" in shown(progress)
+
+
+def test_the_first_batch_of_an_epoch_shows_that_epoch_and_what_it_does():
+    progress = TrainingProgress(tiny.recipe(), 4, quiet=True)
+    progress.on_batch(batch_report(2))
+    progress.on_phase(PhaseReport(1, 1, 0, "writing a checkpoint"))
+    progress.on_phase(PhaseReport(1, 2, 0, "inferring"))
+    assert "inferring" in shown(progress)
+    assert "epoch 2/2  batch 0/2" in shown(progress)
+    assert "cost" not in shown(progress), "that of the epoch before"
+
+
+def test_after_a_resume_no_speed_is_shown_until_there_is_one():
+    progress = TrainingProgress(tiny.recipe(), 4, quiet=True)
+    progress.on_phase(PhaseReport(1, 2, 1, "inferring"))
+    assert "batch 1/2" in shown(progress)
+    progress.on_batch(batch_report(2, epoch=2))
+    assert "image-iterations/s" not in shown(progress)
+
+
+def test_training_reports_every_phase_in_its_order():
+    phases = []
+    tiny.train(tiny.recipe(epochs=1), tiny.images(), on_phase=phases.append)
+    assert [(p.layer, p.epoch, p.batch, p.doing) for p in phases] == [
+        (1, 1, 0, "inferring"),
+        (1, 1, 3, "updating filters"),
+        (2, 1, 0, "inferring"),
+        (2, 1, 3, "updating filters"),
+    ]
+
+
+def test_a_resumed_epoch_begins_at_its_batch(tmp_path):
+    calls = iter([False, True])
+    with pytest.raises(TrainingStopped):
+        tiny.train(tiny.recipe(), tiny.images(), tmp_path, stop=lambda: next(calls))
+    phases = []
+    tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=True, on_phase=phases.append)
+    assert phases[0] == PhaseReport(1, 1, 2, "inferring")
+    assert "writing a checkpoint" in {phase.doing for phase in phases}
+
+
+def test_train_shows_progress_in_a_script(capsys):
+    train(tiny.recipe(), tiny.images(), progress=True, options=tiny.OPTIONS)
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("layer ") for line in lines) == 4
+    assert "epoch 2/2" in lines[-1]
+    train(tiny.recipe(), tiny.images(), options=tiny.OPTIONS)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_epoch_is_reported_on_the_way(capsys, monkeypatch):
+    monkeypatch.setattr(whatwhere.learning.progress, "LINE_EVERY", 0.0)
+    train(tiny.recipe(epochs=1), tiny.images(), progress=True, options=tiny.OPTIONS)
+    assert "layer 1  epoch 1/1  batch 2/3  cost" in capsys.readouterr().err
+
+
+def test_square_brackets_in_a_line_are_text(capsys):
+    TrainingProgress(tiny.recipe(), 4).log("latents in /data/[/b]")
+    assert capsys.readouterr().err == "latents in /data/[/b]\n"
+
+
+def test_numbers_are_written_for_people():
+    assert rate(3_210_000) == "3.21M image-iterations/s"
+    assert rate(12) == "12 image-iterations/s"
+    assert duration(59.6) == "1:00"
+    assert duration(3_725) == "1:02:05"
