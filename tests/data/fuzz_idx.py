@@ -1,7 +1,7 @@
 """Fuzz the IDX reader: `make fuzz`. Every input must give the right array or an ImageError, quickly, in little memory.
 
 An oracle that shares no code with the reader decides which of the two is right. The inputs are random headers and
-values, whole or damaged, packed or not, made from a seed, so that a failure can be made again from its number.
+values, complete or damaged, compressed or not, made from a seed, so that a failure can be made again from its number.
 """
 
 import argparse
@@ -27,12 +27,12 @@ LARGEST_ALLOWED = 4 << 20  # bytes of memory at any time within one input; the l
 
 
 def make(chance: random.Random) -> bytes:
-    """One input: mostly a sound file with a fault or two, sometimes a sound one, sometimes noise."""
-    content = noise(chance) if chance.random() < 0.1 else sound(chance)
+    """One input: mostly a valid file with a fault or two, sometimes a valid one, sometimes noise."""
+    content = noise(chance) if chance.random() < 0.1 else valid(chance)
     if chance.random() < 0.5:
         content = damaged(chance, content)
     if chance.random() < 0.5:
-        content = packed(chance, content)
+        content = compressed(chance, content)
         if chance.random() < 0.5:
             content = damaged(chance, content)
     return content
@@ -43,7 +43,7 @@ def noise(chance: random.Random) -> bytes:
     return start + chance.randbytes(chance.randrange(200))
 
 
-def sound(chance: random.Random) -> bytes:
+def valid(chance: random.Random) -> bytes:
     code = chance.choice(list(SIZES))
     shape = [chance.randint(1, 6) for _ in range(chance.randint(1, 4))]
     return header(code, shape) + chance.randbytes(int(np.prod(shape)) * SIZES[code])
@@ -73,7 +73,7 @@ def damaged(chance: random.Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
-def packed(chance: random.Random, content: bytes) -> bytes:
+def compressed(chance: random.Random, content: bytes) -> bytes:
     """gzip, now and then with many more zeros than the header asks for, a second stream, or a long name."""
     fate = chance.random()
     if fate < 0.02:
@@ -88,7 +88,7 @@ def packed(chance: random.Random, content: bytes) -> bytes:
 
 
 def expected(content: bytes) -> np.ndarray | None:
-    """What the bytes hold, found the plain way, or None where they are no whole IDX file."""
+    """The array in the bytes, read the simplest way, or None if they are not a complete IDX file."""
     if content[:2] == b"\x1f\x8b":
         stream = zlib.decompressobj(wbits=31)
         try:
@@ -111,17 +111,20 @@ def expected(content: bytes) -> np.ndarray | None:
     return np.frombuffer(content, KINDS[content[2]], offset=4 + 4 * axes).reshape(shape)
 
 
-def judge(path: Path, right: np.ndarray | None) -> tuple[str, str | None]:
+def check(path: Path, right: np.ndarray | None) -> tuple[str, str | None]:
     """What the reader makes of a file, and what is wrong with that, or None."""
     try:
-        read = idx.read(path)
+        read = idx.read(path)[:]
     except ImageError as error:
         reason = re.split("[:;(]", str(error).removeprefix(f"{path}: "))[0]
-        return f"refused: {re.sub(r'[0-9,]+', '…', reason)}", "a whole file was refused" if right is not None else None
+        return (
+            f"rejected: {re.sub(r'[0-9,]+', '…', reason)}",
+            "a complete file was rejected" if right is not None else None,
+        )
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
     if right is None:
-        return "read", "a file that is not whole was read"
+        return "read", "a file that is not complete was read"
     same = read.dtype == right.dtype and read.shape == right.shape and read.tobytes() == right.tobytes()
     return "read", None if same else "the values differ"
 
@@ -147,7 +150,7 @@ def main() -> int:
 
             tracemalloc.reset_peak()
             memory, started = tracemalloc.get_traced_memory()[0], time.perf_counter()
-            outcome, fault = judge(path, right)
+            outcome, fault = check(path, right)
             took, held = time.perf_counter() - started, tracemalloc.get_traced_memory()[1] - memory
 
             outcomes[outcome] += 1

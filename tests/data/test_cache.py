@@ -1,4 +1,4 @@
-"""The cache: a file is kept whole and verified, or not at all."""
+"""The cache: a file is stored complete and verified, or not at all."""
 
 import hashlib
 import os
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from whatwhere.data.cache import State, cache_folder, folder_of, keep, missing_files, verify
+from whatwhere.data.cache import FileStatus, add, cache_folder, folder_of, missing_files, verified_path, verify
 from whatwhere.data.catalogue import Entry, File, Split
 from whatwhere.errors import ImageError
 
 CONTENT = bytes(range(256)) * 4000
 
 
-def made(packed: bool, content: bytes) -> Entry:
-    """A set of one file four times over."""
-    file = File("file.gz" if packed else "file", hashlib.sha256(content).hexdigest(), len(content))
+def made(compressed: bool, content: bytes) -> Entry:
+    """A data set of one file four times over."""
+    file = File("file.gz" if compressed else "file", hashlib.sha256(content).hexdigest(), len(content))
     split = Split(file, file)
     return Entry("set", "A set", split, split, "a licence", "a citation")
 
@@ -30,30 +30,30 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
-def left_over() -> list[str]:
+def cached_files() -> list[str]:
     return sorted(str(path.relative_to(cache_folder())) for path in cache_folder().rglob("*") if path.is_file())
 
 
-def test_packed_and_unpacked_sources_are_kept_unpacked(source: Path, save_gzip) -> None:
+def test_compressed_and_plain_sources_are_stored_decompressed(source: Path, save_gzip) -> None:
     entry = made(False, CONTENT)
     for write in (lambda: source.write_bytes(CONTENT), lambda: save_gzip(source, CONTENT)):
         write()
-        keep(entry, entry.files[0], source)
+        add(entry, entry.files[0], source)
         assert (folder_of(entry) / "file").read_bytes() == CONTENT
-        assert verify(entry, entry.files[0]) is State.VERIFIED
+        assert verify(entry, entry.files[0]) is FileStatus.VERIFIED
         assert missing_files(entry) == []
-        assert left_over() == ["set/file"]
+        assert cached_files() == ["set/file"]
         (folder_of(entry) / "file").unlink()
 
 
-def test_a_file_known_packed_is_kept_packed(source: Path, save_gzip) -> None:
-    packed = save_gzip(source, CONTENT).read_bytes()
-    entry = made(True, packed)
-    keep(entry, entry.files[0], source)
-    assert (folder_of(entry) / "file.gz").read_bytes() == packed
+def test_a_file_known_compressed_is_stored_compressed(source: Path, save_gzip) -> None:
+    compressed = save_gzip(source, CONTENT).read_bytes()
+    entry = made(True, compressed)
+    add(entry, entry.files[0], source)
+    assert (folder_of(entry) / "file.gz").read_bytes() == compressed
     source.write_bytes(CONTENT)
     with pytest.raises(ImageError, match=r"not file\.gz of set"):
-        keep(entry, entry.files[0], source)
+        add(entry, entry.files[0], source)
 
 
 @pytest.mark.parametrize("bad", [CONTENT[:-1], CONTENT[:-1] + b"!", CONTENT + b"!", b"", CONTENT * 20])
@@ -62,26 +62,26 @@ def test_a_wrong_source_leaves_the_cache_as_it_was(source: Path, bad: bytes, alr
     entry = made(False, CONTENT)
     if already:
         source.write_bytes(CONTENT)
-        keep(entry, entry.files[0], source)
-    reason = "it holds more" if len(bad) > len(CONTENT) else "or damaged"
+        add(entry, entry.files[0], source)
+    reason = "it has more" if len(bad) > len(CONTENT) else "or damaged"
     for write in (lambda: source.write_bytes(bad), lambda: save_gzip(source, bad)):
         write()
         with pytest.raises(ImageError, match=f"not file of set.* {reason}"):
-            keep(entry, entry.files[0], source)
-        assert left_over() == (["set/file"] if already else [])
-        assert verify(entry, entry.files[0]) is (State.VERIFIED if already else State.MISSING)
+            add(entry, entry.files[0], source)
+        assert cached_files() == (["set/file"] if already else [])
+        assert verify(entry, entry.files[0]) is (FileStatus.VERIFIED if already else FileStatus.MISSING)
 
 
 def test_a_copy_that_breaks_off_leaves_nothing(source: Path, save_gzip) -> None:
     entry = made(False, CONTENT)
-    packed = save_gzip(source, os.urandom(1 << 20)).read_bytes()
-    source.write_bytes(packed[: len(packed) // 2])
+    compressed = save_gzip(source, os.urandom(1 << 20)).read_bytes()
+    source.write_bytes(compressed[: len(compressed) // 2])
     with pytest.raises(ImageError):
-        keep(entry, entry.files[0], source)
-    assert left_over() == []
+        add(entry, entry.files[0], source)
+    assert cached_files() == []
 
 
-def test_while_a_file_arrives_it_has_not_its_final_name(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_gets_its_final_name_only_when_it_is_complete(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = made(False, CONTENT)
     source.write_bytes(CONTENT)
     seen = []
@@ -92,19 +92,19 @@ def test_while_a_file_arrives_it_has_not_its_final_name(source: Path, monkeypatc
         replace(partial, final)
 
     monkeypatch.setattr(os, "replace", watched)
-    keep(entry, entry.files[0], source)
+    add(entry, entry.files[0], source)
     assert seen == [(False, True)]
 
 
-def test_damage_is_found_again(source: Path) -> None:
+def test_damage_is_detected(source: Path) -> None:
     entry = made(False, CONTENT)
     source.write_bytes(CONTENT)
-    keep(entry, entry.files[0], source)
-    kept = folder_of(entry) / "file"
-    kept.write_bytes(CONTENT[:-1] + b"!")
-    assert verify(entry, entry.files[0]) is State.DAMAGED
-    kept.write_bytes(CONTENT[:-1])
-    assert verify(entry, entry.files[0]) is State.DAMAGED
+    add(entry, entry.files[0], source)
+    path = folder_of(entry) / "file"
+    path.write_bytes(CONTENT[:-1] + b"!")
+    assert verify(entry, entry.files[0]) is FileStatus.DAMAGED
+    path.write_bytes(CONTENT[:-1])
+    assert verify(entry, entry.files[0]) is FileStatus.DAMAGED
     assert missing_files(entry)
 
 
@@ -112,8 +112,8 @@ def test_a_folder_that_cannot_be_written_is_named(source: Path, tmp_path: Path) 
     (tmp_path / "cache").write_text("a file in the way")
     source.write_bytes(CONTENT)
     entry = made(False, CONTENT)
-    with pytest.raises(ImageError, match="WHATWHERE_DATA names another folder"):
-        keep(entry, entry.files[0], source)
+    with pytest.raises(ImageError, match="set WHATWHERE_DATA to another folder"):
+        add(entry, entry.files[0], source)
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,19 @@ def test_the_default_folder(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.platform", platform)
     assert cache_folder() == Path(expected)
+
+
+def test_the_checksum_is_compared_at_the_first_use_and_after_a_change(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = made(False, CONTENT)
+    source.write_bytes(CONTENT)
+    add(entry, entry.files[0], source)
+    path = verified_path(entry, entry.files[0])
+    assert path.read_bytes() == CONTENT
+    with monkeypatch.context() as patch:
+        patch.setattr("whatwhere.data.cache.verify", lambda *_: pytest.fail("verified twice in one process"))
+        assert verified_path(entry, entry.files[0]) == path
+    path.write_bytes(CONTENT[:-1] + b"!")  # the same size
+    with pytest.raises(ImageError, match=r"damaged: its checksum is wrong; run `whatwhere data get set`"):
+        verified_path(entry, entry.files[0])

@@ -1,4 +1,4 @@
-"""The catalogue: complete entries, and the embedded digits as they were taken from MNIST."""
+"""The catalogue: complete entries, and the included digits as they were taken from MNIST."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def test_every_entry_is_complete(entry: Entry) -> None:
     assert bool(entry.mirrors) != bool(entry.embedded)
 
 
-def test_no_two_sets_share_a_file() -> None:
+def test_no_two_data_sets_share_a_file() -> None:
     assert len({file.sha256 for entry in CATALOGUE.values() for file in entry.files}) == 16
 
 
@@ -32,7 +32,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_the_embedded_digits() -> None:
-    assert all(cache.verify(DIGITS, file) is cache.State.VERIFIED for file in DIGITS.files)
+    assert all(cache.verify(DIGITS, file) is cache.FileStatus.VERIFIED for file in DIGITS.files)
     assert sum(file.size for file in DIGITS.files) < 1_300_000
     for split, count in (("train", 5000), ("test", 2000)):
         digits = load("digits", split=split)
@@ -62,15 +62,15 @@ def test_the_digits_need_no_network_and_no_other_package() -> None:
 @pytest.mark.mnist
 def test_the_digits_are_the_first_of_mnist(mnist: object) -> None:
     for split in ("train", "test"):
-        digits, whole = load("digits", split=split), load("mnist", split=split)
-        first = whole.subset(np.arange(len(digits)))
+        digits, full = load("digits", split=split), load("mnist", split=split)
+        first = full.subset(np.arange(len(digits)))
         assert digits.fingerprint == first.fingerprint
         np.testing.assert_array_equal(digits.labels, first.labels)
 
 
 @pytest.mark.mnist
-def test_mnist_is_verified_and_whole(mnist: object) -> None:
-    assert all(cache.verify(MNIST, file) is cache.State.VERIFIED for file in MNIST.files)
+def test_mnist_is_verified_and_complete(mnist: object) -> None:
+    assert all(cache.verify(MNIST, file) is cache.FileStatus.VERIFIED for file in MNIST.files)
     for split, count in (("train", 60_000), ("test", 10_000)):
         images = load("mnist", split=split)
         assert (len(images), images.shape) == (count, (1, 28, 28))

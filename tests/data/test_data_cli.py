@@ -22,18 +22,18 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_list_says_what_is_where(empty_cache: Path) -> None:
+def test_list_shows_data_sets_and_folders(empty_cache: Path) -> None:
     shown = run("list").stdout
     assert "digits" in shown
-    assert "not here: whatwhere data get kmnist" in shown
-    sets = {facts["name"]: facts for facts in json.loads(run("list", "--json").stdout)}
-    assert sets["digits"]["here"]
-    assert not sets["mnist"]["here"]
-    assert sets["mnist"]["folder"] == str(empty_cache / "mnist")
-    assert sets["fashion-mnist"]["licence"] == "MIT"
+    assert "not available: whatwhere data get kmnist" in shown
+    data_sets = {facts["name"]: facts for facts in json.loads(run("list", "--json").stdout)}
+    assert data_sets["digits"]["available"]
+    assert not data_sets["mnist"]["available"]
+    assert data_sets["mnist"]["folder"] == str(empty_cache / "mnist")
+    assert data_sets["fashion-mnist"]["licence"] == "MIT"
 
 
-def test_check_verifies_what_is_here_and_tells_damage_by_its_status(empty_cache: Path) -> None:
+def test_check_verifies_the_cache_and_reports_damage_by_its_exit_status(empty_cache: Path) -> None:
     result = run("check", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {"digits": dict.fromkeys(_digit_files(), "verified")}
@@ -51,10 +51,10 @@ def _digit_files() -> list[str]:
     return [f"{split}-{kind}.idx.gz" for split in ("train", "test") for kind in ("images", "labels")]
 
 
-def test_get_refuses_an_unknown_name_and_an_unfit_folder(empty_cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="no set is called 'mnsit'"):
+def test_get_rejects_an_unknown_name_and_an_incomplete_folder(empty_cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="no data set is called 'mnsit'"):
         run("get", "mnsit")
-    with pytest.raises(ImageError, match=r"does not hold train-images-idx3-ubyte\.gz"):
+    with pytest.raises(ImageError, match=r"does not contain train-images-idx3-ubyte\.gz"):
         run("get", "mnist", "--from", str(tmp_path))
 
 

@@ -1,5 +1,6 @@
-"""`load`: which source goes where, and what it says of one that is none."""
+"""`load`: what each kind of source means, and the errors of a bad one."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,14 @@ def test_the_default_split_is_for_training() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "reason"),
     [
-        ("nowhere", {}, "neither a file or folder nor the name of a set"),
-        ("/dev/zero", {}, "neither a file or folder"),
+        ("nowhere", {}, "neither a file or folder nor the name of a data set"),
+        ("/dev/zero", {}, "cannot be read: A pipe, a socket or a device"),
         ("digits", {"split": "validation"}, "splits train and test, not 'validation'"),
-        ("digits", {"labels": [1]}, "brings its own labels"),
-        (np.zeros((2, 4, 4), np.uint8), {"split": "train"}, "only named sets"),
+        ("digits", {"labels": [1]}, "has its own labels"),
+        (np.zeros((2, 4, 4), np.uint8), {"split": "train"}, "only named data sets"),
     ],
 )
-def test_what_cannot_be_is_refused(source: object, options: dict, reason: str) -> None:
+def test_bad_arguments_raise(source: object, options: dict, reason: str) -> None:
     with pytest.raises(ImageError, match=reason):
         load(source, **options)
 
@@ -33,23 +34,23 @@ def test_what_cannot_be_is_refused(source: object, options: dict, reason: str) -
 def test_labels_are_not_given_twice(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 4, 4), np.uint8), labels=np.arange(2))
     assert isinstance(load(tmp_path / "a.npz"), Images)
-    with pytest.raises(ImageError, match="brings its own labels"):
+    with pytest.raises(ImageError, match="has its own labels"):
         load(tmp_path / "a.npz", labels=[0, 1])
 
 
-def test_labels_in_an_npz_that_do_not_match_are_refused(tmp_path: Path) -> None:
+def test_labels_in_an_npz_that_do_not_match_raise(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 4, 4), np.uint8), labels=np.arange(3))
     with pytest.raises(ImageError, match=r"a\.npz: 2 images and 3 labels"):
         load(tmp_path / "a.npz")
 
 
-def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "a.npy", np.zeros((2, 4, 4), np.uint8))
 
-    def refuse(*_: object, **__: object) -> None:
+    def deny(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("os.open", deny)
     with pytest.raises(ImageError, match=r"a\.npy: cannot be read: Permission denied"):
         load(tmp_path / "a.npy")
 
@@ -58,3 +59,40 @@ def test_mnist_that_is_not_there_says_how_to_get_it(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path))
     with pytest.raises(ImageError, match="run `whatwhere data get mnist`, or set WHATWHERE_DATA"):
         load("mnist")
+
+
+def test_an_empty_path_raises() -> None:
+    with pytest.raises(ImageError, match="an empty path was given"):
+        load("")
+
+
+def test_a_name_that_is_too_long_raises() -> None:
+    for name in ("x" * 300, "y" * 5000):
+        with pytest.raises(ImageError, match="cannot be read: File name too long"):
+            load(name)
+        with pytest.raises(ImageError, match="cannot be read: File name too long"):
+            load(np.zeros((2, 4, 4), np.uint8), labels=name)
+
+
+def test_a_data_set_comes_before_a_path_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "digits.npy", np.zeros((2, 4, 4), np.uint8))
+    (tmp_path / "digits.npy").rename(tmp_path / "digits")
+    with pytest.warns(UserWarning, match=r"write '\./digits' for the path"):
+        assert load("digits").name == "digits/train"
+    assert load("./digits").shape == load(Path("digits")).shape == (1, 4, 4)
+
+
+def test_images_are_returned_as_they_are(grey: np.ndarray) -> None:
+    images = load(grey)
+    assert load(images) is images
+    labels = load(images, labels=np.arange(5)).labels
+    assert labels is not None
+    assert labels.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(ImageError, match="A pipe, a socket or a device, where a regular file is expected"):
+        load(tmp_path / "pipe.npy")

@@ -1,4 +1,4 @@
-"""IDX: what is written is read, and whatever is not a whole IDX file is refused, quickly and in little memory."""
+"""IDX: what is written is read, and whatever is not a complete IDX file is rejected, quickly and in little memory."""
 
 import struct
 import time
@@ -35,22 +35,22 @@ def test_an_array_written_is_read_again(path: Path, values: np.ndarray) -> None:
     idx.write(path, values)
     read = idx.read(path)
     assert read.dtype == values.dtype.newbyteorder(">")
-    np.testing.assert_array_equal(read, values)
+    np.testing.assert_array_equal(read[:], values)
 
 
 @settings(deadline=None)
 @given(values=VALUES)
-def test_a_packed_file_is_read_like_an_unpacked_one(path: Path, values: np.ndarray, save_gzip) -> None:
+def test_a_compressed_file_is_read_like_a_plain_one(path: Path, values: np.ndarray, save_gzip) -> None:
     idx.write(path, values)
     np.testing.assert_array_equal(idx.read(save_gzip(path, path.read_bytes())), values)
 
 
 @settings(deadline=None)
 @given(values=VALUES, data=st.data())
-def test_a_file_cut_short_is_refused(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+def test_a_file_truncated_raises(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
     idx.write(path, values)
-    whole = path.read_bytes()
-    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    complete = path.read_bytes()
+    cut = complete[: data.draw(st.integers(0, len(complete) - 1))]
     path.write_bytes(cut)
     with pytest.raises(ImageError):
         idx.read(path)
@@ -60,35 +60,35 @@ def test_a_file_cut_short_is_refused(path: Path, values: np.ndarray, data: st.Da
 
 @settings(deadline=None)
 @given(values=VALUES, data=st.data())
-def test_a_gzip_stream_cut_short_is_refused(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+def test_a_gzip_stream_truncated_raises(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
     idx.write(path, values)
-    packed = save_gzip(path, path.read_bytes()).read_bytes()
-    path.write_bytes(packed[: data.draw(st.integers(0, len(packed) - 1))])
+    compressed = save_gzip(path, path.read_bytes()).read_bytes()
+    path.write_bytes(compressed[: data.draw(st.integers(0, len(compressed) - 1))])
     with pytest.raises(ImageError):
         idx.read(path)
 
 
 @settings(deadline=None)
 @given(values=VALUES, more=st.binary(min_size=1, max_size=9))
-def test_bytes_after_the_end_are_refused(path: Path, values: np.ndarray, more: bytes, save_gzip) -> None:
+def test_bytes_after_the_end_raise(path: Path, values: np.ndarray, more: bytes, save_gzip) -> None:
     idx.write(path, values)
-    whole = path.read_bytes()
-    path.write_bytes(whole + more)
+    complete = path.read_bytes()
+    path.write_bytes(complete + more)
     with pytest.raises(ImageError, match="longer than its header"):
         idx.read(path)
     with pytest.raises(ImageError, match="longer than its header"):
-        idx.read(save_gzip(path, whole + more))
-    path.write_bytes(save_gzip(path, whole).read_bytes() + more)
+        idx.read(save_gzip(path, complete + more))
+    path.write_bytes(save_gzip(path, complete).read_bytes() + more)
     with pytest.raises(ImageError, match="follow the end"):
         idx.read(path)
 
 
 @settings(deadline=None)
 @given(content=st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: b"\0\0\x08\x01" + tail))
-def test_any_bytes_are_an_array_of_their_length_or_refused(path: Path, content: bytes) -> None:
+def test_any_bytes_are_an_array_of_their_length_or_raise(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     try:
-        values = idx.read(path)
+        values = idx.read(path)[:]
     except ImageError:
         return
     assert content[:2] == b"\0\0"
@@ -110,7 +110,7 @@ def test_any_bytes_are_an_array_of_their_length_or_refused(path: Path, content: 
         (header(2, 28, 0), "no values"),
     ],
 )
-def test_what_is_wrong_is_named(path: Path, content: bytes, reason: str, save_gzip) -> None:
+def test_a_bad_header_raises(path: Path, content: bytes, reason: str, save_gzip) -> None:
     path.write_bytes(content)
     with pytest.raises(ImageError, match=reason) as caught:
         idx.read(path)
@@ -119,20 +119,20 @@ def test_what_is_wrong_is_named(path: Path, content: bytes, reason: str, save_gz
         idx.read(save_gzip(path, content))
 
 
-def test_a_header_that_asks_for_terabytes_is_refused_before_anything_is_allocated(
+def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
     path: Path, save_gzip, little_memory
 ) -> None:
     content = header(2**32 - 1, 2**32 - 1, 2**32 - 1, 2**32 - 1, code=0x0E) + bytes(100)
     path.write_bytes(content)
     began = time.perf_counter()
-    with little_memory(1 << 20), pytest.raises(ImageError, match="cut short"):
+    with little_memory(1 << 20), pytest.raises(ImageError, match="truncated"):
         idx.read(path)
-    with little_memory(1 << 20), pytest.raises(ImageError, match="packed bytes can hold"):
+    with little_memory(1 << 20), pytest.raises(ImageError, match="compressed bytes can hold"):
         idx.read(save_gzip(path, content))
     assert time.perf_counter() - began < 1
 
 
-def test_a_gzip_bomb_is_refused_as_soon_as_too_much_arrives(path: Path, little_memory) -> None:
+def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memory) -> None:
     stream = zlib.compressobj(wbits=31)
     start, a_megabyte = (
         stream.compress(content) + stream.flush(zlib.Z_FULL_FLUSH) for content in (header(1, 28, 28), bytes(1 << 20))
@@ -144,24 +144,24 @@ def test_a_gzip_bomb_is_refused_as_soon_as_too_much_arrives(path: Path, little_m
     assert time.perf_counter() - began < 2
 
 
-def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(path: Path, save_gzip, little_memory) -> None:
-    noise = np.random.default_rng(0).bytes(2 << 20)  # packed, enough to hold 2 GB were it zeros
+def test_a_file_that_decompresses_to_more_than_the_limit_raises(path: Path, save_gzip, little_memory) -> None:
+    noise = np.random.default_rng(0).bytes(2 << 20)  # compressed, enough to hold 2 GB were it zeros
     save_gzip(path, header(2 << 20, 32, 32) + noise)
-    with little_memory(4 << 20), pytest.raises(ImageError, match="memory-mapped instead"):
+    with little_memory(4 << 20), pytest.raises(ImageError, match="read batch by batch"):
         idx.read(path)
 
 
-def test_a_damaged_gzip_stream_is_refused(path: Path, save_gzip) -> None:
-    packed = bytearray(save_gzip(path, header(100) + bytes(range(100))).read_bytes())
-    packed[-6] ^= 1  # in the checksum
-    path.write_bytes(packed)
+def test_a_damaged_gzip_stream_raises(path: Path, save_gzip) -> None:
+    compressed = bytearray(save_gzip(path, header(100) + bytes(range(100))).read_bytes())
+    compressed[-6] ^= 1  # in the checksum
+    path.write_bytes(compressed)
     with pytest.raises(ImageError, match="damaged"):
         idx.read(path)
 
 
-def test_an_unpacked_file_is_memory_mapped(path: Path, little_memory) -> None:
+def test_a_plain_file_is_read_by_rows(path: Path, little_memory) -> None:
     idx.write(path, np.zeros((4000, 28, 28), np.uint8))
     with little_memory(1 << 20):
         values = idx.read(path)
         assert values.shape == (4000, 28, 28)
-        assert not values.flags.writeable
+        assert values[10:12].shape == (2, 28, 28)

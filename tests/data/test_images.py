@@ -10,7 +10,7 @@ from whatwhere.errors import ImageError
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.bool_, 1)])
-def test_whole_numbers_are_divided_by_the_largest_of_their_type(dtype: type, largest: int) -> None:
+def test_integers_are_divided_by_the_largest_of_their_type(dtype: type, largest: int) -> None:
     raw = np.arange(largest + 1).astype(dtype).reshape(-1, 1, 1)
     expected = torch.arange(largest + 1, dtype=torch.float32) / largest
     assert torch.equal(load(raw)[:].flatten(), expected)
@@ -25,7 +25,7 @@ def test_floats_are_taken_as_they_are(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -0.001, 1.001, 1e300])
-def test_a_float_that_is_no_pixel_is_refused(bad: float) -> None:
+def test_a_float_outside_the_range_raises(bad: float) -> None:
     raw = np.zeros((3, 4, 4))
     raw[2, 1, 1] = bad
     with pytest.raises(ImageError, match="finite and in"):
@@ -36,12 +36,12 @@ def test_a_float_that_is_no_pixel_is_refused(bad: float) -> None:
 
 def test_rows_are_chosen_by_slice_list_array_tensor_mask_and_number(grey: np.ndarray) -> None:
     images = load(grey)
-    whole = torch.from_numpy(grey[:, None] / np.float32(255))
-    assert torch.equal(images[:], whole)
+    expected = torch.from_numpy(grey[:, None] / np.float32(255))
+    assert torch.equal(images[:], expected)
     for rows in (slice(1, 4), [3, 0], np.array([4, 4]), torch.tensor([2, 1]), grey[:, 0, 0] > 50, [-1]):
-        assert torch.equal(images[rows], whole[rows])
-    assert torch.equal(images[3], whole[3])
-    assert torch.equal(images[(3, 0)], whole[[3, 0]])
+        assert torch.equal(images[rows], expected[rows])
+    assert torch.equal(images[3], expected[3])
+    assert torch.equal(images[(3, 0)], expected[[3, 0]])
     assert images[[]].shape == (0, 1, 6, 4)
     assert len(list(images)) == 5
     with pytest.raises(IndexError):

@@ -1,4 +1,4 @@
-""".npy and .npz: memory-mapped where they are not compressed, never unpickled, and refused where they lie."""
+""".npy and .npz: read by rows if they are not compressed, never unpickled, rejected if the header lies."""
 
 import io
 import struct
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whatwhere.data import npy
+from whatwhere.data.array_file import ArrayFile
 from whatwhere.errors import ImageError
 
 
@@ -37,22 +38,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_npy_is_read_and_mapped(tmp_path: Path, grey: np.ndarray, order: str) -> None:
+def test_npy_is_read_by_rows(tmp_path: Path, grey: np.ndarray, order: str) -> None:
     np.save(tmp_path / "a.npy", np.asarray(grey, order=order))
     read = npy.read_npy(tmp_path / "a.npy")
-    np.testing.assert_array_equal(read, grey)
-    assert isinstance(read.base, np.memmap)
+    np.testing.assert_array_equal(read[:], grey)
+    assert isinstance(read, ArrayFile)
 
 
-def test_npz_is_mapped_where_it_is_not_compressed(tmp_path: Path, grey: np.ndarray) -> None:
+def test_npz_is_read_by_rows_if_it_is_not_compressed(tmp_path: Path, grey: np.ndarray) -> None:
     np.savez(tmp_path / "plain.npz", images=grey, labels=np.arange(5))
-    np.savez_compressed(tmp_path / "packed.npz", images=np.asfortranarray(grey), labels=np.arange(5))
-    for name, mapped in (("plain.npz", True), ("packed.npz", False)):
+    np.savez_compressed(tmp_path / "compressed.npz", images=np.asfortranarray(grey), labels=np.arange(5))
+    for name, by_rows in (("plain.npz", True), ("compressed.npz", False)):
         assert npy.npz_names(tmp_path / name) == ["images", "labels"]
         images = npy.read_npz(tmp_path / name, "images")
-        np.testing.assert_array_equal(images, grey)
-        np.testing.assert_array_equal(npy.read_npz(tmp_path / name, "labels"), np.arange(5))
-        assert isinstance(images.base, np.memmap) == mapped
+        np.testing.assert_array_equal(images[:], grey)
+        np.testing.assert_array_equal(npy.read_npz(tmp_path / name, "labels")[:], np.arange(5))
+        assert isinstance(images, ArrayFile) == by_rows
 
 
 def test_objects_are_never_unpickled(tmp_path: Path) -> None:
@@ -71,33 +72,33 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not a sound"),
-        (npy.NPY_MAGIC, "not a sound"),
-        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28)}"), "cut short"),
+        (b"", "not a valid"),
+        (npy.NPY_MAGIC, "not a valid"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28)}"), "truncated"),
         (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 28, 28)}"), "no values"),
         (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}"), "no values"),
         (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': ()}"), "no values"),
         (lying_header("{'descr': '|V0', 'fortran_order': False, 'shape': (3, 3)}"), "no values"),
-        (lying_header("{'descr': 'zzz', 'fortran_order': False, 'shape': (3,)}"), "not a sound"),
-        (lying_header("__import__('os').getpid()"), "not a sound"),
-        (lying_header("(" * 90), "not a sound"),
-        (lying_header("{}", version=2), "not a sound"),
+        (lying_header("{'descr': 'zzz', 'fortran_order': False, 'shape': (3,)}"), "not a valid"),
+        (lying_header("__import__('os').getpid()"), "not a valid"),
+        (lying_header("(" * 90), "not a valid"),
+        (lying_header("{}", version=2), "not a valid"),
         (lying_header("{}", version=3), "named fields"),
-        (npy.NPY_MAGIC + b"\2\0\xff\xff\xff\xff" + b" " * 9000, "not a sound"),
-        (npy_bytes(np.zeros((3, 4), np.uint8))[:-1], "cut short"),
+        (npy.NPY_MAGIC + b"\2\0\xff\xff\xff\xff" + b" " * 9000, "not a valid"),
+        (npy_bytes(np.zeros((3, 4), np.uint8))[:-1], "truncated"),
         (npy_bytes(np.zeros((3, 4), np.uint8)) + b"\0", "longer than"),
     ],
 )
-def test_what_is_wrong_is_refused(tmp_path: Path, content: bytes, reason: str, little_memory) -> None:
+def test_a_bad_header_raises(tmp_path: Path, content: bytes, reason: str, little_memory) -> None:
     (tmp_path / "a.npy").write_bytes(content)
     with little_memory(2 << 20), pytest.raises(ImageError, match=reason):
         npy.read_npy(tmp_path / "a.npy")
-    packed = zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_DEFLATED)
+    compressed = zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_DEFLATED)
     with little_memory(2 << 20), pytest.raises(ImageError):
-        npy.read_npz(packed, "images")
+        npy.read_npz(compressed, "images")
 
 
-def test_a_zip_bomb_is_refused(tmp_path: Path, little_memory) -> None:
+def test_a_zip_bomb_raises(tmp_path: Path, little_memory) -> None:
     bomb = zip_with(
         tmp_path / "a.npz", "images.npy", npy_bytes(np.zeros(784, np.uint8)) + bytes(1 << 26), zipfile.ZIP_DEFLATED
     )
@@ -105,16 +106,16 @@ def test_a_zip_bomb_is_refused(tmp_path: Path, little_memory) -> None:
         npy.read_npz(bomb, "images")
 
 
-def test_a_stored_array_that_claims_bytes_beyond_the_archive_is_refused(tmp_path: Path) -> None:
+def test_a_stored_array_that_claims_bytes_beyond_the_archive_raises(tmp_path: Path) -> None:
     lie = lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (100000, 28, 28)}")
     path = zip_with(tmp_path / "a.npz", "images.npy", lie, zipfile.ZIP_STORED)
     true_sizes, lying_sizes = struct.pack("<II", *[len(lie)] * 2), struct.pack("<II", *[len(lie) + 78_400_000] * 2)
     path.write_bytes(path.read_bytes().replace(true_sizes, lying_sizes))
-    with pytest.raises(ImageError, match="not a sound"):
+    with pytest.raises(ImageError, match="not a valid"):
         npy.read_npz(path, "images")
 
 
-def test_only_what_is_asked_for_is_unpacked(tmp_path: Path, grey: np.ndarray, little_memory) -> None:
+def test_only_the_requested_array_is_decompressed(tmp_path: Path, grey: np.ndarray, little_memory) -> None:
     others = {f"other{number}": np.zeros(1 << 22, np.uint8) for number in range(4)}
     np.savez_compressed(tmp_path / "a.npz", images=grey, **others)
     with little_memory(2 << 20):
@@ -122,34 +123,34 @@ def test_only_what_is_asked_for_is_unpacked(tmp_path: Path, grey: np.ndarray, li
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_compressions_are_refused(tmp_path: Path, grey: np.ndarray, compression: int) -> None:
+def test_other_compressions_raise(tmp_path: Path, grey: np.ndarray, compression: int) -> None:
     with pytest.raises(ImageError, match="neither stored nor deflated"):
         npy.read_npz(zip_with(tmp_path / "a.npz", "images.npy", npy_bytes(grey), compression), "images")
 
 
 @settings(deadline=None, max_examples=100)
-@given(packed=st.booleans(), cut=st.floats(0, 1, exclude_max=True))
-def test_an_npz_cut_short_is_refused(folder: Path, packed: bool, cut: float) -> None:
+@given(compressed=st.booleans(), cut=st.floats(0, 1, exclude_max=True))
+def test_an_npz_truncated_raises(folder: Path, compressed: bool, cut: float) -> None:
     path = folder / "a.npz"
-    (np.savez_compressed if packed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(cut * len(whole))])
+    (np.savez_compressed if compressed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    complete = path.read_bytes()
+    path.write_bytes(complete[: int(cut * len(complete))])
     with pytest.raises(ImageError):
         npy.read_npz(path, "images")
 
 
 @settings(deadline=None, max_examples=200)
-@given(packed=st.booleans(), data=st.data())
-def test_a_damaged_npz_is_refused_or_read(folder: Path, packed: bool, data: st.DataObject) -> None:
+@given(compressed=st.booleans(), data=st.data())
+def test_a_damaged_npz_raises_or_is_read(folder: Path, compressed: bool, data: st.DataObject) -> None:
     """A changed byte may go unnoticed in a value or a date, but nothing else than ImageError is ever raised."""
     path = folder / "b.npz"
-    (np.savez_compressed if packed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    (np.savez_compressed if compressed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
     try:
         for name in npy.npz_names(path):
-            assert npy.read_npz(path, name).nbytes <= len(content) * 1032
+            assert npy.read_npz(path, name)[:].nbytes <= len(content) * 1032
     except ImageError:
         pass

@@ -25,7 +25,7 @@ def test_a_smaller_set_is_cut_in_proportion(count: int, cut: int) -> None:
 
 
 def test_one_image_cannot_be_cut() -> None:
-    with pytest.raises(ImageError, match="cannot be cut"):
+    with pytest.raises(ImageError, match="cannot be split"):
         train_validation(load(np.zeros((1, 4, 4), np.uint8)))
 
 
@@ -44,7 +44,7 @@ def test_few_labels_take_as_many_of_every_class(count: int) -> None:
 @pytest.mark.parametrize(
     ("count", "reason"), [(95, "multiple of 10"), (0, "multiple"), (-10, "multiple"), (4580, "only")]
 )
-def test_counts_that_cannot_be_are_refused(count: int, reason: str) -> None:
+def test_impossible_counts_raise(count: int, reason: str) -> None:
     labels = load("digits").labels
     assert labels is not None
     with pytest.raises(SpecError, match=reason):

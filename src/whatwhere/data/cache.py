@@ -1,20 +1,21 @@
-"""Where the files of named sets are kept, and how a file gets there: whole and verified, or not at all."""
+"""Where the files of named data sets are stored, and how a file gets there: complete and verified, or not at all."""
 
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
+from whatwhere.atomic import new_folder, open_atomic
 from whatwhere.data.catalogue import Entry, File
-from whatwhere.data.unpack import as_it_is, unpacked
+from whatwhere.data.gzip_stream import raw_chunks, read_chunks
 from whatwhere.errors import ImageError
+from whatwhere.regular_file import is_regular, open_regular
 
 
-class State(StrEnum):
-    """How a file of the cache was found."""
+class FileStatus(StrEnum):
+    """The state of a file in the cache."""
 
     VERIFIED = "verified"
     MISSING = "missing"
@@ -22,7 +23,7 @@ class State(StrEnum):
 
 
 def cache_folder() -> Path:
-    """WHATWHERE_DATA where it is set, otherwise the program's own folder in the user's cache."""
+    """WHATWHERE_DATA if it is set, otherwise the program's own folder in the user's cache."""
     if chosen := os.environ.get("WHATWHERE_DATA"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":
@@ -33,58 +34,69 @@ def cache_folder() -> Path:
 
 
 def folder_of(entry: Entry) -> Path:
-    """The folder of a set's files."""
+    """The folder of a data set's files."""
     return entry.embedded or cache_folder() / entry.name
 
 
 def missing_files(entry: Entry) -> list[File]:
-    """The files of a set that are not in its folder with the right size."""
+    """The files of a data set that are not in its folder with the right size."""
     folder = folder_of(entry)
-    return [f for f in entry.files if not (folder / f.name).is_file() or (folder / f.name).stat().st_size != f.size]
+    return [f for f in entry.files if not is_regular(folder / f.name) or (folder / f.name).stat().st_size != f.size]
 
 
-def verify(entry: Entry, file: File) -> State:
-    """Read a kept file again and compare its checksum."""
+def verify(entry: Entry, file: File) -> FileStatus:
+    """Read a file of the cache and compare its checksum."""
     path = folder_of(entry) / file.name
-    if not path.is_file():
-        return State.MISSING
+    if not is_regular(path):
+        return FileStatus.MISSING
     if path.stat().st_size != file.size:
-        return State.DAMAGED
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    return State.VERIFIED if found == file.sha256 else State.DAMAGED
+        return FileStatus.DAMAGED
+    with open_regular(path) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return FileStatus.VERIFIED if digest == file.sha256 else FileStatus.DAMAGED
 
 
-def keep(entry: Entry, file: File, source: Path) -> None:
-    """Verify a file, packed or not, and keep it under its name, which it gets only when whole."""
+_VERIFIED_FILES: set[tuple[Path, int, int, str]] = set()
+
+
+def verified_path(entry: Entry, file: File) -> Path:
+    """The path of a file of the cache, whose checksum is compared at its first use in this process."""
+    path = folder_of(entry) / file.name
+    status = path.stat()
+    key = (path, status.st_ino, status.st_mtime_ns, file.sha256)
+    if key not in _VERIFIED_FILES:
+        if verify(entry, file) is not FileStatus.VERIFIED:
+            remedy = "install whatwhere again" if entry.embedded else f"run `whatwhere data get {entry.name}`"
+            raise ImageError(f"{path}: damaged: its checksum is wrong; {remedy}")
+        _VERIFIED_FILES.add(key)
+    return path
+
+
+def add(entry: Entry, file: File, source: Path) -> None:
+    """Verify a file, compressed or not, and store it in the cache, where it appears only when it is complete."""
     folder = folder_of(entry)
     try:
-        pieces = as_it_is(source) if file.packed else unpacked(source)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
-            partial = Path(scratch) / file.name
-            with partial.open("wb") as stream:
-                stream.writelines(_verified(entry, file, source, pieces))
-                os.fsync(stream.fileno())
-            os.replace(partial, folder / file.name)
+        chunks = raw_chunks(source) if file.compressed else read_chunks(source)
+        with new_folder(folder), open_atomic(folder / file.name) as stream:
+            stream.writelines(_verified_chunks(entry, file, source, chunks))
     except OSError as error:
         raise ImageError(
-            f"{source} could not be kept in {folder} ({error}); WHATWHERE_DATA names another folder for the cache"
+            f"{source} could not be stored in {folder} ({error}); set WHATWHERE_DATA to another folder for the cache"
         ) from None
 
 
-def _verified(entry: Entry, file: File, source: Path, pieces: Iterable[bytes]) -> Iterable[bytes]:
-    """The same pieces, refused at their end, or as soon as there are too many, if they are not the file."""
+def _verified_chunks(entry: Entry, file: File, source: Path, chunks: Iterable[bytes]) -> Iterable[bytes]:
+    """The same chunks; raises an error at their end, or as soon as there are too many, if they are not the file."""
     digest = hashlib.sha256()
     size = 0
-    for piece in pieces:
-        size += len(piece)
+    for chunk in chunks:
+        size += len(chunk)
         if size > file.size:
-            raise ImageError(f"{source}: not {file.name} of {entry.name}: it holds more than {file.size:,} bytes")
-        digest.update(piece)
-        yield piece
+            raise ImageError(f"{source}: not {file.name} of {entry.name}: it has more than {file.size:,} bytes")
+        digest.update(chunk)
+        yield chunk
     if digest.hexdigest() != file.sha256:
         raise ImageError(
-            f"{source}: not {file.name} of {entry.name}, or damaged: its sha256 is {digest.hexdigest()}, and "
-            f"{file.sha256} is expected"
+            f"{source}: not {file.name} of {entry.name}, or damaged: its sha256 is {digest.hexdigest()}, expected "
+            f"{file.sha256}"
         )

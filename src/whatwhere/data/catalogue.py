@@ -1,4 +1,4 @@
-"""The sets known by name: their files with checksums, where they come from, their licence and whom to cite."""
+"""The data sets known by name: their files with checksums, mirrors, licence and citation."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +8,9 @@ from whatwhere.errors import ImageError
 
 @dataclass(frozen=True)
 class File:
-    """A file as it is kept: `sha256` and `size` are of exactly these bytes.
+    """A file of the cache: `sha256` and `size` are of exactly these bytes.
 
-    A name that ends in .gz is kept packed; any other is kept unpacked, from whichever gzip file it came.
+    A file whose name ends in .gz is stored compressed; any other is stored decompressed, whoever compressed it.
     """
 
     name: str
@@ -18,18 +18,18 @@ class File:
     size: int
 
     @property
-    def packed(self) -> bool:
+    def compressed(self) -> bool:
         return self.name.endswith(".gz")
 
     @property
     def download_name(self) -> str:
-        """What the mirrors call it: they all serve gzip."""
-        return self.name if self.packed else f"{self.name}.gz"
+        """Its name on the mirrors, which all serve gzip files."""
+        return self.name if self.compressed else f"{self.name}.gz"
 
 
 @dataclass(frozen=True)
 class Split:
-    """The images of a split and their labels."""
+    """The files of a split: images and labels."""
 
     images: File
     labels: File
@@ -37,7 +37,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Entry:
-    """A set of images, split for training and test."""
+    """A data set with a training and a test split."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class Entry:
     citation: str
     mirrors: tuple[str, ...] = ()
     embedded: Path | None = None
-    """The folder of the files, where the package carries them itself."""
+    """The folder of the files, if they are part of the package."""
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -61,7 +61,7 @@ LECUN_1998 = (
 
 DIGITS = Entry(
     name="digits",
-    title="5,000 training and 2,000 test digits of MNIST, carried by the package",
+    title="5,000 training and 2,000 test digits of MNIST, included in the package",
     train=Split(
         File("train-images.idx.gz", "8d1eae75b5aff396cd29c4ac1bf9940059221ef7e568d080f6699358bfad60c3", 804_877),
         File("train-labels.idx.gz", "183f0d6e1c50136e698f8b78509f7a351c300f33cb73b17cf97a81d900371324", 2_534),
@@ -124,7 +124,7 @@ FASHION_MNIST = Entry(
     ),
 )
 
-# Kept packed: the checksums known for Kuzushiji-MNIST are those of the .gz files as they are published.
+# Stored compressed: the known checksums of Kuzushiji-MNIST are those of the published .gz files.
 KMNIST = Entry(
     name="kmnist",
     title="Kuzushiji-MNIST: 60,000 training and 10,000 test images of cursive Japanese characters",
@@ -164,7 +164,7 @@ CATALOGUE = {entry.name: entry for entry in (DIGITS, MNIST, FASHION_MNIST, KMNIS
 
 
 def find(name: str) -> Entry:
-    """The set of this name."""
+    """The data set of this name."""
     if name not in CATALOGUE:
-        raise ImageError(f"no set is called {name!r}; the known ones are {', '.join(CATALOGUE)}")
+        raise ImageError(f"no data set is called {name!r}; the known ones are {', '.join(CATALOGUE)}")
     return CATALOGUE[name]

@@ -1,4 +1,4 @@
-"""A folder of PNG and JPEG pictures of one size, grey or colour; sub-folders, where there are any, are the labels."""
+"""A folder of PNG and JPEG pictures of one size, grey or colour; sub-folders, if there are any, are the labels."""
 
 import warnings
 from dataclasses import dataclass
@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 
 from whatwhere.data.images import Images
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import ImageError, MissingExtra, printable
+from whatwhere.regular_file import open_regular
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 LARGEST_PICTURE = 1 << 24
-"""Pixels of one picture (4096 × 4096); a larger one is refused before it is decoded."""
+"""Pixels of one picture (4096 × 4096); a larger one is rejected before it is decoded."""
 
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
-"""Pillow's kinds of picture, and what each is read as: grey or colour. Others would lose something on the way."""
+"""Pillow's kinds of picture that are supported, and what each is read as: grey or colour."""
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Raw pixels [N, C, H, W] of picture files, decoded when asked for."""
+    """Raw pixels [N, C, H, W] of picture files, decoded when they are read."""
 
     files: tuple[Path, ...]
     shape: tuple[int, ...]
@@ -46,24 +47,56 @@ class Pictures:
 
 def load_folder(folder: Path) -> Images:
     """The pictures of a folder in the order of their names; labels number the sub-folders in the same order."""
-    files = sorted(
-        file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
-    )
-    if not files:
-        raise ImageError(f"{folder}: no pictures; PNG or JPEG files are expected in it or in its sub-folders")
-    depths = {len(file.relative_to(folder).parts) for file in files}
-    if depths not in ({1}, {2}):
+    files, labelled_files = _pictures(folder), _pictures_of_subfolders(folder)
+    if not files and not labelled_files:
+        raise ImageError(f"{folder}: no pictures; expected PNG or JPEG files in it or in its sub-folders")
+    if files and labelled_files:
         raise ImageError(
-            f"{folder}: pictures at different or greater depths; expected are pictures in the folder itself, "
-            "or one sub-folder of pictures for each label"
+            f"{folder}: pictures at different depths ({files[0].name} and {labelled_files[0].relative_to(folder)}); "
+            "expected pictures in the folder itself, or one sub-folder of pictures for each label"
         )
-    pixels = Pictures(tuple(files), (len(files), *decode(files[0]).shape))
-    if depths == {1}:
-        return Images(pixels, None, folder.name)
-    classes = sorted({file.parent.name for file in files})
-    numbers = {name: number for number, name in enumerate(classes)}
-    labels = np.array([numbers[file.parent.name] for file in files], np.int64)
-    return Images(pixels, labels, folder.name, tuple(classes))
+    name = printable(folder.name or folder.absolute().name)
+    if files:
+        return Images(_open_pictures(files), None, name)
+    classes = sorted({file.parent.name for file in labelled_files})
+    numbers = {label: number for number, label in enumerate(classes)}
+    labels = np.array([numbers[file.parent.name] for file in labelled_files], np.int64)
+    return Images(_open_pictures(labelled_files), labels, name, tuple(map(printable, classes)))
+
+
+def _open_pictures(files: list[Path]) -> Pictures:
+    """The pictures, all of which are decoded once, so that a bad one is an error now."""
+    pictures = Pictures(tuple(files), (len(files), *decode(files[0]).shape))
+    for row in range(len(files)):
+        pictures[row]
+    return pictures
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """The pictures in the folder itself, by name; hidden files are ignored."""
+    return sorted(
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not file.is_dir()
+    )
+
+
+def _pictures_of_subfolders(folder: Path) -> list[Path]:
+    """The pictures one level down, also through symbolic links; there may be none below that."""
+    pictures: list[Path] = []
+    for subfolder in _subfolders(folder):
+        pictures += _pictures(subfolder)
+        for deeper in _subfolders(subfolder):
+            if _pictures(deeper) or _subfolders(deeper):
+                raise ImageError(
+                    f"{deeper}: pictures or folders at too great a depth; expected pictures in the folder itself, or "
+                    "one sub-folder of pictures for each label"
+                )
+    return pictures
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def decode(file: Path) -> np.ndarray:
@@ -76,18 +109,18 @@ def decode(file: Path) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file, formats=("PNG", "JPEG")) as picture:
+            with open_regular(file) as stream, Image.open(stream, formats=("PNG", "JPEG")) as picture:
                 _check_header(file, picture)
                 pixels = np.asarray(picture.convert(MODES[picture.mode]))
     except ImageError:
         raise
     except Exception as error:  # whatever a decoder may raise on damaged bytes
-        raise ImageError(f"{file}: not a sound PNG or JPEG picture ({error})") from None
+        raise ImageError(f"{file}: not a valid PNG or JPEG picture ({error})") from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def _check_header(file: Path, picture: Any) -> None:
-    """Refuse a picture by its header, before its pixels are unpacked."""
+    """Reject a picture by its header, before its pixels are decompressed."""
     if picture.width * picture.height > LARGEST_PICTURE:
         raise ImageError(
             f"{file}: {picture.width} × {picture.height}, more than {LARGEST_PICTURE:,} pixels; make it smaller"

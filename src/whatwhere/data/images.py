@@ -1,4 +1,4 @@
-"""A set of images: pixels that are read and scaled batch by batch, and labels where there are any."""
+"""Images: pixels that are read and scaled batch by batch, and labels if there are any."""
 
 import hashlib
 import math
@@ -17,7 +17,7 @@ BATCH_BYTES = 1 << 26
 
 
 class Pixels(Protocol):
-    """Raw pixels [N, C, H, W], read by rows: an array, a memory-mapped file, pictures, or a selection of these."""
+    """Raw values, read by rows: an array, a file, pictures or a selection; those of `Images` are [N, C, H, W]."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -28,7 +28,7 @@ class Pixels(Protocol):
 
 @dataclass(frozen=True)
 class Selection:
-    """Some rows of other pixels, in a given order; nothing is read until asked for."""
+    """Some rows of other pixels, in a given order; they are read when they are used."""
 
     pixels: Pixels
     rows: np.ndarray
@@ -47,19 +47,19 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images as the model takes them: `images[rows]` is a float32 tensor [n, C, H, W] in [0, 1]."""
+    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W] in [0, 1]."""
 
     pixels: Pixels
     labels: np.ndarray | None
     """int64 [N]"""
     name: str
     classes: tuple[str, ...] | None = None
-    """What the labels 0, 1, 2, … stand for, where the source says it."""
+    """The names of the labels 0, 1, 2, …, if the source gives them."""
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
             raise ImageError(
-                f"{self.name}: {len(self):,} images and {len(self.labels):,} labels; one label an image is expected"
+                f"{self.name}: {len(self):,} images and {len(self.labels):,} labels; expected one label per image"
             )
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Images:
             return self[np.array([rows])][0]
         if isinstance(rows, torch.Tensor):
             rows = rows.cpu().numpy()
-        elif isinstance(rows, tuple):  # which an array would take for one index an axis
+        elif isinstance(rows, tuple):  # an array would take it for one index per axis
             rows = list(rows)
         return torch.from_numpy(unit_range(self.pixels[rows], self.name))
 
@@ -95,27 +95,33 @@ class Images:
         return digest.hexdigest()
 
     def batches(self, size: int | None = None) -> Iterator[slice]:
-        """The rows of successive batches of `size` images, by default some 64 MB of pixels."""
+        """The rows of successive batches of `size` images; by default batches of about 64 MB."""
         size = size or max(1, BATCH_BYTES // (math.prod(self.shape) * self.pixels.dtype.itemsize))
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
     def subset(self, rows: np.ndarray, name: str | None = None) -> "Images":
-        """These rows as a set of their own, still read only when asked for."""
+        """These rows as `Images` of their own, still read only when they are used."""
         labels = None if self.labels is None else self.labels[rows]
         return Images(Selection(self.pixels, rows), labels, name or self.name, self.classes)
 
 
 def unit_range(raw: np.ndarray, name: str) -> np.ndarray:
-    """Raw pixels as float32 in [0, 1]: whole numbers divided by the largest their type holds, floats as they are."""
-    if raw.dtype.kind != "f":
-        largest = 1 if raw.dtype.kind == "b" else np.iinfo(raw.dtype).max
-        return np.divide(raw, np.float32(largest), dtype=np.float32)
+    """Raw pixels as float32 in [0, 1]: integers divided by the largest value of their type, floats as they are."""
+    if raw.dtype.kind == "f":
+        check_unit_range(raw, name)
+        return np.array(raw, np.float32)
+    largest = 1 if raw.dtype.kind == "b" else np.iinfo(raw.dtype).max
+    scaled: np.ndarray = np.divide(raw, np.float32(largest), dtype=np.float32)
+    return scaled
+
+
+def check_unit_range(raw: np.ndarray, name: str) -> None:
+    """Raise an error if floats are not finite and in [0, 1]."""
     with np.errstate(invalid="ignore"):
         low, high = raw.min(initial=0), raw.max(initial=1)
     if not (low >= 0 and high <= 1):  # NaN is neither
         raise ImageError(
-            f"{name}: pixels from {low} to {high}; floats must be finite and in [0, 1], so scale or clip them "
-            "(uint8 pixels are scaled as they are read)"
+            f"{name}: pixels from {low} to {high}; floats must be finite and in [0, 1]: scale or clip them "
+            "(uint8 pixels are scaled when they are read)"
         )
-    return np.array(raw, np.float32)

@@ -1,4 +1,4 @@
-"""Parts of a set: the paper's cut into training and validation images, and a few labels of every class."""
+"""Parts of a data set: the paper's training and validation images, and a few labels of every class."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from whatwhere.errors import ImageError, SpecError
 def train_validation(images: Images) -> tuple[Images, Images]:
     """The first five sixths and the rest: of MNIST's 60,000 images, the paper's 50,000 and 10,000."""
     if len(images) < 2:
-        raise ImageError(f"{images.name}: {len(images)} image cannot be cut into training and validation images")
+        raise ImageError(f"{images.name}: {len(images)} image cannot be split; expected at least 2")
     rows = np.arange(len(images))
     cut = len(images) * 5 // 6
     return (
@@ -19,19 +19,23 @@ def train_validation(images: Images) -> tuple[Images, Images]:
 
 
 def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Rows of `count` labelled images, as many of every class, in rising order.
+    """Rows of `count` labelled images, equally many of every class, in ascending order.
 
-    With one seed, the rows of a smaller count are among those of a larger one.
+    With the same seed, the rows of a smaller count are a subset of those of a larger one.
     """
     classes = np.unique(labels)
-    each, left_over = divmod(count, len(classes))
-    if each < 1 or left_over:
-        raise SpecError(f"{count} labels of {len(classes)} classes; a multiple of {len(classes)} is expected")
+    each, remainder = divmod(count, len(classes))
+    if each < 1 or remainder:
+        raise SpecError(
+            f"{count} labels of {len(classes)} classes were requested; expected a multiple of {len(classes)}"
+        )
     generator = np.random.default_rng(seed)
     chosen = []
     for label in classes:
         rows = generator.permutation(np.flatnonzero(labels == label))
         if len(rows) < each:
-            raise SpecError(f"{count} labels are {each} of every class, and class {label} has only {len(rows)}")
+            raise SpecError(
+                f"{count} labels are {each} per class, but class {label} has only {len(rows)}; request fewer"
+            )
         chosen.append(rows[:each])
     return np.sort(np.concatenate(chosen))

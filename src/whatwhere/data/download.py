@@ -1,4 +1,4 @@
-"""Getting a named set into the cache: from a folder a person has, or from a mirror."""
+"""Bringing a named data set into the cache: from a folder that the user has, or from a mirror."""
 
 import io
 import tempfile
@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from whatwhere.data.cache import State, folder_of, keep, verify
+from whatwhere.data.cache import FileStatus, add, folder_of, verify
 from whatwhere.data.catalogue import Entry, File
 from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.regular_file import is_regular
 
 TIMEOUT = 30
-"""Seconds without an answer after which a mirror is given up."""
+"""Seconds without an answer after which the next mirror is tried."""
 
 
-class Progress(Protocol):
-    """What shows a download: pooch sets `total` (bytes) and calls the rest."""
+class ProgressBar(Protocol):
+    """The progress of one download: pooch sets `total` (bytes) and calls the methods."""
 
     total: int
 
@@ -24,33 +25,33 @@ class Progress(Protocol):
     def close(self) -> None: ...
 
 
-def obtain(entry: Entry, source: Path | None = None, progress: Callable[[File], Progress] | None = None) -> None:
-    """Bring every file of a set into its folder that is not there yet, from `source` alone if it is given."""
+def download(entry: Entry, source: Path | None = None, progress: Callable[[File], ProgressBar] | None = None) -> None:
+    """Bring the files of a data set that are missing or damaged into the cache; from `source` only, if it is given."""
     if source is not None and not source.is_dir():
-        raise ImageError(f"{source}: not a folder; name one that holds {_names(entry.files)}")
-    wanted = [file for file in entry.files if verify(entry, file) is not State.VERIFIED]
+        raise ImageError(f"{source}: not a folder; give one that contains {_names(entry.files)}")
+    wanted = [file for file in entry.files if verify(entry, file) is not FileStatus.VERIFIED]
     if entry.embedded and wanted:
         raise ImageError(f"{entry.name}: {_names(wanted)} damaged or missing; install whatwhere again")
-    at_hand = {file: path for file in wanted if (path := _at_hand(entry, file, source))}
-    if source and len(at_hand) < len(wanted):
-        absent = [file for file in wanted if file not in at_hand]
-        raise ImageError(f"{source}: does not hold {_names(absent)}")
+    local = {file: path for file in wanted if (path := _local_copy(entry, file, source))}
+    if source and len(local) < len(wanted):
+        absent = [file for file in wanted if file not in local]
+        raise ImageError(f"{source}: does not contain {_names(absent)}")
     for file in wanted:
-        if file in at_hand:
-            keep(entry, file, at_hand[file])
+        if file in local:
+            add(entry, file, local[file])
         else:
-            _download(entry, file, progress)
+            _fetch(entry, file, progress)
 
 
-def _at_hand(entry: Entry, file: File, source: Path | None) -> Path | None:
-    """The file in the source, unpacked or packed; without a source, a packed copy in the set's own folder."""
+def _local_copy(entry: Entry, file: File, source: Path | None) -> Path | None:
+    """The file in the source, compressed or not; without a source, a compressed copy in the cache itself."""
     folder = source or folder_of(entry)
     names = {file.name, file.download_name} if source else {file.download_name} - {file.name}
-    return next((folder / name for name in sorted(names) if (folder / name).is_file()), None)
+    return next((folder / name for name in sorted(names) if is_regular(folder / name)), None)
 
 
-def _download(entry: Entry, file: File, progress: Callable[[File], Progress] | None) -> None:
-    """Fetch a file from the first mirror that serves it whole."""
+def _fetch(entry: Entry, file: File, progress: Callable[[File], ProgressBar] | None) -> None:
+    """Download a file from the first mirror that serves all of it."""
     try:
         import pooch
     except ImportError:
@@ -62,9 +63,9 @@ def _download(entry: Entry, file: File, progress: Callable[[File], Progress] | N
         with tempfile.TemporaryDirectory() as folder:
             fetched = Path(folder) / file.download_name
             try:
-                with _Limited(fetched, file.size) as stream:
+                with _LimitedFile(fetched, file.size) as stream:
                     pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT)(mirror + file.download_name, stream, None)
-                keep(entry, file, fetched)
+                add(entry, file, fetched)
                 return
             except (OSError, ImageError) as error:  # requests' errors are OSErrors
                 failures.append(f"  {mirror + file.download_name}: {_reason(error)}")
@@ -75,11 +76,11 @@ def _download(entry: Entry, file: File, progress: Callable[[File], Progress] | N
     )
 
 
-class _Limited(io.FileIO):
-    """A file that refuses to grow beyond what a packed copy of `size` bytes can need."""
+class _LimitedFile(io.FileIO):
+    """A file that does not grow beyond what a compressed copy of `size` bytes can need."""
 
     def __init__(self, path: Path, size: int) -> None:
-        super().__init__(path, "w")
+        super().__init__(path, "x")
         self.limit = size + size // 1000 + 4096
 
     def write(self, data: Any) -> int:
@@ -93,6 +94,6 @@ def _names(files: Iterable[File]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Why a mirror failed, briefly: an error of requests carries the response, or None where there was none."""
+    """Why a mirror failed: an error of requests carries the response, or None if there was none."""
     answered = getattr(error, "response", error) is not None
-    return str(error) if answered else "no answer, or one that broke off"
+    return str(error) if answered else "no answer, or an incomplete one"

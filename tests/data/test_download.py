@@ -1,4 +1,4 @@
-"""Obtaining a set: from a folder or a mirror, and one clear error where neither serves."""
+"""Downloading a data set: from a folder or a mirror, and one clear error if neither has it."""
 
 import gzip
 import hashlib
@@ -14,7 +14,7 @@ import pytest
 
 from whatwhere.data import cache, catalogue, idx, load
 from whatwhere.data.catalogue import MNIST, Entry, File, Split
-from whatwhere.data.obtain import obtain
+from whatwhere.data.download import download
 from whatwhere.errors import ImageError, MissingExtra
 
 NOWHERE = "http://127.0.0.1:9/"
@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def contents() -> dict[str, bytes]:
-    """The unpacked files of a small set."""
+    """The decompressed files of a small set."""
     numbers = np.random.default_rng(0)
     contents = {}
     for split, count in (("train", 6), ("test", 3)):
@@ -92,22 +92,22 @@ def entry(contents: dict[str, bytes], mirror: Mirror, tmp_path: Path, monkeypatc
     return entry
 
 
-def kept(entry: Entry) -> list[str]:
+def cached(entry: Entry) -> list[str]:
     folder = cache.folder_of(entry)
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_a_download_is_verified_kept_and_loaded(entry: Entry, mirror: Mirror, contents: dict[str, bytes]) -> None:
+def test_a_download_is_verified_stored_and_loaded(entry: Entry, mirror: Mirror, contents: dict[str, bytes]) -> None:
     with pytest.raises(ImageError, match="run `whatwhere data get small`"):
         load("small")
-    obtain(entry)
-    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in kept(entry)} == contents
+    download(entry)
+    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in cached(entry)} == contents
     assert (len(load("small")), len(load("small", split="test"))) == (6, 3)
-    obtain(entry)
-    assert len(mirror.asked) == 4, "what is there already is not fetched again"
+    download(entry)
+    assert len(mirror.asked) == 4, "a file that is there already is not downloaded again"
     (cache.folder_of(entry) / "test-labels").write_bytes(bytes(11))
-    obtain(entry)
-    assert mirror.asked[4:] == ["test-labels.gz"], "what is damaged is fetched again, and nothing else"
+    download(entry)
+    assert mirror.asked[4:] == ["test-labels.gz"], "only the damaged file is downloaded again"
 
 
 def test_progress_is_reported(entry: Entry, mirror: Mirror) -> None:
@@ -126,38 +126,38 @@ def test_progress_is_reported(entry: Entry, mirror: Mirror) -> None:
             self.closed = True
 
     bars: dict[str, Bar] = {}
-    obtain(entry, progress=lambda file: bars.setdefault(file.name, Bar()))
+    download(entry, progress=lambda file: bars.setdefault(file.name, Bar()))
     assert {f"{name}.gz": bar.total for name, bar in bars.items()} == {k: len(v) for k, v in mirror.answers.items()}
     assert all(bar.closed and bar.seen == bar.total for bar in bars.values())
 
 
-def test_the_next_mirror_serves_where_one_fails(entry: Entry) -> None:
-    obtain(replace(entry, mirrors=(NOWHERE, *entry.mirrors)))
-    assert len(kept(entry)) == 4
+def test_the_next_mirror_is_used_if_one_fails(entry: Entry) -> None:
+    download(replace(entry, mirrors=(NOWHERE, *entry.mirrors)))
+    assert len(cached(entry)) == 4
 
 
-def test_a_file_kept_packed_is_fetched_as_it_is(entry: Entry, mirror: Mirror) -> None:
-    def packed(split: Split) -> Split:
+def test_a_file_stored_compressed_is_downloaded_as_it_is(entry: Entry, mirror: Mirror) -> None:
+    def compressed(split: Split) -> Split:
         def file(name: str) -> File:
             content = mirror.answers[f"{name}.gz"]
             return File(f"{name}.gz", hashlib.sha256(content).hexdigest(), len(content))
 
         return Split(file(split.images.name), file(split.labels.name))
 
-    entry = replace(entry, train=packed(entry.train), test=packed(entry.test))
-    obtain(entry)
-    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in kept(entry)} == mirror.answers
+    entry = replace(entry, train=compressed(entry.train), test=compressed(entry.test))
+    download(entry)
+    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in cached(entry)} == mirror.answers
 
 
 def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> None:
     entry = replace(entry, mirrors=(NOWHERE, "http://localhost:9/"))
     with pytest.raises(ImageError) as caught:
-        obtain(entry)
+        download(entry)
     message = str(caught.value)
     assert all(file.download_name in message for file in entry.files)
     assert str(cache.folder_of(entry)) in message
     assert "whatwhere data get small" in message
-    assert kept(entry) == []
+    assert cached(entry) == []
 
 
 def test_files_put_into_that_folder_are_taken(entry: Entry, mirror: Mirror) -> None:
@@ -165,48 +165,50 @@ def test_files_put_into_that_folder_are_taken(entry: Entry, mirror: Mirror) -> N
     cache.folder_of(entry).mkdir(parents=True)
     for name, content in mirror.answers.items():
         (cache.folder_of(entry) / name).write_bytes(content)
-    obtain(offline)
+    download(offline)
     assert cache.missing_files(entry) == []
 
 
 @pytest.mark.parametrize("answer", ["cut", "other", "endless", "absent"])
-def test_a_mirror_that_serves_something_else_is_refused(entry: Entry, mirror: Mirror, answer: str) -> None:
+def test_a_mirror_with_other_content_is_rejected(entry: Entry, mirror: Mirror, answer: str) -> None:
     right = mirror.answers.pop("train-images.gz")
     wrong = {"cut": right[:-5], "other": gzip.compress(b"other"), "endless": bytes(1 << 20)}
     if answer in wrong:
         mirror.answers["train-images.gz"] = wrong[answer]
     reason = "bytes arrived" if answer == "endless" else "could not be downloaded"
     with pytest.raises(ImageError, match=reason):
-        obtain(entry)
-    assert kept(entry) == []
+        download(entry)
+    assert cached(entry) == []
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_from_a_folder(entry: Entry, mirror: Mirror, contents: dict[str, bytes], packed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compressed", [True, False])
+def test_from_a_folder(
+    entry: Entry, mirror: Mirror, contents: dict[str, bytes], compressed: bool, tmp_path: Path
+) -> None:
     source = tmp_path / "mine"
     source.mkdir()
-    for name, content in (mirror.answers if packed else contents).items():
+    for name, content in (mirror.answers if compressed else contents).items():
         (source / name).write_bytes(content)
-    obtain(entry, source)
+    download(entry, source)
     assert len(load("small", split="test")) == 3
     assert mirror.asked == []
 
 
-def test_from_a_folder_that_does_not_hold_the_set(entry: Entry, contents: dict[str, bytes], tmp_path: Path) -> None:
+def test_from_a_folder_without_the_data_set(entry: Entry, contents: dict[str, bytes], tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="not a folder"):
-        obtain(entry, tmp_path / "nowhere")
+        download(entry, tmp_path / "nowhere")
     (tmp_path / "train-images").write_bytes(contents["train-images"])
-    with pytest.raises(ImageError, match=r"does not hold train-labels.gz, test-images.gz, test-labels.gz"):
-        obtain(entry, tmp_path)
+    with pytest.raises(ImageError, match=r"does not contain train-labels.gz, test-images.gz, test-labels.gz"):
+        download(entry, tmp_path)
     for name in contents:
         (tmp_path / name).write_bytes(contents["train-images"])
     with pytest.raises(ImageError, match="not train-labels of small"):
-        obtain(entry, tmp_path)
-    assert "train-labels" not in kept(entry)
+        download(entry, tmp_path)
+    assert "train-labels" not in cached(entry)
 
 
-def test_images_and_labels_that_do_not_match_are_refused(entry: Entry, tmp_path: Path) -> None:
-    obtain(entry)
+def test_images_and_labels_that_do_not_match_raise(entry: Entry, tmp_path: Path) -> None:
+    download(entry)
     mixed = replace(entry, train=Split(entry.train.images, entry.test.labels))
     catalogue.CATALOGUE["small"] = mixed
     with pytest.raises(ImageError, match="6 images and 3 labels"):
@@ -215,23 +217,33 @@ def test_images_and_labels_that_do_not_match_are_refused(entry: Entry, tmp_path:
 
 def test_damaged_embedded_files_ask_for_a_new_installation(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="install whatwhere again"):
-        obtain(replace(catalogue.DIGITS, embedded=tmp_path))
+        download(replace(catalogue.DIGITS, embedded=tmp_path))
 
 
 def test_without_pooch_the_missing_package_is_named(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(MissingExtra, match=r"needs pooch, which is not installed: pip install 'whatwhere\[data\]'"):
-        obtain(entry)
+        download(entry)
 
 
 @pytest.mark.mnist
-def test_mnist_packed_anew_is_taken(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mnist_compressed_again_is_accepted(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "mine"
     source.mkdir()
     for file in MNIST.files:
         (source / file.download_name).write_bytes(gzip.compress((mnist / file.name).read_bytes(), 1))
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
-    obtain(MNIST, source)
+    download(MNIST, source)
     np.testing.assert_array_equal(
-        idx.read(tmp_path / "cache/mnist/t10k-labels-idx1-ubyte"), load("mnist", split="test").labels
+        idx.read(tmp_path / "cache/mnist/t10k-labels-idx1-ubyte")[:], load("mnist", split="test").labels
     )
+
+
+def test_a_cached_data_set_changed_on_the_disk_is_not_loaded(entry: Entry) -> None:
+    download(entry)
+    path = cache.folder_of(entry) / "train-images"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match="its checksum is wrong; run `whatwhere data get small`"):
+        load("small")
