@@ -1,10 +1,10 @@
-"""What came of the paper's whole training: its time, and its model through a fast engine and through the reference.
+"""The paper's complete training: its time, and its model through a fast engine and through the reference.
 
     whatwhere reproduce pooling --scale paper --only "Gaussian pooling / Layer 2"      # trains it, on a GPU
     python benchmarks/paper_training.py --out benchmarks/results/gpu_training.json
 
-Told from the result file: seconds of training and the filter updates' share of them. Measured: seconds for the features
-of the test images; after 50 steps, cost and features beside the float64 reference; and the test error by the linear
+From the result file: seconds of training and the filter updates' share of them. Measured: seconds for the features
+of the test images; after 50 steps, cost and features against the float64 reference; and the test error by the linear
 SVM, once with all features through the fast engine and once through the reference, with the same C.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +25,30 @@ from whatwhere.classification import describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, load
-from whatwhere.reproduction.results import Results
-from whatwhere.reproduction.scales import SCALES, read_scale
-from whatwhere.reproduction.subjects import model_subject
-from whatwhere.reproduction.tables import cells_of
+from whatwhere.reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
+from whatwhere.reproduction.records import Record
+from whatwhere.reproduction.reproduce import open_store
+from whatwhere.reproduction.results import TrainingResult
+from whatwhere.reproduction.scale import SCALES, read_scale
+from whatwhere.reproduction.table import cells_of
 from whatwhere.spec import Recipe
 
 COMPARED = 500  # images that are inferred in float64 too
 REPEATS = 3
 
 
-def training_times(record: dict[str, Any]) -> dict[str, Any]:
+def training_times(record: Record[TrainingResult]) -> dict[str, Any]:
     """Sums over the history of both layers."""
-    history = record["found"]["history"]
-    seconds, filters = (sum(epoch[name] for epoch in history) for name in ("seconds", "filter_seconds"))
+    history = record.result.history
+    seconds, filters = sum(epoch.seconds for epoch in history), sum(epoch.filter_seconds or 0 for epoch in history)
     return {
         "training_seconds": seconds,
         "filter_seconds": filters,
         "filter_share": filters / seconds,
         "epochs": len(history),
-        "images": history[-1]["images"],
-        "engines": sorted({epoch["engine"] for epoch in history}),
-        "trained_on": record["machine"],
+        "images": history[-1].images,
+        "engines": sorted({epoch.engine for epoch in history}),
+        "trained_on": asdict(record.machine),
     }
 
 
@@ -62,28 +65,28 @@ def timed_features(model: DeconvNet, images: Tensor, recipe: Recipe) -> list[flo
 def agreement(model: DeconvNet, images: Tensor, recipe: Recipe) -> dict[str, dict[str, float]]:
     """Cost and features of every engine relative to the reference in float64."""
     truth = infer(model.to(torch.float64), images.double(), recipe.inference, engine="reference")
-    cost, found = truth.stats.cost[-1].mean(), {}
+    cost, errors = truth.stats.cost[-1].mean(), {}
     for engine in ("auto", "reference"):
         solution = infer(model, images, recipe.inference, engine=engine)
         missed = (solution.features.double() - truth.features).norm() / truth.features.norm()
-        found[solution.engine] = {
+        errors[solution.engine] = {
             "cost": float(solution.stats.cost[-1].double().mean() / cost - 1),
             "features": float(missed),
         }
-    return found
+    return errors
 
 
 def test_errors(model: DeconvNet, training: Images, test: Images, recipe: Recipe, C: float) -> dict[str, Any]:
     """The test error with features through the fast engine, and through the reference."""
-    found = {}
+    errors: dict[str, Any] = {}
     for engine in ("auto", "reference"):
         since = time.perf_counter()
         x, x_test = (describe_images(model, part, recipe, engine=engine, on_device=True) for part in (training, test))
         score = protocol.evaluate(x, training.labels, x_test, test.labels, C, device=model.device)
-        found[engine] = {"errors": score.errors, "images": score.images, "percent": 100 * score.error, "C": C}
-        found[engine]["seconds"] = time.perf_counter() - since
-        print(engine, found[engine], flush=True)
-    return found
+        errors[engine] = {"errors": score.errors, "images": score.images, "percent": 100 * score.error, "C": C}
+        errors[engine]["seconds"] = time.perf_counter() - since
+        print(engine, errors[engine], flush=True)
+    return errors
 
 
 def main() -> None:
@@ -93,23 +96,26 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     scale = read_scale(arguments.scale)
-    results = Results(Path("results") / scale.name)
+    store = open_store(Path("results"), scale)
     (cell,) = (cell for cell in cells_of("pooling", scale) if cell.name == "Gaussian pooling / Layer 2")
-    subject = cell.subjects[0]
-    error, record = results.find(subject), results.find(model_subject(subject.recipe, subject.data))
-    if error is None or record is None:
+    job = cell.jobs[0]
+    assert isinstance(job, EvaluationJob)
+    assert isinstance(job.features, ModelFeatures)
+    recipe = job.features.recipe
+    evaluated, trained = store.find(job), store.find(TrainingJob(job.data, recipe))
+    if evaluated is None or trained is None:
         parser.error(f"{cell.name} has no result yet; see above how to measure it")
-    model = load(results.folder / "models" / f"{record['key']}.safetensors").to(arguments.device)
-    training, test = subject.data.load()
-    images, recipe = test[:].to(arguments.device), subject.recipe
+    model = load(store.folder / f"{trained.name}.safetensors").to(arguments.device)
+    training, test = job.data.load()
+    images = test[:].to(arguments.device)
 
-    found: dict[str, Any] = {"benchmark": "the paper's training", "machine": machine(), **training_times(record)}
-    found |= {"feature_seconds": timed_features(model, images, recipe), "feature_images": len(images)}
-    found["agreement"] = agreement(model, images[:COMPARED], recipe)
-    print(json.dumps(found, indent=1), flush=True)
-    found["test_errors"] = test_errors(model, training, test, recipe, error["found"]["C"])
+    measured: dict[str, Any] = {"benchmark": "the paper's training", "machine": machine(), **training_times(trained)}
+    measured |= {"feature_seconds": timed_features(model, images, recipe), "feature_images": len(images)}
+    measured["agreement"] = agreement(model, images[:COMPARED], recipe)
+    print(json.dumps(measured, indent=1), flush=True)
+    measured["test_errors"] = test_errors(model, training, test, recipe, evaluated.result.score.C)
     if arguments.out:
-        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.out.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from whatwhere.reproduction.results import spread
-from whatwhere.reproduction.results_page import found_in
-from whatwhere.reproduction.scales import read_scale
+from whatwhere.reproduction.report import measured_tables
+from whatwhere.reproduction.reproduce import open_store
+from whatwhere.reproduction.results import mean_and_deviation
+from whatwhere.reproduction.scale import read_scale
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -57,12 +58,13 @@ MANY_LABELS = {
 def test_every_error_rate_is_that_of_its_result_files() -> None:
     lines = [line.strip("|").split("|") for line in README.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
     rows = {row.strip(): [cell.strip(" *") for cell in cells] for row, *cells in lines}
-    found = found_in(README.parent / "results/paper", read_scale("paper"))
+    paper = read_scale("paper")
+    tables = measured_tables(paper, open_store(README.parent / "results", paper))
     for row, (table, name) in ONE_CELL.items():
-        cell = found[table][name]
-        mean, deviation = spread(cell.values)
+        cell = tables[table][name]
+        mean, deviation = mean_and_deviation(cell.values)
         expected = [str(len(cell.values)), f"{mean:.2f} ± {deviation:.2f}", f"{cell.cell.paper:.2f}"]
         assert rows[row] == expected, row
     for row, name in MANY_LABELS.items():
         labels = ("all", "3000", "1000", "300", "100")
-        assert rows[row] == [f"{found['comparison'][f'{name} / {n} labels'].mean:.2f}" for n in labels], row
+        assert rows[row] == [f"{tables['comparison'][f'{name} / {n} labels'].mean:.2f}" for n in labels], row

@@ -19,6 +19,7 @@ import os
 import tomllib
 import types
 from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -46,7 +47,7 @@ def write_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:
 
 def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     """The same spec with the differences of a parsed TOML table."""
-    hints = get_type_hints(type(spec))
+    hints = _settings(type(spec))
     new: dict[str, Any] = {}
     for key, value in changes.items():
         name = f"{where}{key}"
@@ -64,7 +65,7 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
 
 def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its default."""
-    hints = get_type_hints(kind)
+    hints = _settings(kind)
     new: dict[str, Any] = {}
     for key, value in _table(where or kind.__name__, content).items():
         name = f"{where}{key}"
@@ -140,9 +141,15 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         return tuple(_convert(v, get_args(hint)[0], name) for v in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if type(value) is not hint:
+    if type(value) is not (get_origin(hint) or hint):  # dict[str, Any] is taken as it stands
         raise SpecError(f"{name} = {value!r} was given; expected {hint.__name__}, not {type(value).__name__}")
     return value
+
+
+@cache
+def _settings(kind: type) -> dict[str, Any]:
+    """The settings of a spec and their types; evaluating the annotations takes most of the time of reading a file."""
+    return get_type_hints(kind)
 
 
 def _item_spec(hint: Any) -> Any:

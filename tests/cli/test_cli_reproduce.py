@@ -10,17 +10,17 @@ import whatwhere.reproduction.reproduce as runner
 from whatwhere.cli import app
 from whatwhere.errors import SpecError
 from whatwhere.reproduction.reproduce import Outcome
-from whatwhere.reproduction.tables import TABLES
+from whatwhere.reproduction.table import TABLES
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What the runner was asked for; it says that one cell is left for every minute of the limit."""
+    """What the runner was asked for; with a time limit it reports that one cell remains."""
     seen = []
 
-    def record(names, scale, options, say):
+    def record(names, scale, options, log):
         seen.append((names, scale.name, options))
-        return Outcome(measured=1, known=0, elsewhere=0, left=0 if options.minutes is None else 1)
+        return Outcome(measured=1, known=0, unavailable=0, remaining=0 if options.minutes is None else 1)
 
     monkeypatch.setattr(runner, "reproduce", record)
     return seen
@@ -49,7 +49,7 @@ def test_report_writes_the_page_and_runs_nothing(calls, tmp_path):
     assert "## Scale: paper" in page.read_text(encoding="utf-8")
 
 
-def test_an_unknown_table_is_refused_by_name(tmp_path):
+def test_an_error_names_an_unknown_table(tmp_path):
     done = CliRunner().invoke(app, ["reproduce", "poling", "--results", str(tmp_path)])
     assert isinstance(done.exception, SpecError)
     assert "poling" in str(done.exception)

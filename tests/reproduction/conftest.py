@@ -1,8 +1,8 @@
 import pytest
 
-from whatwhere.reproduction.reproduce import Options, reproduce
-from whatwhere.reproduction.scales import Scale
-from whatwhere.reproduction.subjects import DataSpec
+from whatwhere.reproduction.jobs import DataSpec
+from whatwhere.reproduction.reproduce import ReproduceOptions, TimeLimit, open_evaluator, open_store, reproduce
+from whatwhere.reproduction.scale import Scale
 
 TINY = {
     "batch_size": 15,
@@ -12,6 +12,10 @@ TINY = {
 }
 
 
+def quiet(line):
+    pass
+
+
 @pytest.fixture(scope="session")
 def scale():
     """A scale so small that a cell takes a fraction of a second: 30 digits, few maps, few steps."""
@@ -19,7 +23,7 @@ def scale():
 
 
 def options_in(folder):
-    return Options(folder / "results", folder / "cache", device="cpu", engine="reference")
+    return ReproduceOptions(folder / "results", folder / "cache", device="cpu", engine="reference")
 
 
 @pytest.fixture
@@ -27,9 +31,21 @@ def options(tmp_path):
     return options_in(tmp_path)
 
 
+@pytest.fixture
+def evaluator(scale, options):
+    """An evaluator without results."""
+    return open_evaluator(scale, options, TimeLimit(None), quiet)
+
+
 @pytest.fixture(scope="session")
-def measured(scale, tmp_path_factory):
-    """The results of three tables, for tests that only read them."""
+def measured_folder(scale, tmp_path_factory):
+    """The folder of the results of three tables, for tests that only read it."""
     options = options_in(tmp_path_factory.mktemp("measured"))
-    assert reproduce(["pooling", "steps", "cost"], scale, options, lambda line: None).left == 0
-    return options.results / "tiny"
+    assert reproduce(["pooling", "steps", "cost"], scale, options, quiet).remaining == 0
+    return options.results
+
+
+@pytest.fixture(scope="session")
+def measured(scale, measured_folder):
+    """The results of three tables, for tests that only read them."""
+    return open_store(measured_folder, scale)

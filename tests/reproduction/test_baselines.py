@@ -1,11 +1,15 @@
-"""The baselines, held against their formulas."""
+"""The baselines, compared with their formulas."""
+
+from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
 
+from whatwhere.errors import RunError
 from whatwhere.reproduction import baselines
-from whatwhere.reproduction.subjects import DataSpec
+from whatwhere.reproduction.jobs import DataSpec
 
 
 @pytest.fixture
@@ -14,7 +18,7 @@ def digits():
 
 
 def test_pixels_are_of_unit_length(digits):
-    x, x_test = baselines.pixels(*digits)
+    x, x_test = baselines.RawPixels().describe(*digits)
     assert x.shape == x_test.shape == (80, 784)
     np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1, rtol=1e-5)
 
@@ -54,16 +58,28 @@ def test_the_triangle_is_the_distance_below_the_average_one():
 
 def test_k_means_averages_the_answers_of_all_patches_on_a_grid(digits, monkeypatch):
     monkeypatch.setattr(baselines, "standardise", lambda x, x_test: (x, x_test))
-    settings = {**baselines.KMEANS, "centroids": 5, "patches": 500, "iterations": 2, "patch": 5, "grid": 2}
+    method = baselines.KMeans(centroids=5, patches=500, iterations=2, patch=5, grid=2)
     monkeypatch.setattr(baselines, "triangle", lambda x, centroids: torch.full((*x.shape[:-1], len(centroids)), 3.0))
-    x, _ = baselines.kmeans(*digits, settings)
+    x, _ = method.describe(*digits)
     assert x.shape == (80, 5 * 2 * 2)
     np.testing.assert_allclose(x, 3, rtol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_rows(digits):
-    settings = {**baselines.KMEANS, "centroids": 8, "patches": 500, "iterations": 3}
-    first, again = (baselines.kmeans(*digits, settings)[0] for _ in range(2))
+    method = baselines.KMeans(centroids=8, patches=500, iterations=3)
+    first, again = (method.describe(*digits)[0] for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    other = baselines.kmeans(*digits, {**settings, "seed": 1})[0]
+    other = replace(method, seed=1).describe(*digits)[0]
     assert not np.array_equal(first, other)
+
+
+def test_every_baseline_has_its_name_and_default_settings():
+    for name, kind in baselines.BASELINES.items():
+        assert kind().name == name
+        assert tuple(sorted(kind.C)) == kind.C
+
+
+@pytest.mark.skipif(find_spec("kymatio") is not None, reason="kymatio is installed here")
+def test_scattering_says_why_it_cannot_run(digits):
+    with pytest.raises(RunError, match=r"'scattering' cannot run here: kymatio 0\.3 .*benchmarks/scattering\.py"):
+        baselines.Scattering().describe(*digits)

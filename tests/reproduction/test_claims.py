@@ -2,25 +2,32 @@
 
 import pytest
 
-from whatwhere.reproduction.claims import FAILS, HOLDS, OPEN, Measured, evaluate_claim
-from whatwhere.reproduction.tables import Cell, Claim
+from whatwhere.classification.protocol import FewLabels, Score
+from whatwhere.reproduction.claims import FAILS, HOLDS, OPEN, MeasuredCell, evaluate_claim
+from whatwhere.reproduction.results import EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
+from whatwhere.reproduction.table import Cell, Claim
 
 
 def few(value, interval):
     """A cell of few labels, in per cent."""
-    found = {"error": value / 100, "interval": [bound / 100 for bound in interval]}
-    return Measured(Cell("t", "a", "x", "few labels", None, False, ("subject",)), ({"found": found},))
+    draws = FewLabels(100, (value / 100,), (1.0,), value / 100, tuple(bound / 100 for bound in interval))
+    result = FewLabelResult(draws=draws, dimensions=1, density=1.0)
+    return MeasuredCell(Cell("t", "a", "x", "error", None, False, ()), (result,))
 
 
-def cells(numbers, measure="error"):
-    """Cells from per cent, by 'row / column'; a list is a value a seed."""
-    found = {}
+def cells(numbers):
+    """Cells from per cent, by 'row / column'; a list has a value for each seed."""
+    measured = {}
     for name, value in numbers.items():
         values = value if isinstance(value, list) else [value]
-        results = tuple({"found": {"error": v / 100, "errors": round(v * 100), "images": 10_000}} for v in values)
         row, column = name.split(" / ")
-        found[name] = Measured(Cell("t", row, column, measure, 1.0, False, ("subject",)), results)
-    return found
+        measured[name] = MeasuredCell(Cell("t", row, column, "error", 1.0, False, ()), tuple(map(evaluated, values)))
+    return measured
+
+
+def evaluated(value):
+    score = Score(value / 100, (0.0, 1.0), round(value * 100), 10_000, (0, 1), ((0, 0), (0, 0)), 1.0, "newton")
+    return EvaluationResult(score=score, trials=(), dimensions=1, density=1.0)
 
 
 def test_below_compares_means_over_seeds():
@@ -31,7 +38,7 @@ def test_below_compares_means_over_seeds():
     assert evaluate_claim(claim, cells({"a / x": 0.8, "b / x": 0.8})).verdict == FAILS, "as good is not better"
 
 
-def test_overlapping_intervals_are_told():
+def test_overlapping_intervals_are_mentioned():
     claim = Claim(text="a beats b", below=(("a / x", "b / x"),))
     assert "overlap" in evaluate_claim(claim, cells({"a / x": 0.8, "b / x": 0.9})).numbers
     assert "overlap" not in evaluate_claim(claim, cells({"a / x": 0.8, "b / x": 2.0})).numbers
@@ -86,9 +93,9 @@ def test_within_so_many_points_of_the_paper_or_better(value, verdict):  # its nu
 
 @pytest.mark.parametrize(("second", "verdict"), [(1.0, HOLDS), (5.0, FAILS)])
 def test_every_epoch_of_the_top_layer_counts(second, verdict):
-    found = {"a / cost": trained("a", [2.0, second, 1.0]), "b / cost": trained("b", [3.0, 3.0, 3.0])}
+    measured = {"a / cost": trained("a", [2.0, second, 1.0]), "b / cost": trained("b", [3.0, 3.0, 3.0])}
     claim = Claim(text="", below=(("a / cost", "b / cost"),), every_epoch=True)
-    assert evaluate_claim(claim, found).verdict == verdict
+    assert evaluate_claim(claim, measured).verdict == verdict
 
 
 def test_an_epoch_is_the_mean_over_the_seeds():
@@ -97,8 +104,12 @@ def test_an_epoch_is_the_mean_over_the_seeds():
 
 def trained(row, *seeds):
     """A cell of trainings: their costs at every epoch of layer 2."""
+
+    def epoch(layer, cost):
+        return EpochRecord(layer=layer, epoch=1, cost=cost, nonzeros=1.0, seconds=1.0, engine="cpu")
+
     results = tuple(
-        {"found": {"history": [{"layer": 1, "cost": 99.0}] + [{"layer": 2, "cost": cost} for cost in costs]}}
+        TrainingResult(history=(epoch(1, 99.0), *(epoch(2, cost) for cost in costs)), training_seconds=1.0)
         for costs in seeds
     )
-    return Measured(Cell("t", row, "cost", "cost", None, False, ("subject",)), results)
+    return MeasuredCell(Cell("t", row, "cost", "cost", None, False, ()), results)

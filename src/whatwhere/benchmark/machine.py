@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,21 +16,39 @@ import torch
 PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymatio")
 
 
+@dataclass(frozen=True)
+class Machine:
+    """Processor, graphics card, versions of the packages, commit and time of a measurement."""
+
+    processor: str
+    cores: int | None
+    gpu: str | None
+    python: str
+    versions: dict[str, str | None]
+    commit: str | None
+    time: str
+
+
+def this_machine() -> Machine:
+    """The machine that this process runs on, now."""
+    return Machine(
+        processor=processor(),
+        cores=os.cpu_count(),
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        python=platform.python_version(),
+        versions={name: installed_version(name) for name in PACKAGES},
+        commit=commit(),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
 def machine() -> dict[str, Any]:
-    """Processor, graphics card, versions, commit and time, for the head of a result file."""
-    return {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "python": platform.python_version(),
-        "versions": {name: installed(name) for name in PACKAGES},
-        "commit": commit(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    """This machine as plain values, for the head of a result file."""
+    return asdict(this_machine())
 
 
 def processor() -> str:
-    """The processor's name, as far as the system tells."""
+    """The processor's name, as far as the system knows it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text().splitlines():
@@ -38,7 +57,7 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def installed(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -46,12 +65,12 @@ def installed(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit this runs from, marked where files differ; WHATWHERE_COMMIT, where it is set, is taken as it is."""
+    """The commit this runs from, with a mark where files were changed; WHATWHERE_COMMIT overrides it."""
     if given := os.environ.get("WHATWHERE_COMMIT"):
         return given
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return found.stdout.strip()
+    return described.stdout.strip()

@@ -49,19 +49,19 @@ def reproduce(
     page: Annotated[Path, typer.Option(metavar="FILE", help="What `report` writes.")] = Path("RESULTS.md"),
 ) -> None:
     """Measure what has no result file yet; a run that was cut off goes on where it stopped."""
-    from whatwhere.reproduction.reproduce import Options
+    from whatwhere.reproduction.report import write_report
+    from whatwhere.reproduction.reproduce import ReproduceOptions
     from whatwhere.reproduction.reproduce import reproduce as run
-    from whatwhere.reproduction.results_page import write_report
-    from whatwhere.reproduction.scales import read_scale
-    from whatwhere.reproduction.tables import TABLES
+    from whatwhere.reproduction.scale import read_scale
+    from whatwhere.reproduction.table import TABLES
 
     tables = [table for name in names if name != "report" for table in (TABLES if name == "all" else (name,))]
-    left = 0
+    remaining = 0
     if tables:
-        options = Options(results, cache, device, engine, minutes, seeds, checkpoint_every, only)
-        left = run(list(dict.fromkeys(tables)), read_scale(scale), options, typer.echo).left
+        options = ReproduceOptions(results, cache, device, engine, minutes, seeds, checkpoint_every, only)
+        remaining = run(list(dict.fromkeys(tables)), read_scale(scale), options, typer.echo).remaining
     if "report" in names:
         for path in write_report(results, page):
             typer.echo(path)
-    if left:
+    if remaining:
         raise typer.Exit(3)

@@ -1,10 +1,10 @@
-"""Other ways to describe an image, measured beside the model: on the same splits, by the same linear SVM."""
+"""Other ways to describe an image, measured like the model: on the same splits, by the same linear SVM."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,28 +12,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data import Images
+from whatwhere.errors import RunError
 
-Describe = Callable[[Images, Images], tuple[np.ndarray, np.ndarray]]
+UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
+STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)  # lower, since rows of standardised columns are longer
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """A method: training and test images in, a row of numbers for each out; labels are never seen.
+class Baseline(ABC):
+    """A method: training and test images in, a row of numbers for each out. It never sees a label.
 
-    settings  everything else that determines the rows
-    C         the grid for the SVM; lower where columns are standardised, since rows are longer then
-    describe  None where another program measures it
+    Its fields are all settings that determine the rows. `C` is the grid for the SVM.
     """
 
-    describe: Describe | None
-    C: tuple[float, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: ClassVar[str]
+    C: ClassVar[tuple[float, ...]]
 
+    @abstractmethod
+    def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
+        """Rows [N, D] of the training images and of the test images."""
 
-def pixels(training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
-    """Raw pixels, each image scaled to unit length, as the model's descriptors are."""
-    first, second = (F.normalize(images[:].flatten(1), dim=1).numpy() for images in (training, test))
-    return first, second
+    def unavailable_reason(self) -> str | None:
+        """Why it cannot run in this environment; None where it can."""
+        return None
 
 
 def standardise(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -44,44 +45,58 @@ def standardise(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return first, second
 
 
-# k-means on whitened patches: A. Coates, H. Lee, A. Y. Ng, AISTATS 2011 ------------------------------------------
+@dataclass(frozen=True)
+class RawPixels(Baseline):
+    """Raw pixels, each image scaled to unit length, as the model's descriptors are."""
 
-KMEANS: dict[str, Any] = {
-    "patch": 6,
-    "centroids": 400,
-    "patches": 100_000,
-    "iterations": 20,
-    "grid": 3,
-    "whitening": 0.1,
-    "seed": 0,
-    "columns": "standardised",
-}
+    name: ClassVar[str] = "raw pixels"
+    C: ClassVar[tuple[float, ...]] = UNIT_ROWS
+    rows: str = "unit length"
+
+    def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
+        first, second = (F.normalize(images[:].flatten(1), dim=1).numpy() for images in (training, test))
+        return first, second
 
 
-def kmeans(training: Images, test: Images, settings: Mapping[str, Any] = KMEANS) -> tuple[np.ndarray, np.ndarray]:
-    """Centroids of whitened patches; every patch of an image answers to those nearer than average; pooled on a grid.
+@dataclass(frozen=True)
+class KMeans(Baseline):
+    """k-means on whitened patches: A. Coates, H. Lee, A. Y. Ng, AISTATS 2011.
 
-    The authors pool over quadrants; a 3×3 grid gives 3,600 columns, nearer to the model's 4,800.
+    Every patch of an image answers to the centroids that are nearer than average; answers are averaged on a grid. The
+    authors pool over quadrants; a 3×3 grid gives 3,600 columns, nearer to the model's 4,800.
     """
-    generator = torch.Generator().manual_seed(settings["seed"])
-    patches = random_patches(training, settings["patch"], settings["patches"], generator)
-    mean, whiten = zca(patches, settings["whitening"])
-    centroids = lloyd((patches - mean) @ whiten, settings["centroids"], settings["iterations"], generator)
 
-    def describe(images: Images) -> np.ndarray:
+    name: ClassVar[str] = "k-means"
+    C: ClassVar[tuple[float, ...]] = STANDARDISED_COLUMNS
+    patch: int = 6
+    centroids: int = 400
+    patches: int = 100_000
+    iterations: int = 20
+    grid: int = 3
+    whitening: float = 0.1
+    seed: int = 0
+    columns: str = "standardised"
+
+    def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
+        generator = torch.Generator().manual_seed(self.seed)
+        patches = random_patches(training, self.patch, self.patches, generator)
+        mean, whiten = zca(patches, self.whitening)
+        centroids = lloyd((patches - mean) @ whiten, self.centroids, self.iterations, generator)
+        first, second = (self._rows(images, mean, whiten, centroids) for images in (training, test))
+        return standardise(first, second)
+
+    def _rows(self, images: Images, mean: Tensor, whiten: Tensor, centroids: Tensor) -> np.ndarray:
         parts = []
         for rows in images.batches(64):
-            unfolded, (height, width) = patches_of(images[rows], settings["patch"])
+            unfolded, (height, width) = patches_of(images[rows], self.patch)
             answers = triangle((unfolded - mean) @ whiten, centroids)  # [n, positions, centroids]
-            maps = answers.transpose(1, 2).unflatten(2, (height, width))
-            parts.append(F.adaptive_avg_pool2d(maps, settings["grid"]).flatten(1))
+            maps = answers.transpose(1, 2).reshape(len(answers), -1, height, width)
+            parts.append(F.adaptive_avg_pool2d(maps, self.grid).flatten(1))
         return torch.cat(parts).numpy()
-
-    return standardise(describe(training), describe(test))
 
 
 def patches_of(v: Tensor, side: int) -> tuple[Tensor, tuple[int, int]]:
-    """All patches [N, positions, C·side²], each with mean 0 and about unit deviation; and how they lie."""
+    """All patches [N, positions, C·side²], each with mean 0 and deviation about 1; and how many there are each way."""
     unfolded = F.unfold(v, side).transpose(1, 2)
     centred = unfolded - unfolded.mean(2, keepdim=True)
     lengths = (centred.square().mean(2, keepdim=True) + 10 / 255**2).sqrt()
@@ -89,15 +104,15 @@ def patches_of(v: Tensor, side: int) -> tuple[Tensor, tuple[int, int]]:
 
 
 def random_patches(images: Images, side: int, count: int, generator: torch.Generator) -> Tensor:
-    """Patches [count, C·side²] from random places of random images; flat ones, of which digits are full, not."""
-    found: list[Tensor] = []
-    while sum(map(len, found)) < count:
+    """Patches [count, C·side²] from random places of random images. Flat patches are left out."""
+    parts: list[Tensor] = []
+    while sum(map(len, parts)) < count:
         rows = torch.randint(len(images), (500,), generator=generator)
         unfolded, _ = patches_of(images[rows.numpy()], side)
         place = torch.randint(unfolded.shape[1], (500, 20), generator=generator)
         drawn = unfolded.gather(1, place[:, :, None].expand(-1, -1, unfolded.shape[2])).flatten(0, 1)
-        found.append(drawn[drawn.square().mean(1) > 0.1])
-    return torch.cat(found)[:count]
+        parts.append(drawn[drawn.square().mean(1) > 0.1])
+    return torch.cat(parts)[:count]
 
 
 def zca(patches: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -108,10 +123,10 @@ def zca(patches: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
 
 
 def lloyd(points: Tensor, count: int, iterations: int, generator: torch.Generator) -> Tensor:
-    """k-means by Lloyd's iterations: [n, D] → centroids [count, D]; one that no point is nearest to is drawn anew."""
+    """k-means by Lloyd's iterations: [n, D] → centroids [count, D]; an empty one is drawn again."""
     centroids = points[torch.randperm(len(points), generator=generator)[:count]]
     for _ in range(iterations):
-        nearest = torch.cat([torch.cdist(part, centroids).argmin(1) for part in points.split(10_000)])
+        nearest = torch.cat([torch.cdist(part, centroids).argmin(1) for part in torch.split(points, 10_000)])
         sums = torch.zeros_like(centroids).index_add_(0, nearest, points)
         members = nearest.bincount(minlength=count)[:, None]
         drawn = points[torch.randint(len(points), (count,), generator=generator)]
@@ -125,14 +140,40 @@ def triangle(x: Tensor, centroids: Tensor) -> Tensor:
     return (distance.mean(-1, keepdim=True) - distance).clamp(min=0)
 
 
-# J and L are the scales and angles of the wavelets; benchmarks/scattering.py measures it, in an environment of its own.
-SCATTERING: dict[str, Any] = {"kymatio": "0.3", "J": 3, "L": 8, "order": 2, "columns": "standardised"}
+@dataclass(frozen=True)
+class Scattering(Baseline):
+    """Scattering coefficients by kymatio: J scales and L angles of the wavelets, up to this order.
 
-UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
-STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)
+    kymatio 0.3 needs scipy < 1.17, so it runs in an environment of its own (benchmarks/scattering.py says how).
+    """
 
-BASELINES = {
-    "raw pixels": Baseline(pixels, UNIT_ROWS, {"rows": "unit length"}),
-    "k-means": Baseline(kmeans, STANDARDISED_COLUMNS, KMEANS),
-    "scattering": Baseline(None, STANDARDISED_COLUMNS, SCATTERING),
-}
+    name: ClassVar[str] = "scattering"
+    C: ClassVar[tuple[float, ...]] = STANDARDISED_COLUMNS
+    kymatio: str = "0.3"
+    J: int = 3
+    L: int = 8
+    order: int = 2
+    columns: str = "standardised"
+
+    def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
+        if (reason := self.unavailable_reason()) is not None:
+            raise RunError(f"the baseline {self.name!r} cannot run here: {reason}")
+        from kymatio.torch import Scattering2D
+
+        transform = Scattering2D(J=self.J, L=self.L, max_order=self.order, shape=training.shape[1:])
+
+        def rows(images: Images) -> np.ndarray:
+            with torch.no_grad():
+                return np.concatenate([transform(images[rows]).flatten(1).numpy() for rows in images.batches(250)])
+
+        return standardise(rows(training), rows(test))
+
+    def unavailable_reason(self) -> str | None:
+        try:
+            import kymatio.torch  # noqa: F401
+        except ImportError as error:
+            return f"kymatio {self.kymatio} cannot be imported ({error}); benchmarks/scattering.py says how to run it"
+        return None
+
+
+BASELINES: dict[str, type[Baseline]] = {kind.name: kind for kind in (RawPixels, KMeans, Scattering)}

@@ -9,49 +9,59 @@ from statistics import fmean
 
 from whatwhere.classification.protocol import wilson
 from whatwhere.errors import SpecError
-from whatwhere.reproduction.results import Result, Results, series_of, spread, value_of
-from whatwhere.reproduction.tables import Cell, Claim
+from whatwhere.reproduction.records import ResultStore
+from whatwhere.reproduction.results import (
+    EvaluationResult,
+    FewLabelResult,
+    Measure,
+    Result,
+    TrainingResult,
+    mean_and_deviation,
+    value_of,
+)
+from whatwhere.reproduction.table import Cell, Claim
 
-SEEDS = 5  # how many seeds are looked for; the command line allows no more
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not run"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A cell with the results that were found for it, one a seed."""
+class MeasuredCell:
+    """A cell with the results that were measured for it, one for each seed."""
 
     cell: Cell
-    found: tuple[Result, ...]
+    results: tuple[Result, ...]
 
     @property
     def values(self) -> list[float]:
-        """A value a seed; error rates in per cent."""
+        """One value for each seed; error rates in per cent."""
         scale = 100 if self.is_error else 1
-        return [scale * value_of(result, self.cell.measure) for result in self.found]
+        return [scale * value_of(result, self.cell.measure) for result in self.results]
 
     @property
     def mean(self) -> float:
-        return spread(self.values)[0]
+        return mean_and_deviation(self.values)[0]
 
-    def series(self, measure: str) -> list[float]:
+    def series(self, measure: Measure) -> list[float]:
         """A measure at every epoch of the training, the mean over the seeds."""
-        return [fmean(values) for values in zip(*(series_of(result, measure) for result in self.found), strict=True)]
+        histories = [result.series(measure) for result in self.results if isinstance(result, TrainingResult)]
+        return [fmean(values) for values in zip(*histories, strict=True)]
 
     @property
     def is_error(self) -> bool:
-        return self.cell.measure in ("error", "few labels")
+        return self.cell.measure == "error"
 
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the mean error rate in per cent; None for other measures.
 
-        Seeds are judged by the same images, so more of them do not make it narrower.
+        All seeds are evaluated on the same images, so more seeds do not make it narrower.
         """
-        if not self.is_error or not self.found:
-            return None
-        if self.cell.measure == "few labels":
-            low, high = self.found[0]["found"]["interval"]
+        first = self.results[0] if self.results else None
+        if isinstance(first, FewLabelResult):
+            low, high = first.draws.interval
+        elif isinstance(first, EvaluationResult):
+            low, high = wilson(self.mean / 100 * first.score.images, first.score.images)
         else:
-            low, high = wilson(self.mean / 100 * (images := self.found[0]["found"]["images"]), images)
+            return None
         return 100 * low, 100 * high
 
 
@@ -64,17 +74,17 @@ class Verdict:
     numbers: str = ""
 
 
-def measured(cells: Sequence[Cell], results: Results) -> dict[str, Measured]:
-    """Every cell with what was found for it, by its name."""
-    found = {}
+def measured_cells(cells: Sequence[Cell], store: ResultStore) -> dict[str, MeasuredCell]:
+    """Every cell with the results that the store holds for it, by its name."""
+    measured = {}
     for cell in cells:
-        hits = [hit for hit in map(results.find, cell.subjects) if hit is not None]
-        found[cell.name] = Measured(cell, tuple(hits))
-    return found
+        records = [store.find(job) for job in cell.jobs]
+        measured[cell.name] = MeasuredCell(cell, tuple(record.result for record in records if record is not None))
+    return measured
 
 
-def evaluate_claim(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
-    """Does it hold? Means over seeds are compared; where a number is missing, nothing is said."""
+def evaluate_claim(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
+    """Does it hold? Means over seeds are compared; where a number is missing, the verdict is open."""
     if claim.below:
         return _below(claim, cells)
     if claim.lowest:
@@ -82,16 +92,16 @@ def evaluate_claim(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
     bounds = [(cell, bound) for names, bound in claim.at_most.items() for cell in matching(names, cells)]
     for names, points in claim.within.items():
         bounds += [(cell, cell.cell.paper + points) for cell in matching(names, cells) if cell.cell.paper is not None]
-    if any(not cell.found for cell, _ in bounds):
+    if any(not cell.results for cell, _ in bounds):
         return Verdict(claim.text, OPEN)
     good = [cell.mean <= bound + 1e-9 for cell, bound in bounds]
     numbers = [f"{cell.cell.name}: {cell.mean:.2f} against {bound:.2f}" for cell, bound in bounds]
     return verdict(claim, good, numbers, "cells")
 
 
-def _below(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
+def _below(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
     pairs = [pair for low, high in claim.below for pair in expand(low, high, cells)]
-    if any(not cell.found for pair in pairs for cell in pair):
+    if any(not cell.results for pair in pairs for cell in pair):
         return Verdict(claim.text, OPEN)
     if claim.every_epoch:
         return _every_epoch(claim, pairs)
@@ -100,7 +110,7 @@ def _below(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
     return verdict(claim, good, numbers, "comparisons")
 
 
-def _every_epoch(claim: Claim, pairs: Sequence[tuple[Measured, Measured]]) -> Verdict:
+def _every_epoch(claim: Claim, pairs: Sequence[tuple[MeasuredCell, MeasuredCell]]) -> Verdict:
     good: list[bool] = []
     for low, high in pairs:
         series = [side.series(side.cell.measure) for side in (low, high)]
@@ -108,8 +118,8 @@ def _every_epoch(claim: Claim, pairs: Sequence[tuple[Measured, Measured]]) -> Ve
     return verdict(claim, good, [], "epochs")
 
 
-def _lowest(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
-    if any(not cell.found for cell in cells.values()):
+def _lowest(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
+    if any(not cell.results for cell in cells.values()):
         return Verdict(claim.text, OPEN)
     inside = [cell for pattern in claim.lowest for cell in matching(pattern, cells)]
     best, other = (
@@ -122,12 +132,12 @@ def _lowest(claim: Claim, cells: Mapping[str, Measured]) -> Verdict:
 
 
 def verdict(claim: Claim, good: Sequence[bool], numbers: Sequence[str], unit: str) -> Verdict:
-    """It holds where all of these are good. A few numbers are told, of many how many are good."""
-    told = ", ".join(numbers) if 0 < len(numbers) <= 4 else f"{sum(good)} of {len(good)} {unit}"
-    return Verdict(claim.text, HOLDS if all(good) else FAILS, told)
+    """It holds if all of these are good. Up to four numbers are shown; of more, only how many are good."""
+    shown = ", ".join(numbers) if 0 < len(numbers) <= 4 else f"{sum(good)} of {len(good)} {unit}"
+    return Verdict(claim.text, HOLDS if all(good) else FAILS, shown)
 
 
-def expand(low: str, high: str, cells: Mapping[str, Measured]) -> list[tuple[Measured, Measured]]:
+def expand(low: str, high: str, cells: Mapping[str, MeasuredCell]) -> list[tuple[MeasuredCell, MeasuredCell]]:
     """The pairs that two names stand for; a * in both is each row or each column in turn."""
     if "*" not in low:
         return [(named(low, cells), named(high, cells))]
@@ -137,25 +147,25 @@ def expand(low: str, high: str, cells: Mapping[str, Measured]) -> list[tuple[Mea
     return [(named(low.replace("*", one), cells), named(high.replace("*", one), cells)) for one in each]
 
 
-def matching(names: str, cells: Mapping[str, Measured]) -> list[Measured]:
-    """The cells whose name is like this; a * stands for anything."""
-    found = [cell for name, cell in cells.items() if fnmatchcase(name, names)]
-    return found or [named(names, cells)]
+def matching(names: str, cells: Mapping[str, MeasuredCell]) -> list[MeasuredCell]:
+    """The cells whose name matches; a * stands for anything."""
+    matches = [cell for name, cell in cells.items() if fnmatchcase(name, names)]
+    return matches or [named(names, cells)]
 
 
-def named(name: str, cells: Mapping[str, Measured]) -> Measured:
+def named(name: str, cells: Mapping[str, MeasuredCell]) -> MeasuredCell:
     if name not in cells:
         raise SpecError(f"a claim names the cell {name!r}; the cells are {', '.join(map(repr, cells))}")
     return cells[name]
 
 
-def compared(low: Measured, high: Measured) -> str:
+def compared(low: MeasuredCell, high: MeasuredCell) -> str:
     digits = ".3f" if low.is_error else ".4g"
     return f"{low.mean:{digits}} against {high.mean:{digits}}{overlap(low, high)}"
 
 
-def overlap(low: Measured, high: Measured) -> str:
-    """A word of caution where the 95 % intervals of two error rates overlap."""
+def overlap(low: MeasuredCell, high: MeasuredCell) -> str:
+    """A caution where the 95 % intervals of two error rates overlap."""
     first, second = low.interval(), high.interval()
     if first is None or second is None or first[1] < second[0] or second[1] < first[0]:
         return ""

@@ -18,8 +18,8 @@ from whatwhere.data import Images
 from whatwhere.errors import RunError
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet
-from whatwhere.reproduction.baselines import pixels
-from whatwhere.reproduction.measure import SOLVER
+from whatwhere.reproduction.baselines import RawPixels
+from whatwhere.reproduction.evaluation import SOLVER
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import read_recipe
 
@@ -115,7 +115,7 @@ def descriptions(
     model: DeconvNet, recipe: Recipe, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
     """The images described in every way: by their pixels, then by every layer of the model."""
-    yield "raw pixels", *pixels(training, test)
+    yield "raw pixels", *RawPixels().describe(training, test)
     for k in range(1, recipe.model.depth + 1):
         by_layer = replace(recipe, descriptor=replace(recipe.descriptor, layers=(k,)))
         with stage(f"layer {k}: inferring {len(training) + len(test):,} images", len(training) + len(test)) as advance:

@@ -1,4 +1,4 @@
-"""The runner: every cell of the tables that were asked for, the headline first, each measured once."""
+"""The runner: every cell of the given tables, the headline first, each measured once."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from pathlib import Path
 
 from whatwhere.errors import SpecError
 from whatwhere.learning import TrainingStopped
-from whatwhere.reproduction.baselines import BASELINES
-from whatwhere.reproduction.measure import Laboratory
-from whatwhere.reproduction.models import Models
-from whatwhere.reproduction.results import Results, value_of
-from whatwhere.reproduction.scales import Scale
-from whatwhere.reproduction.subjects import Subject
-from whatwhere.reproduction.tables import Cell, cells_of
+from whatwhere.reproduction.baselines import Baseline
+from whatwhere.reproduction.evaluation import Evaluator
+from whatwhere.reproduction.jobs import Job, TrainingJob, seeds_of
+from whatwhere.reproduction.models import ModelStore
+from whatwhere.reproduction.naming import Names
+from whatwhere.reproduction.records import ResultStore
+from whatwhere.reproduction.results import value_of
+from whatwhere.reproduction.scale import Scale
+from whatwhere.reproduction.table import Cell, cells_of
 
 
 @dataclass(frozen=True)
-class Options:
+class ReproduceOptions:
     """How to run.
 
-    results  folder of the result files, a folder in it for each scale
-    cache    folder of trainings under way and of models that are not kept with the results
-    minutes  stop cleanly after so long, to go on when run again; None runs to the end
+    results  folder of the result files, with a folder for each scale
+    cache    folder of trainings under way and of models that are not published with the results
+    minutes  stop cleanly after so long; the next run continues. None runs to the end
     seeds    for every table; None takes the scale's number for headline tables and one for the others
     checkpoint_every  as in `train`: 0 writes a checkpoint only when time is up
-    only     cells whose name, 'row / column', holds this
+    only     cells whose name, 'row / column', contains this
     """
 
     results: Path = Path("results")
@@ -43,105 +45,113 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many subjects were measured now, were known before, could not be measured here, and are left."""
+    """How many jobs were measured now, were known before, cannot run in this environment, and remain."""
 
     measured: int
     known: int
-    elsewhere: int
-    left: int
+    unavailable: int
+    remaining: int
 
 
-def reproduce(names: Sequence[str], scale: Scale, options: Options, say: Callable[[str], None] = print) -> Outcome:
+def reproduce(
+    names: Sequence[str], scale: Scale, options: ReproduceOptions, log: Callable[[str], None] = print
+) -> Outcome:
     """Measure every cell of these tables that has no result file yet."""
-    clock = Clock(options.minutes)
-    laboratory = open_laboratory(scale, options, clock, say)
-    todo = work(names, scale, options.seeds, options.only)
-    unknown = [subject for subject in todo if laboratory.results.find(subject) is None]
-    elsewhere = [subject for subject in unknown if measured_elsewhere(subject)]
-    for subject in elsewhere:
-        say(f"left out: {todo[subject].name} of {todo[subject].table} (benchmarks/scattering.py measures it)")
-    left = [subject for subject in unknown if subject not in elsewhere]
-    say(f"{scale.name}: {len(todo) - len(unknown)} results known, {len(left)} to measure")
+    limit = TimeLimit(options.minutes)
+    evaluator = open_evaluator(scale, options, limit, log)
+    cells = job_cells(names, scale, options.seeds, options.only)
+    missing = [job for job in cells if evaluator.results.find(job) is None]
+    unavailable = {job: reason for job in missing if (reason := unavailable_reason(job)) is not None}
+    for job, reason in unavailable.items():
+        log(f"left out: {cells[job].name} of {cells[job].table}: {reason}")
+    todo = [job for job in missing if job not in unavailable]
+    log(f"{scale.name}: {len(cells) - len(missing)} results known, {len(todo)} to measure")
     measured = 0
-    for subject in left:
-        if clock.over():
+    for job in todo:
+        if limit.is_over():
             break
-        cell = todo[subject]
-        say(f"[{measured + 1} of {len(left)}] {cell.table}: {cell.name}{seed_of(subject)}")
+        cell = cells[job]
+        log(f"[{measured + 1} of {len(todo)}] {cell.table}: {cell.name}{seed_text(job)}")
         try:
-            found = laboratory.measure(subject, keep=cell.headline)
+            record = evaluator.run(job, publish=cell.headline)
         except TrainingStopped:
             break
         measured += 1
-        say(f"  {cell.measure} {shown(value_of(found, cell.measure), cell)} after {clock.seconds():.0f} s")
-    if measured < len(left):
-        say(f"out of time with {len(left) - measured} left; the same command goes on where this one stopped")
-    return Outcome(measured, len(todo) - len(unknown), len(elsewhere), len(left) - measured)
+        log(f"  {cell.measure} {value_text(value_of(record.result, cell.measure), cell)} after {limit.elapsed():.0f} s")
+    if measured < len(todo):
+        log(f"out of time with {len(todo) - measured} left; the same command continues from here")
+    return Outcome(measured, len(cells) - len(missing), len(unavailable), len(todo) - measured)
 
 
-class Clock:
+class TimeLimit:
     """How long it has taken, and whether time is up."""
 
     def __init__(self, minutes: float | None) -> None:
         self.began = time.monotonic()
-        self.limit = math.inf if minutes is None else 60 * minutes
+        self.seconds = math.inf if minutes is None else 60 * minutes
 
-    def seconds(self) -> float:
+    def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def over(self) -> bool:
-        return self.seconds() > self.limit
+    def is_over(self) -> bool:
+        return self.elapsed() > self.seconds
 
 
-def open_laboratory(scale: Scale, options: Options, clock: Clock, say: Callable[[str], None]) -> Laboratory:
-    """Where this scale's results and models lie, and how they are made."""
-    folder = options.results / scale.name
-    results = Results(folder)
-    models = Models(
+def open_store(folder: Path, scale: Scale) -> ResultStore:
+    """The results of a scale, under the folder of all results."""
+    return ResultStore(folder / scale.name, Names(scale))
+
+
+def open_evaluator(scale: Scale, options: ReproduceOptions, limit: TimeLimit, log: Callable[[str], None]) -> Evaluator:
+    """Where the results and models of this scale are, and how they are made."""
+    results = open_store(options.results, scale)
+    models = ModelStore(
         results,
-        kept=folder / "models",
         cache=options.cache / scale.name,
         device=options.device,
         engine=options.engine,
         checkpoint_every=options.checkpoint_every,
-        stop=clock.over,
-        say=say,
+        stop=limit.is_over,
+        log=log,
     )
-    return Laboratory(results, models, say)
+    return Evaluator(results, models, log)
 
 
-def work(names: Sequence[str], scale: Scale, seeds: int | None = None, only: str = "") -> dict[Subject, Cell]:
-    """Subjects in the order of measuring, each with a cell that wants it: the headline tables come first."""
+def job_cells(names: Sequence[str], scale: Scale, seeds: int | None = None, only: str = "") -> dict[Job, Cell]:
+    """Jobs in the order of measuring, each with a cell that asks for it: the headline tables come first."""
     cells: list[Cell] = []
     for name in names:
-        found = cells_of(name, scale)
-        count = seeds or (scale.seeds if found[0].headline else 1)
-        cells += found if count == 1 else cells_of(name, scale, count)
-    # Headline cells come first, seed after seed, so that whoever stops early has one seed of each before two of any.
+        single = cells_of(name, scale)
+        count = seeds or (scale.seeds if single[0].headline else 1)
+        cells += single if count == 1 else cells_of(name, scale, count)
     chosen = [cell for cell in cells if only in cell.name]
     if not chosen:
         example = cells[0].name
         raise SpecError(
             f"--only {only!r} was given; no cell of {', '.join(names)} has such a name ({example!r} is one)"
         )
-    entries = [(cell, seed, subject) for cell in chosen for seed, subject in enumerate(cell.subjects)]
+    # Headline cells come first, seed after seed, so that whoever stops early has one seed of each before two of any.
+    entries = [(cell, seed, job) for cell in chosen for seed, job in enumerate(cell.jobs)]
     entries.sort(key=lambda entry: (not entry[0].headline, entry[1] if entry[0].headline else 0))
-    wanted: dict[Subject, Cell] = {}
-    for cell, _, subject in entries:
-        wanted.setdefault(subject, cell)
+    wanted: dict[Job, Cell] = {}
+    for cell, _, job in entries:
+        wanted.setdefault(job, cell)
     return wanted
 
 
-def measured_elsewhere(subject: Subject) -> bool:
-    baseline = subject.settings.get("baseline")
-    return baseline is not None and BASELINES[baseline["name"]].describe is None
+def unavailable_reason(job: Job) -> str | None:
+    """Why a job cannot run in this environment; None where it can."""
+    if isinstance(job, TrainingJob) or not isinstance(job.features, Baseline):
+        return None
+    return job.features.unavailable_reason()
 
 
-def seed_of(subject: Subject) -> str:
-    return f", seed {subject.recipe.seed}" if "recipe" in subject.settings else ""
+def seed_text(job: Job) -> str:
+    seeds = seeds_of(job)
+    return f", seed {seeds[0]}" if len(seeds) == 1 else ""
 
 
-def shown(value: float, cell: Cell) -> str:
+def value_text(value: float, cell: Cell) -> str:
     """A number as tables show it, with the paper's."""
-    text = f"{value:.2%}" if cell.measure in ("error", "few labels") else f"{value:.4g}"
+    text = f"{value:.2%}" if cell.measure == "error" else f"{value:.4g}"
     return text if cell.paper is None else f"{text} (paper {cell.paper:g})"

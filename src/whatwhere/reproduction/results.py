@@ -1,78 +1,108 @@
-"""Result files: one JSON file a result, found again by what it is about."""
+"""What a job comes to: typed results, and the numbers that tables take from them."""
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from whatwhere.benchmark.machine import machine
-from whatwhere.errors import RunError, WhatwhereError
-from whatwhere.reproduction.subjects import Subject
-from whatwhere.storage import write_atomic
+from whatwhere.classification.protocol import FewLabels, Score
 
-Result = Mapping[str, Any]
+Measure = Literal["error", "cost", "reconstruction", "penalty", "nonzeros"]
+TRAINING_MEASURES = ("cost", "reconstruction", "penalty", "nonzeros")
 
 
-class Results:
-    """The result files of one folder.
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """One epoch of a training; costs and non-zeros are per image.
 
-    A file holds its `subject` (images, recipe, seed, all settings), what was `found`, the `seconds` it took and the
-    `machine` (processor, GPU, versions, commit, time). It is named by its key when it was written, but found by its
-    content: a setting that the program has got since then does not orphan it.
+    What is None was not recorded: a few histories were recovered from the printed lines of their training.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.known: dict[str, Result] = {}
-        for path in sorted(folder.glob("*.json")):
-            content = read(path)
-            self.known[content["subject"].key] = content
-
-    def find(self, subject: Subject) -> Result | None:
-        """The result of a subject, or None where there is none yet."""
-        return self.known.get(subject.key)
-
-    def put(self, subject: Subject, found: Mapping[str, Any], seconds: float) -> Path:
-        """Write a result; the file appears whole or not at all."""
-        content = {
-            "key": subject.key,
-            "subject": subject.table(),
-            "found": dict(found),
-            "seconds": round(seconds, 3),
-            "machine": machine(),
-        }
-        path = self.folder / f"{subject.kind.replace(' ', '-')}-{subject.key}.json"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-        self.known[subject.key] = {**content, "subject": subject}
-        return path
+    layer: int
+    epoch: int
+    cost: float
+    nonzeros: float
+    seconds: float
+    engine: str
+    reconstruction: float | None = None
+    penalty: float | None = None
+    dead_maps: int | None = None
+    images: int | None = None
+    steps: int | None = None
+    filter_seconds: float | None = None
+    image_iterations_per_second: float | None = None
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A result file, its subject parsed; a file that is none is refused by name."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {**content, "subject": Subject.of(content["subject"]), "found": dict(content["found"])}
-    except (KeyError, TypeError, ValueError, WhatwhereError) as error:
-        raise RunError(f"{path} is not a result file: {error!r} (remove it, or put the right one back)") from error
+@dataclass(frozen=True, kw_only=True)
+class TrainingResult:
+    """The history of a training, all its layers; `training_seconds` are those of its top layer."""
+
+    history: tuple[EpochRecord, ...]
+    training_seconds: float
+    note: str = ""
+
+    def series(self, measure: Measure) -> list[float]:
+        """A measure at every epoch of the top layer."""
+        top = self.history[-1].layer
+        values = [getattr(epoch, measure) for epoch in self.history if epoch.layer == top]
+        if any(value is None for value in values):
+            raise ValueError(f"this training has no record of its {measure}")
+        return [float(value) for value in values]
 
 
-def value_of(result: Result, measure: str) -> float:
-    """The number that a table shows: an error rate, or what the last epoch of a training came to."""
-    if measure in ("error", "few labels"):
-        return float(result["found"]["error"])
-    return series_of(result, measure)[-1]
+@dataclass(frozen=True, kw_only=True)
+class CTrial:
+    """The validation error with one C."""
+
+    C: float
+    error: float
 
 
-def series_of(result: Result, measure: str) -> list[float]:
-    """A measure of a training at every epoch of its top layer."""
-    history = result["found"]["history"]
-    return [float(epoch[measure]) for epoch in history if epoch["layer"] == history[-1]["layer"]]
+@dataclass(frozen=True, kw_only=True)
+class EvaluationResult:
+    """The error rate with all labels.
+
+    trials      the C values that were tried on validation images
+    dimensions  of a descriptor
+    density     the share of its numbers that are not 0
+    models      names of the trainings whose features were classified; none for a baseline
+    """
+
+    score: Score
+    trials: tuple[CTrial, ...]
+    dimensions: int
+    density: float
+    models: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float:
+        return self.score.error
 
 
-def spread(values: list[float]) -> tuple[float, float | None]:
-    """Mean and standard deviation; of a single value there is no deviation."""
+@dataclass(frozen=True, kw_only=True)
+class FewLabelResult:
+    """Error rates of several draws of a few labels; the other fields are those of `EvaluationResult`."""
+
+    draws: FewLabels
+    dimensions: int
+    density: float
+    models: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float:
+        return self.draws.mean
+
+
+Result = TrainingResult | EvaluationResult | FewLabelResult
+
+
+def value_of(result: Result, measure: Measure) -> float:
+    """The number that a table shows: an error rate, or a measure at the last epoch of a training."""
+    return result.series(measure)[-1] if isinstance(result, TrainingResult) else result.error
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and standard deviation; a single value has no deviation."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None

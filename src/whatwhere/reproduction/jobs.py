@@ -1,0 +1,130 @@
+"""What is to be measured: a job holds the images and every setting that determine its result.
+
+    TrainingJob     train a model                     → TrainingResult
+    EvaluationJob   an error rate with all labels     → EvaluationResult
+    FewLabelJob     error rates with a few labels     → FewLabelResult
+
+Jobs are values: two that are equal have the same result, whichever table asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from whatwhere import data
+from whatwhere.data import Images
+from whatwhere.data.catalogue import find
+from whatwhere.data.splits import train_validation
+from whatwhere.reproduction.baselines import Baseline
+from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
+
+EvalSplit = Literal["test", "validation"]
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Images to learn from and images to evaluate on.
+
+    name        of a set in the catalogue
+    eval_split  evaluate on its 'test' images, or on 'validation' images: the last sixth of the training images, which
+                are then not learned from
+    limit       only so many of each; None takes all
+    """
+
+    name: str
+    eval_split: EvalSplit = "test"
+    limit: int | None = None
+
+    def load(self) -> tuple[Images, Images]:
+        """Training images and evaluation images."""
+        training = data.load(self.name)
+        if self.eval_split == "test":
+            sets = training, data.load(self.name, split="test")
+        else:
+            sets = train_validation(training)
+        if self.limit is None:
+            return sets
+        first, second = (images.subset(np.arange(min(self.limit, len(images)))) for images in sets)
+        return first, second
+
+    def checksums(self) -> list[str]:
+        """The SHA-256 sums of the set's files: they identify its images and labels."""
+        return [file.sha256 for file in find(self.name).files]
+
+
+@dataclass(frozen=True)
+class ModelFeatures:
+    """Features of trained models; `ensemble_size` models, of the recipe's seed and the next ones, side by side."""
+
+    recipe: Recipe
+    ensemble_size: int = 1
+
+    def recipes(self) -> list[Recipe]:
+        """One recipe for each model."""
+        return [replace(self.recipe, seed=self.recipe.seed + i) for i in range(self.ensemble_size)]
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Train a model by a recipe. How the model is used afterwards is left out, so that all uses share the training."""
+
+    data: DataSpec
+    recipe: Recipe
+
+    def __post_init__(self) -> None:
+        training = replace(self.recipe, inference=InferenceSpec(), plan=(), descriptor=DescriptorSpec())
+        object.__setattr__(self, "recipe", training)
+
+
+@dataclass(frozen=True)
+class EvaluationJob:
+    """The error rate of a linear SVM with all labels; its C is chosen from this grid, on validation images."""
+
+    data: DataSpec
+    features: ModelFeatures | Baseline
+    C: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FewLabelJob:
+    """The error rates of linear SVMs that learn from `labels` labels, over several draws."""
+
+    data: DataSpec
+    features: ModelFeatures | Baseline
+    C: tuple[float, ...]
+    labels: int
+
+
+Job = TrainingJob | EvaluationJob | FewLabelJob
+
+
+def seeds_of(job: Job) -> tuple[int, ...]:
+    """The seeds of the models that a job trains or uses; a baseline has none."""
+    if isinstance(job, TrainingJob):
+        return (job.recipe.seed,)
+    if isinstance(job.features, ModelFeatures):
+        return tuple(recipe.seed for recipe in job.features.recipes())
+    return ()
+
+
+def first_layers(recipe: Recipe, count: int) -> Recipe:
+    """The recipe that ends with layer `count`."""
+    return replace(
+        recipe,
+        model=replace(recipe.model, layers=recipe.model.layers[:count]),
+        learning=recipe.learning[:count],
+        plan=tuple(phase for phase in recipe.plan if phase.layer <= count),
+        descriptor=replace(recipe.descriptor, layers=tuple(k for k in recipe.descriptor.layers if k <= count)),
+    )
+
+
+def fingerprint(job: TrainingJob) -> str:
+    """A short hash of everything that determines a training, for its folder in the cache."""
+    content: Mapping[str, Any] = {"checksums": job.data.checksums(), **asdict(job)}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,0 +1,99 @@
+"""Evaluating jobs: C without the test images, rows described once, ensembles side by side."""
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere.reproduction.evaluation as evaluation
+import whatwhere.reproduction.jobs as jobs_module
+from whatwhere.reproduction.baselines import RawPixels
+from whatwhere.reproduction.evaluation import LabelledRows, evaluate_all_labels
+from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob
+from whatwhere.reproduction.results import CTrial
+from whatwhere.reproduction.table import cells_of
+
+CPU = torch.device("cpu")
+
+
+def test_c_is_chosen_without_the_test_images_and_they_are_used_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = (np.eye(3)[y] + rng.normal(0, 1.0, (60, 3))).astype(np.float32)
+    job = EvaluationJob(DataSpec("digits"), RawPixels(), (0.01, 1.0, 100.0))
+    evaluate, used = evaluation.protocol.evaluate, []
+    monkeypatch.setattr(evaluation.protocol, "evaluate", lambda *a, **k: (used.append(a[4]), evaluate(*a, **k))[1])
+    score, trials = evaluate_all_labels(LabelledRows(x, y, x, y), job, CPU)
+    shuffled = LabelledRows(x, y, x[::-1].copy(), rng.permutation(y))
+    other_score, other_trials = evaluate_all_labels(shuffled, job, CPU)
+    assert trials == other_trials
+    assert used == [score.C] * 2
+    assert score.error != other_score.error
+
+
+def test_c_is_chosen_by_the_last_sixth_of_the_training_images():
+    y = np.arange(60) % 2
+    x = np.where(y == 1, 1.0, -1.0)[:, None].astype(np.float32) * np.ones((1, 2), np.float32)
+    x[50:] *= -1  # only the last ten are on the wrong side
+    job = EvaluationJob(DataSpec("digits"), RawPixels(), (1.0,))
+    _, trials = evaluate_all_labels(LabelledRows(x, y, x, y), job, CPU)
+    assert trials == (CTrial(C=1.0, error=1.0),)
+
+
+def test_a_choice_never_opens_the_test_images(scale, evaluator, monkeypatch):
+    load_data = jobs_module.data.load
+
+    def guarded(source, *args, split=None, **kwargs):
+        assert split != "test", "the test images were opened"
+        return load_data(source, *args, split=split, **kwargs)
+
+    monkeypatch.setattr(jobs_module.data, "load", guarded)
+    (job,) = cells_of("choice", scale)[0].jobs
+    result = evaluator.run(job).result
+    assert result.error == min(trial.error for trial in result.trials)
+
+
+def test_an_ensemble_describes_images_by_its_models_side_by_side(scale, evaluator, monkeypatch):
+    seen = []
+    evaluate = evaluation.evaluate_all_labels
+    monkeypatch.setattr(
+        evaluation, "evaluate_all_labels", lambda rows, *rest: (seen.append(rows), evaluate(rows, *rest))[1]
+    )
+    wanted = [c for c in cells_of("comparison", scale, 3) if c.column == "all labels" and c.row.startswith("Th")]
+    single, (ensemble,) = (cell.jobs for cell in wanted)
+    assert [job.features.recipe.seed for job in single] == [0, 1, 2]
+    models = evaluator.run(ensemble).result.models
+    assert models == tuple(f"models/gaussian-2layers-seed{seed}" for seed in range(3))
+    for job in single:
+        evaluator.run(job)
+    rows = [r.x_test.toarray() if hasattr(r.x_test, "toarray") else r.x_test for r in seen]
+    np.testing.assert_allclose(rows[0] * np.sqrt(3), np.concatenate(rows[1:], 1), rtol=1e-6)
+
+
+def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, monkeypatch):
+    calls = []
+    describe = evaluation.describe_images
+    monkeypatch.setattr(evaluation, "describe_images", lambda *a, **k: (calls.append(1), describe(*a, **k))[1])
+    features = cells_of("pooling", scale)[0].jobs[0].features
+    for labels in (10, 20):
+        result = evaluator.run(FewLabelJob(DataSpec("digits", limit=200), features, (1.0,), labels)).result
+        assert result.draws.labels == labels
+        assert len(result.draws.errors) == 10
+        assert result.error == pytest.approx(np.mean(result.draws.errors))
+    assert len(calls) == 2, "training and test images, once each"
+
+
+def test_a_known_result_is_not_measured_again(scale, evaluator, monkeypatch):
+    (job,) = [c.jobs[0] for c in cells_of("comparison", scale) if c.name == "Raw pixels / all labels"]
+    first = evaluator.run(job)
+    monkeypatch.setattr(evaluator, "labelled_rows", None)
+    assert evaluator.run(job) is first
+    assert first.result.dimensions == 784
+    assert first.result.models == ()
+
+
+def test_density_is_the_share_of_numbers_that_are_not_zero():
+    from scipy import sparse
+
+    x = np.array([[0.0, 1.0, 0.0, 2.0]], np.float32)
+    for matrix in (x, torch.from_numpy(x), sparse.csr_array(x)):
+        assert evaluation.density(matrix) == 0.5

@@ -1,0 +1,134 @@
+"""The paper's tables as data: its numbers, cells that are the same, claims that name cells that exist."""
+
+from dataclasses import replace
+
+import pytest
+
+from whatwhere.errors import SpecError
+from whatwhere.inference.plan import ONE_PHASE_WITHOUT_U1, TWO_PHASES
+from whatwhere.reproduction import table as table_module
+from whatwhere.reproduction.claims import OPEN, evaluate_claim, measured_cells
+from whatwhere.reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
+from whatwhere.reproduction.records import ResultStore
+from whatwhere.reproduction.scale import SCALES, read_scale
+from whatwhere.reproduction.table import CHOICE, TABLES, cells_of, read_table
+from whatwhere.spec import Recipe
+
+PRINTED = {  # copied from the paper, row by row
+    "pooling": {"Gaussian pooling": [1.38, 0.84], "Max pooling": [1.30, 1.25]},
+    "joint": {
+        "Updating F₁ and U₁": [1.79, 1.63, 1.40],
+        "Updating F₁": [1.71, 1.21, 1.10],
+        "Updating U₁": [1.39, 1.04, 0.84],
+        "No updates of layer 1": [1.46, 0.99, 1.03],
+    },
+    "nonnegativity": {"Max pooling": [2.04, 1.25], "Gaussian pooling": [2.32, 0.84]},
+    "reset": {"Gaussian pooling, 2 layers": [1.00, 0.84]},
+    "sparsity": {"ℓ0.5 training": [4.2], "ℓ1 training": [20.2]},
+}
+
+
+def cell(table, name, scale="paper"):
+    return next(c for c in cells_of(table, read_scale(scale)) if c.name == name)
+
+
+@pytest.mark.parametrize("table", PRINTED)
+def test_the_paper_s_numbers_are_copied_correctly(table):
+    rows = {}
+    for c in cells_of(table, read_scale("paper")):
+        rows.setdefault(c.row, []).append(c.paper)
+    assert rows == PRINTED[table]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("table", [*TABLES, CHOICE])
+def test_every_claim_names_cells_that_exist_and_is_open_before_anything_is_run(table, scale, tmp_path):
+    cells = measured_cells(cells_of(table, read_scale(scale)), ResultStore(tmp_path, str))
+    for claim in read_table(table).claims:
+        if claim.scale in ("", scale):
+            assert evaluate_claim(claim, cells).verdict == OPEN
+    assert read_table(table).claims or table == CHOICE
+
+
+def test_a_scale_with_few_images_has_no_columns_of_more_labels():
+    scale = read_scale("quick")
+    assert scale.data.limit == 1000
+    columns = {c.column for c in cells_of("comparison", scale)}
+    assert columns == {"all labels", "300 labels", "100 labels"}
+    assert "3000 labels" in {c.column for c in cells_of("comparison", read_scale("paper"))}
+
+
+def test_cells_that_are_the_same_share_one_result():
+    (headline,) = cell("pooling", "Gaussian pooling / Layer 2").jobs
+    for table, name in (
+        ("joint", "Updating U₁ / 1 phase"),
+        ("nonnegativity", "Gaussian pooling / Non-negative"),
+        ("reset", "Gaussian pooling, 2 layers / Reset"),
+        ("steps", "Gaussian pooling, 2 layers / 50"),
+        ("priors", "ℓ0.5 training, ℓ1 inference / 5"),
+        ("comparison", "This model, Gaussian pooling, 2 layers / all labels"),
+    ):
+        assert cell(table, name).jobs == (headline,), f"{table}: {name}"
+    for table, name in (("cost", "Gaussian pooling / cost"), ("sparsity", "ℓ0.5 training / non-zeros")):
+        assert cell(table, name).jobs == (TrainingJob(headline.data, headline.features.recipe),)
+
+
+def test_the_headline_cell_is_the_paper_s_recipe_on_all_of_mnist():
+    (job,) = cell("pooling", "Gaussian pooling / Layer 2").jobs
+    recipe, paper = job.features.recipe, Recipe.paper()
+    assert recipe == replace(paper, batch_size=6000), "what the paper leaves open has the program's defaults"
+    assert (job.data.name, job.data.eval_split, job.data.limit) == ("mnist", "test", None)
+
+
+def test_rows_and_columns_change_what_they_say():
+    def recipe(table, name):
+        return cell(table, name).jobs[0].features.recipe
+
+    assert recipe("pooling", "Gaussian pooling / Layer 1").model.depth == 1
+    assert [layer.pooling_kind for layer in recipe("pooling", "Max pooling / Layer 2").model.layers] == ["max", "max"]
+    assert recipe("joint", "Updating U₁ / 2 phases").plan == TWO_PHASES
+    assert recipe("joint", "Updating U₁ / 1 phase (no U₁)").plan == ONE_PHASE_WITHOUT_U1
+    moves = [(True, True), (True, False), (False, True), (False, False)]
+    for row, (filters, pooling) in zip(PRINTED["joint"], moves, strict=True):
+        learning = recipe("joint", f"{row} / 1 phase").learning
+        assert (learning[1].update_lower_filters, learning[1].update_lower_pooling) == (filters, pooling)
+        assert learning[0] == recipe("pooling", "Gaussian pooling / Layer 2").learning[0], (
+            "layer 1 is shared by all rows"
+        )
+    assert not recipe("nonnegativity", "Max pooling / Positive/negative").model.nonnegative
+    assert [learning.reset_at for learning in recipe("reset", "Gaussian pooling, 2 layers / No reset").learning] == [
+        (),
+        (),
+    ]
+    priors = recipe("priors", "ℓ1 training, ℓ0.5 inference / 0.5")
+    assert [learning.inference.alpha for learning in priors.learning] == [1.0, 1.0]
+    assert (priors.inference.alpha, priors.inference.lam) == (0.5, 0.5)
+    assert recipe("steps", "Gaussian pooling, 2 layers / 200").inference.steps == 200
+
+
+def test_choices_are_made_on_validation_images_alone():
+    for c in cells_of(CHOICE, read_scale("paper")):
+        assert c.jobs[0].data.eval_split == "validation"
+
+
+def test_the_quick_scale_takes_the_embedded_digits():
+    for table in TABLES:
+        for c in cells_of(table, read_scale("quick")):
+            for job in c.jobs:
+                assert job.data.name == "digits"
+                if isinstance(job, EvaluationJob) and isinstance(job.features, ModelFeatures):
+                    assert max(learning.epochs for learning in job.features.recipe.learning) < 10
+
+
+def test_unknown_names_are_errors():
+    with pytest.raises(SpecError, match="table 'poling' was given; expected one of pooling, joint"):
+        read_table("poling")
+    with pytest.raises(SpecError, match="scale 'huge' was given; expected one of paper, quick"):
+        read_scale("huge")
+
+
+def test_a_table_can_name_its_own_data_set(monkeypatch):
+    reset = replace(read_table("reset"), data="fashion-mnist")
+    monkeypatch.setattr(table_module, "read_table", lambda name: reset)
+    for c in cells_of("reset", read_scale("paper")):
+        assert [job.data.name for job in c.jobs] == ["fashion-mnist"]
