@@ -162,7 +162,7 @@ def squared(x: Tensor) -> Tensor:
 
 
 def signs() -> Iterator[dict[str, Any]]:
-    """Errors of two layers without non-negativity; by default the descriptor squares features and so loses their sign."""
+    """Errors of two layers without non-negativity; by default the descriptor squares features and loses their sign."""
     first, last = first_and_last()
     recipes = {c.row: recipe_of(c) for c in cells_of("nonnegativity", SCALE, 1) if c.column != "Non-negative"}
     for filters, pooling, described_as in (
