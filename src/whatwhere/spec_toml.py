@@ -19,7 +19,6 @@ import os
 import tomllib
 import types
 from dataclasses import MISSING, fields, is_dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -27,6 +26,7 @@ from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe
 
 Spec = TypeVar("Spec")
+_SETTINGS: dict[type, dict[str, Any]] = {}
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -146,10 +146,11 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     return value
 
 
-@cache
 def _settings(kind: type) -> dict[str, Any]:
     """The settings of a spec and their types; evaluating the annotations takes most of the time of reading a file."""
-    return get_type_hints(kind)
+    if kind not in _SETTINGS:
+        _SETTINGS[kind] = get_type_hints(kind)
+    return _SETTINGS[kind]
 
 
 def _item_spec(hint: Any) -> Any:
