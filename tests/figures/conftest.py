@@ -1,4 +1,4 @@
-"""Tiny models of two layers, made once."""
+"""Tiny models with two layers, made once."""
 
 import pytest
 
@@ -18,5 +18,5 @@ def tiny_max() -> Tiny:
 
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch):
-    """What is tested is not the pixels: few of them are drawn sooner."""
+    """The tests do not look at fine detail: few pixels are drawn faster."""
     monkeypatch.setitem(style.RC, "savefig.dpi", 40)

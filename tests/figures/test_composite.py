@@ -1,13 +1,13 @@
-"""The composite's panels as data: what stands beside what."""
+"""The panels of the composite as arrays: their order and scaling."""
 
 import numpy as np
 
 from whatwhere.figures.composite import filter_sheet, invariance_sheet, plane_sheet, reconstruction_pairs
-from whatwhere.figures.tiles import GAP, picture
+from whatwhere.figures.tiles import GAP, image_to_rgb
 from whatwhere.latents import Latents
 
 
-def test_an_input_stands_left_of_its_own_reconstruction(tiny):
+def test_an_image_is_left_of_its_reconstruction(tiny):
     model, images, top = tiny.model, tiny.images, tiny.top
     v_hat = model.reconstruct(top.p, model.weights(top.pooling_params, 11, 13))
     sheet = reconstruction_pairs(model, images, top, columns=3)
@@ -15,11 +15,11 @@ def test_an_input_stands_left_of_its_own_reconstruction(tiny):
     for i in range(len(images)):
         row, column = divmod(i, 3)
         y, x = 2 + row * (pair_height + 2) + 1, 2 + column * (pair_width + 2) + 1
-        np.testing.assert_allclose(sheet[y : y + 11, x : x + 13], picture(images[i], 1.0))
-        np.testing.assert_allclose(sheet[y : y + 11, x + 14 : x + 27], picture(v_hat[i], 1.0))
+        np.testing.assert_allclose(sheet[y : y + 11, x : x + 13], image_to_rgb(images[i], 1.0))
+        np.testing.assert_allclose(sheet[y : y + 11, x + 14 : x + 27], image_to_rgb(v_hat[i], 1.0))
 
 
-def test_planes_are_grouped_by_the_map_below_and_grey_where_not_connected(tiny):
+def test_planes_are_grouped_by_the_map_below_and_grey_if_unconnected(tiny):
     model = tiny.model
     below, maps = model.connectivity[1].shape
     sheet = plane_sheet(model, columns=below)
@@ -34,7 +34,7 @@ def test_planes_are_grouped_by_the_map_below_and_grey_where_not_connected(tiny):
             assert (plane == GAP).all() == (not model.connectivity[1][c, b])
 
 
-def test_filters_are_scaled_to_their_own_largest_weight(tiny):
+def test_filters_are_scaled_by_their_largest_weight(tiny):
     sheet = filter_sheet(tiny.model)
     darkest = [sheet[1 + r * 22 : 22 + r * 22, 1 + c * 22 : 22 + c * 22].min() for r in range(2) for c in range(2)]
     np.testing.assert_allclose(darkest, 0.1)
@@ -55,7 +55,7 @@ def test_a_feature_without_activations_is_grey(tiny):
     )
 
 
-def test_samples_on_the_sheet_are_by_seed(tiny):
+def test_the_seed_determines_the_samples(tiny):
     def sheet(seed):
         return invariance_sheet(tiny.model, tiny.layers[0], 11, 13, seed=seed)
 

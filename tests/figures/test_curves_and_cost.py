@@ -23,14 +23,14 @@ def write(tmp_path):
 
 
 def test_curves_are_read_in_the_order_of_x(write):
-    found = read_curves(write(RESULTS))
-    first, second = found.curves
-    assert (found.title, found.x_scale, found.y_scale) == ("Error against λ", "log", "linear")
+    results = read_curves(write(RESULTS))
+    first, second = results.curves
+    assert (results.title, results.x_scale, results.y_scale) == ("Error against λ", "log", "linear")
     np.testing.assert_array_equal(first.x, [1, 2, 5])
     np.testing.assert_array_equal(first.y, [1.5, 1.3, 1.2])
     np.testing.assert_array_equal(first.std, [0.2, 0.3, 0.1])
     assert second.std is None
-    assert lowest(found) == ("ℓ0.5", 2.0, 0.9)
+    assert lowest(results) == ("ℓ0.5", 2.0, 0.9)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_curves_are_read_in_the_order_of_x(write):
         ({"curves": [{"label": "a", "x": ["b"], "y": [1]}]}, "could not convert"),
     ],
 )
-def test_a_wrong_result_file_is_refused_with_the_entry(write, change, word):
+def test_an_invalid_result_file_raises_an_error_that_names_the_entry(write, change, word):
     with pytest.raises(RunError, match=word):
         read_curves(write({**RESULTS, **change}))
 
 
-def test_a_file_that_is_no_json_or_not_there_is_refused(write, tmp_path):
-    with pytest.raises(RunError, match="not a file of curves"):
+def test_a_missing_or_unparsable_result_file_raises_an_error(write, tmp_path):
+    with pytest.raises(RunError, match="not a valid result file"):
         read_curves(write("{"))
     with pytest.raises(RunError, match="no such file"):
         read_curves(tmp_path / "nothing.json")
@@ -66,8 +66,8 @@ def test_a_result_file_is_drawn_whether_it_holds_curves_or_histories(write):
 def test_a_long_title_stays_within_the_figure(width):
     figure = curves(curve_set({**RESULTS, "title": "Error against λ, " + "and against much else, " * 3}), width)
     figure.canvas.draw()
-    (found,) = [text for text in figure.findobj(Text) if text.get_text().startswith("Error against")]
-    title = found.get_window_extent()
+    (text,) = [text for text in figure.findobj(Text) if text.get_text().startswith("Error against")]
+    title = text.get_window_extent()
     assert figure.bbox.x0 <= title.x0
     assert title.x1 <= figure.bbox.x1
     assert title.y1 <= figure.bbox.y1
@@ -76,15 +76,29 @@ def test_a_long_title_stays_within_the_figure(width):
 def test_the_cost_of_a_layer_is_the_sum_of_its_parts(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text("".join(json.dumps(epoch) + "\n" for epoch in HISTORY))
-    found = cost_curves(read_history(path), layer=2)
-    np.testing.assert_array_equal(found["epoch"], [1, 2])
-    np.testing.assert_array_equal(found["cost"], [3.0, 2.0])
-    np.testing.assert_array_equal(found["nonzeros"], [20.0, 10.0])
+    epochs = cost_curves(read_history(path), layer=2)
+    np.testing.assert_array_equal(epochs["epoch"], [1, 2])
+    np.testing.assert_array_equal(epochs["cost"], [3.0, 2.0])
+    np.testing.assert_array_equal(epochs["nonzeros"], [20.0, 10.0])
     assert len(cost_curves(HISTORY, layer=3)["cost"]) == 0
 
 
-def test_a_damaged_history_is_refused(tmp_path):
+GOOD = json.dumps(HISTORY[0]).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (GOOD + b'\n{"lay', "line 2 is not JSON"),
+        (GOOD + b"\n\n[1, 2]\n", "line 3 has no number for layer, epoch"),
+        (GOOD.replace(b"3.0", b"null"), "line 1 has no number for reconstruction"),
+        (GOOD.replace(b"4.0", b"NaN"), "line 1 has no number for penalty"),
+        (GOOD + b"\xff", "can't decode byte 0xff"),
+        (b"[" * 100_000, "line 1 is not JSON"),
+    ],
+)
+def test_a_damaged_history_raises_an_error_that_names_the_line(tmp_path, content, message):
     path = tmp_path / "history.jsonl"
-    path.write_text('{"layer": 1}\n{"lay')
-    with pytest.raises(RunError, match="one JSON object a line"):
+    path.write_bytes(content)
+    with pytest.raises(RunError, match=f"history.jsonl is damaged: .*{message}"):
         read_history(path)

@@ -1,4 +1,4 @@
-"""Every figure draws from a tiny model, in every format, without a warning, at the size of paper."""
+"""Every figure can be drawn from a tiny model, in every format, without a warning, in the size of paper."""
 
 import json
 
@@ -12,7 +12,6 @@ from figures.tiny_model import HISTORY, RESULTS, make_tiny
 from whatwhere import figures
 from whatwhere.figures.animation import last_frame, trace
 from whatwhere.figures.curves import curve_set
-from whatwhere.figures.errors import errors
 from whatwhere.figures.style import COLUMN, PAGE
 from whatwhere.latents import Latents
 from whatwhere.spec import InferenceSpec
@@ -33,10 +32,15 @@ DRAW = {
     "decomposition 1": lambda t, m: figures.decomposition(t.model, t.images[0], t.layers[0][:1]),
     "decomposition 2": lambda t, m: figures.decomposition(t.model, t.images[0], t.top[:1]),
     "comparison": lambda t, m: figures.pooling_comparison(t.images, solved(Gaussian=t, max=m)),
-    "reset": lambda t, m: figures.reset(solved(one=t, two=m), 11, 13),
+    "reset": lambda t, m: figures.reset_comparison(solved(one=t, two=m), 11, 13),
     "cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}),
     "curves": lambda t, m: figures.curves(curve_set(RESULTS)),
-    "errors": lambda t, m: errors({"raw pixels": (0.09, 0.08, 0.1), "layer 1": (0.03, 0.02, 0.04)}),
+    "error chart": lambda t, m: figures.error_chart({"raw pixels": (0.09, 0.08, 0.1), "layer 1": (0.03, 0.02, 0.04)}),
+    "narrow reconstructions": lambda t, m: figures.reconstructions(t.model, t.images, t.top, columns=3, width=COLUMN),
+    "narrow planes": lambda t, m: figures.planes(t.model, columns=2, width=COLUMN),
+    "narrow invariances": lambda t, m: figures.invariances(t.model, t.images, t.top, columns=4, width=COLUMN),
+    "narrow cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}, columns=2, width=COLUMN),
+    "narrow error chart": lambda t, m: figures.error_chart({"raw pixels": (0.09, 0.08, 0.1)}, width=COLUMN),
     "where 1": lambda t, m: figures.where_map(t.model, t.images, t.top, 1, 0),
     "where 2": lambda t, m: figures.where_map(t.model, t.images, t.top, 2, 0),
     "last frame": lambda t, m: last_frame(t.model, t.images[0], trace(t.model, t.images[0], InferenceSpec(steps=2))),
@@ -64,7 +68,7 @@ def test_other_formats_and_the_same_bytes_again(tiny, tmp_path, ending, start):
 
 
 @pytest.mark.parametrize("name", DRAW)
-def test_nothing_reaches_beyond_the_paper(tiny, tiny_max, name):
+def test_everything_lies_within_the_paper(tiny, tiny_max, name):
     figure = DRAW[name](tiny, tiny_max)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -82,7 +86,7 @@ def test_colour_images_and_signed_models_draw(tmp_path):
         figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
 
 
-def test_an_image_that_nothing_explains_draws(tiny, tmp_path):
+def test_an_image_without_features_draws(tiny, tmp_path):
     empty = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling_params)
     figures.save(figures.decomposition(tiny.model, tiny.images[0], empty[:1]), tmp_path / "a.png")
     figures.save(figures.where_map(tiny.model, tiny.images, empty, 1, 0), tmp_path / "b.png")

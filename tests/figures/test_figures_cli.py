@@ -1,4 +1,4 @@
-"""`whatwhere figures` on a run's folder, and what it refuses."""
+"""`whatwhere figures`: on run folders and model files, what it writes, and its errors."""
 
 import json
 import subprocess
@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from figures.tiny_model import HISTORY, RESULTS, tiny_spec
 from whatwhere.cli import app
+from whatwhere.cli.figures import trained_run
 from whatwhere.errors import RunError, SpecError
-from whatwhere.figures import Material, draw, names, read_run
-from whatwhere.figures.material import training_settings
+from whatwhere.figures import FigureContext, draw, figure_names
+from whatwhere.figures.context import training_settings
 from whatwhere.spec_toml import write_recipe
 
 
@@ -42,70 +43,123 @@ def figures(*args):
 
 
 @pytest.mark.filterwarnings("error")
-def test_all_pictures_and_the_report_of_a_run(runs):
+def test_all_figures_and_the_report_of_a_run(runs):
     first, second, images = runs
-    result = figures(first, "--beside", second, "--data", images, "--engine", "reference")
+    result = figures(first, "--compare", second, "--data", images, "--engine", "reference")
     assert result.exit_code == 0, result.output
     drawn = {path.name for path in (first / "figures").iterdir()}
-    material = Material(read_run(first), torch.zeros(1, 1, 10, 10), (read_run(second),))
-    assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in names(material)}
+    context = FigureContext(trained_run(first), torch.zeros(1, 1, 10, 10), (trained_run(second),))
+    assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in figure_names(context)} | {
+        "report.html"
+    }
     assert {"composite.png", "comparison.png", "reset.png", "cost-2.png", "where-1.png"} <= drawn
-    page = (first / "report.html").read_text(encoding="utf-8")
+    page = (first / "figures" / "report.html").read_text(encoding="utf-8")
     parser = html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False)
     pictures = list(parser.parse(page).iter("img"))
-    assert len(pictures) == len(drawn - {"composite.png"})
+    assert len(pictures) == len(drawn - {"composite.png", "report.html"})
     assert all(len(picture.get("alt")) > 20 for picture in pictures)
 
 
-def test_one_picture_alone_in_another_format(runs):
+def test_one_figure_in_another_format(runs):
     first, _, images = runs
     result = figures(first, "--only", "filters", "--format", "svg", "--data", images, "--engine", "reference")
     assert result.exit_code == 0, result.output
     assert [path.name for path in (first / "figures").iterdir()] == ["filters.svg"]
-    assert not (first / "report.html").exists()
 
 
-def test_a_result_file_is_drawn_beside_itself(tmp_path):
+def test_an_existing_report_of_the_run_is_kept(runs, tmp_path):
+    first, _, images = runs
+    (first / "report.html").write_text("the error table of a demo")
+    for out in ((), ("--out", tmp_path / "elsewhere")):
+        assert figures(first, "--data", images, "--engine", "reference", *out).exit_code == 0
+    assert (first / "report.html").read_text() == "the error table of a demo"
+    assert (first / "figures" / "report.html").is_file()
+    assert (tmp_path / "elsewhere" / "report.html").is_file()
+
+
+def test_a_model_file_is_drawn_next_to_itself(runs):
+    first, _, images = runs
+    result = figures(first / "model.safetensors", "--only", "filters", "--data", images)
+    assert result.exit_code == 0, result.output
+    assert (first / "figures" / "filters.png").is_file()
+    run = trained_run(first / "model.safetensors")
+    assert (run.name, run.history) == ("model", [])
+    assert run.recipe.learning == (ww.Recipe.paper().learning[0],) * 2
+
+
+def test_progress_is_shown_on_standard_error(runs):
+    first, _, images = runs
+    arguments = (first, "--only", "reconstructions", "--data", images, "--engine", "reference")
+    assert "inferring 5 images with first, layer 2" in figures(*arguments).stderr
+    assert figures(*arguments, "--quiet").stderr == ""
+
+
+def test_a_folder_that_cannot_be_written_raises_an_error_before_inference(runs, monkeypatch, tmp_path):
+    first, _, images = runs
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("whatwhere.figures.context.infer", None)
+    with pytest.raises(RunError, match=r"creating .* failed: Not a directory .*choose another folder with --out"):
+        figures(first, "--data", images, "--out", tmp_path / "file" / "figures")
+
+
+def test_a_file_that_cannot_be_written_raises_an_error(runs, tmp_path):
+    first, _, images = runs
+    (tmp_path / "out" / "filters.png").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"writing .*filters\.png failed: Is a directory"):
+        figures(first, "--data", images, "--only", "filters", "--out", tmp_path / "out")
+
+
+def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(runs, tmp_path):
+    _, second, images = runs
+    run = make_run(tmp_path / "from $5 to $\\frac")
+    result = figures(
+        run, "--compare", second, "--data", images, "--only", "cost-2", "--only", "reset", "--format", "svg"
+    )
+    assert result.exit_code == 0, result.output
+    assert "from $5 to $\\frac" in (run / "figures" / "cost-2.svg").read_text()
+
+
+def test_a_result_file_is_drawn_into_its_folder(tmp_path):
     (tmp_path / "priors.json").write_text(json.dumps(RESULTS))
     result = figures(tmp_path / "priors.json", "--format", "pdf")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "priors.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_what_cannot_be_drawn_is_refused_with_what_it_needs(runs, tmp_path):
+def test_an_unavailable_figure_raises_an_error_that_says_what_it_needs(runs, tmp_path):
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
-    material = Material(read_run(first), images)
+    context = FigureContext(trained_run(first), images)
     with pytest.raises(SpecError, match="expected one of composite"):
-        draw(material, "mona-lisa")
-    with pytest.raises(RunError, match="needs another run beside it"):
-        draw(material, "comparison")
+        draw(context, "mona-lisa")
+    with pytest.raises(RunError, match="needs another run to compare with"):
+        draw(context, "comparison")
     with pytest.raises(RunError, match="Gaussian pooling"):
-        draw(Material(read_run(second), images), "where-1")
+        draw(FigureContext(trained_run(second), images), "where-1")
     with pytest.raises(SpecError, match="image = 7"):
-        Material(read_run(first), images, image=7)
+        FigureContext(trained_run(first), images, image=7)
     with pytest.raises(RunError, match="no such folder"):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(RunError, match=r"has no recipe\.toml"):
-        read_run(tmp_path)
+        trained_run(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"there is no recipe\.toml and no model\.safetensors in it"):
+        trained_run(tmp_path)
     with pytest.raises(RunError, match="different names"):
-        Material(read_run(first), images, (read_run(first),))
+        FigureContext(trained_run(first), images, (trained_run(first),))
 
 
-def test_pictures_use_the_settings_of_the_training(runs):
-    recipe = read_run(runs[0]).recipe
+def test_figures_use_the_settings_of_the_training(runs):
+    recipe = trained_run(runs[0]).recipe
     settings = training_settings(recipe, 2)
     assert (settings.lam, settings.alpha, settings.step_size) == (20.0, 0.5, "image")
     assert settings.steps == 3 * 6  # of ten epochs, six since the reset
     assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
 
 
-def test_matplotlib_is_not_needed_before_figures_are():
-    """The package and its command line come without it; figures says how to get it where it is missing."""
+def test_only_figures_need_matplotlib():
+    """The package and its command line import without matplotlib; figures says how to install it."""
     code = (
         "import sys; sys.modules['matplotlib'] = None; import whatwhere, whatwhere.cli; whatwhere.DeconvNet\n"
         "try: whatwhere.figures\n"
         "except whatwhere.errors.MissingExtra as e: print(e)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'whatwhere[figures]'" in found
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'whatwhere[figures]'" in output

@@ -1,4 +1,4 @@
-"""The report: valid HTML, nothing outside it, words for every picture, a page that fits a phone."""
+"""The report: valid HTML without external files, alternative text for every figure, legible on a phone."""
 
 import base64
 import re
@@ -16,11 +16,11 @@ SECTIONS = [
 
 
 def parse(page: str):
-    """The tree of a page; any fault that HTML's own rules name is an error."""
+    """The tree of a page; anything that violates the HTML standard is an error."""
     return html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False).parse(page)
 
 
-def test_the_page_is_valid_and_holds_what_was_given():
+def test_the_page_is_valid_and_contains_the_sections():
     tree = parse(report("A run", SECTIONS, lead="Lead.", facts={"seed": "0"}))
     assert tree.find("head/title").text == "A run"
     assert [h.text for h in tree.iter("h2")] == ["First <heading>", "Facts"]
@@ -28,12 +28,12 @@ def test_the_page_is_valid_and_holds_what_was_given():
     assert [dd.text for dd in tree.iter("dd")] == ["0", "5", "c & d"]
 
 
-def test_the_checker_refuses_a_faulty_page():
+def test_the_parser_rejects_an_invalid_page():
     with pytest.raises(html5lib.html5parser.ParseError):
         parse(report("A run", SECTIONS).replace("</section>", "</sectio>", 1))
 
 
-def test_every_picture_has_alternative_text():
+def test_every_figure_has_alternative_text():
     tree = parse(report("A run", SECTIONS))
     pictures = list(tree.iter("img"))
     assert [picture.get("alt") for picture in pictures] == ['A "picture" of nothing']
@@ -41,8 +41,8 @@ def test_every_picture_has_alternative_text():
         Section("Without words", figure=Figure(), alt="  ")
 
 
-def test_the_page_needs_nothing_beside_it():
-    """No address of another file: pictures are inside, there are no scripts, links or imports."""
+def test_the_page_needs_no_other_file():
+    """Figures are embedded; there are no scripts, links or imports."""
     page = report("A run", SECTIONS)
     tree = parse(page)
     sources = [e.get("src") for e in tree.iter() if e.get("src")]
@@ -66,3 +66,13 @@ def test_a_gif_is_a_gif(tiny):
     snapshots = trace(tiny.model, tiny.images[0], InferenceSpec(steps=1))
     page = report("A run", [Section("Moving", figure=animation(tiny.model, tiny.images[0], snapshots), alt="Steps")])
     assert "data:image/gif;base64,R0lGOD" in page
+
+
+def test_narrow_screens_get_the_narrow_figure():
+    section = Section("A", "", Figure(figsize=(7, 1)), "A figure", narrow=Figure(figsize=(3, 2)))
+    picture = next(parse(report("A run", [section])).iter("picture"))
+    source, image = picture.find("source"), picture.find("img")
+    assert source.get("media") == "(max-width: 40rem)"
+    assert (source.get("width"), image.get("width")) == ("384", "896")
+    assert source.get("srcset").startswith("data:image/png;base64,")
+    assert source.get("srcset") != image.get("src")

@@ -1,4 +1,4 @@
-"""Which activations become samples, and with whose pooling variables they are projected."""
+"""Which activations become samples, and which pooling variables project them."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_samples_are_activations_of_the_feature(tiny):
     assert (samples.value != 0).all()
 
 
-def test_the_draw_is_by_seed(tiny):
+def test_the_seed_determines_the_draw(tiny):
     def places(**kwargs):
         s = draw_samples(tiny.layers[0].p, feature=1, count=8, **kwargs)
         return list(zip(s.image, s.row, s.column, strict=True))
@@ -37,7 +37,7 @@ def test_no_activation_is_drawn_twice_and_few_are_all_drawn():
     assert len(draw_samples(torch.zeros(3, 1, 4, 4), feature=0)) == 0
 
 
-def test_samples_follow_the_distribution_not_the_largest():
+def test_samples_are_drawn_uniformly_not_from_the_largest():
     """Of 1,000 activations from 1 to 1,000, samples have the mean and the spread of all of them, not of the top."""
     p = torch.arange(1.0, 1001.0).view(1000, 1, 1, 1)
     drawn = np.concatenate([draw_samples(p, 0, count=16, seed=seed).value for seed in range(60)])
@@ -69,7 +69,7 @@ def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
     assert any(other_differs)
 
 
-def test_the_footprint_holds_all_that_an_activation_reaches(tiny):
+def test_the_footprint_contains_the_whole_projection(tiny):
     """Nothing of a projection lies outside the cut: the cut has the same sum as the whole."""
     latents, (height, width) = tiny.top, tiny.images.shape[2:]
     for feature in range(latents.p.shape[1]):

@@ -65,7 +65,7 @@ def test_the_style_does_not_leak():
     @style.styled
     def draw():
         assert matplotlib.rcParams["font.size"] == style.RC["font.size"]
-        return style.sheet(1, 1)
+        return style.new_figure(1, 1)
 
     draw()
     assert dict(matplotlib.rcParams) == before

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from whatwhere.figures.style import feature_colours
-from whatwhere.figures.tiles import GAP, columns_for, mix, picture, shade, tile
+from whatwhere.figures.tiles import GAP, columns_for, image_to_rgb, mix_colours, shade, tile
 
 
 def test_shade_runs_from_white_to_ink():
@@ -33,7 +33,7 @@ def test_one_part_has_its_own_hue_and_a_saturation_by_its_size():
         hue = colorsys.rgb_to_hsv(*colours[b])[0]
         saturations = []
         for size in (0.2, 0.6, 1.0):
-            shown = mix(np.full((1, 1, 1), size), colours[[b]], limit=1.0)[0, 0]
+            shown = mix_colours(np.full((1, 1, 1), size), colours[[b]], limit=1.0)[0, 0]
             h, s, _ = colorsys.rgb_to_hsv(*shown)
             assert h == pytest.approx(hue, abs=1e-9)
             saturations.append(s)
@@ -42,13 +42,13 @@ def test_one_part_has_its_own_hue_and_a_saturation_by_its_size():
 
 
 def test_no_part_leaves_the_paper_white():
-    assert (mix(np.zeros((2, 3, 3)), feature_colours(2)) == 1).all()
+    assert (mix_colours(np.zeros((2, 3, 3)), feature_colours(2)) == 1).all()
 
 
 def test_mixtures_are_darker_than_their_parts_and_less_saturated():
     """Two opposite hues in equal parts take each other's light away: brownish, with little hue of their own."""
     red, cyan = np.array([[0.9, 0.2, 0.2], [0.2, 0.8, 0.8]])
-    both = mix(np.ones((2, 1, 1)), np.stack([red, cyan]), limit=1.0)[0, 0]
+    both = mix_colours(np.ones((2, 1, 1)), np.stack([red, cyan]), limit=1.0)[0, 0]
     assert both.sum() < min(red.sum(), cyan.sum())
     assert np.ptp(both) < min(np.ptp(red), np.ptp(cyan))
 
@@ -67,8 +67,8 @@ def test_tile_puts_pictures_row_by_row():
 
 def test_colour_images_keep_their_colours():
     image = torch.rand(3, 4, 5)
-    np.testing.assert_allclose(picture(image), image.permute(1, 2, 0).double().numpy())
-    assert picture(torch.rand(2, 4, 5)).shape == (4, 5, 3)
+    np.testing.assert_allclose(image_to_rgb(image), image.permute(1, 2, 0).double().numpy())
+    assert image_to_rgb(torch.rand(2, 4, 5)).shape == (4, 5, 3)
 
 
 @pytest.mark.parametrize(("n", "columns"), [(1, 1), (4, 2), (6, 2), (16, 4), (48, 8), (7, 3), (12, 3), (11, 3)])

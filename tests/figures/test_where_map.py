@@ -1,4 +1,4 @@
-"""The Gaussians of one feature: which regions, which means, which widths."""
+"""The Gaussians of one feature: their regions, means and widths."""
 
 import numpy as np
 import pytest
@@ -27,21 +27,21 @@ def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
     assert found.value == pytest.approx(2.0)
     assert (found.x[0], found.y[0]) == (0.5, -0.25)
     assert found.sigma_y[0] == pytest.approx(0.25)
-    assert found.sigma_x[0] == 1.0  # 1/√0.01 is 10: as good as flat, drawn as half the region
+    assert found.sigma_x[0] == 1.0  # 1/√0.01 is 10: almost flat, limited to half the region
     assert len(gaussians(tiny.model, tiny.images, one_gaussian, layer=1, feature=0).x) == 0
 
 
-def test_below_the_top_the_features_that_come_down_count(tiny):
+def test_below_the_top_layer_the_reconstructed_features_count(tiny):
     p1 = tiny.model.descend(tiny.top.p, tiny.model.weights(tiny.top.pooling_params, 11, 13), to=1)[0]
-    found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3, most=10_000)
+    found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3, limit=10_000)
     assert len(found.x) == int((p1[:, 3] > 0.05 * p1[:, 3].max()).sum())
     np.testing.assert_allclose(found.value, p1[found.image, 3, found.row, found.column])
     np.testing.assert_allclose(found.x, tiny.top.pooling_params[0].mu[found.image, 1, 3, found.row, found.column])
 
 
-def test_more_than_wanted_are_drawn_by_seed(tiny):
+def test_the_seed_determines_the_subset(tiny):
     def drawn(seed):
-        found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=1, most=10, seed=seed)
+        found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=1, limit=10, seed=seed)
         return list(zip(found.image, found.row, found.column, strict=True))
 
     assert len(drawn(0)) == 10

@@ -1,4 +1,4 @@
-"""What figures are tested on: a tiny model with its latents of a few images, a result file, a history."""
+"""Data for the tests of figures: a tiny model with latents of a few images, a result file, a history."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""`whatwhere figures`: the pictures of a run, and its report."""
+"""`whatwhere figures`: the figures of a run, and its report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whatwhere.cli.options import Engine
+from whatwhere.cli.options import SOURCE_HELP, Engine, Quiet
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whatwhere.figures import Section
+    from whatwhere.figures import Section, TrainedRun
 
 
 class Format(StrEnum):
@@ -23,76 +23,131 @@ class Format(StrEnum):
 
 
 def figures(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a result file of curves (JSON).")],
-    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Draw this picture alone; repeatable.")] = None,
-    format: Annotated[Format, typer.Option(help="Of the picture files; the animation is a GIF.")] = Format.png,
-    beside: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="Another run to set beside it; repeatable.")
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder, a model file, or a result file of curves (JSON).")
+    ],
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Draw only this figure; repeatable.")] = None,
+    format: Annotated[Format, typer.Option(help="Format of the files; the animation is a GIF.")] = Format.png,
+    compare: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="Another run to compare with; repeatable.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help="A named set, a file or a folder; default: the run's own.")
+        str | None,
+        typer.Option(metavar="IMAGES", help=f"{SOURCE_HELP} Default: the run's own."),
     ] = None,
-    count: Annotated[int, typer.Option("--images", min=1, help="How many images to infer.")] = 200,
-    image: Annotated[int, typer.Option(min=0, help="Which of them to take apart.")] = 0,
-    feature: Annotated[int | None, typer.Option(min=1, help="Whose map of where; default: the busiest.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
+    count: Annotated[
+        int | None, typer.Option("--images", min=1, help="How many images to infer; default: 24 to 200 by their size.")
+    ] = None,
+    image: Annotated[
+        int | None, typer.Option(min=0, help="Index of the image to decompose, in IMAGES; default: one of them.")
+    ] = None,
+    feature: Annotated[
+        int | None, typer.Option(min=1, help="Feature whose positions are drawn; default: the most active one.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of images and samples.")] = 0,
     engine: Engine = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder for the pictures; default: RUN/figures.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the figures and of report.html; default: RUN/figures.")
+    ] = None,
+    quiet: Quiet = False,
 ) -> None:
-    """Draw the pictures of a run, by its own settings, into RUN/figures, and all of them into RUN/report.html."""
+    """Draw the figures of a run, and write all of them on one page, report.html."""
     from whatwhere.cli.inputs import source_of
-    from whatwhere.figures import Material, draw, names, read_run, run_report
+    from whatwhere.cli.stages import Stages
+    from whatwhere.figures import FigureContext, check_figure, draw, figure_names, run_report
 
     if run.suffix == ".json":
         _draw_curves(run, format, out or run.parent)
         return
-    home = read_run(run)
-    material = Material(
-        home,
-        first_images(data or source_of(run), count),
-        tuple(read_run(other) for other in beside or ()),
-        image=image,
+    context = FigureContext(
+        trained_run(run),
+        choose_images(data or source_of(run), count, image, seed),
+        tuple(trained_run(other) for other in compare or ()),
         feature=None if feature is None else feature - 1,
         seed=seed,
         engine=engine,
+        stage=Stages(quiet=quiet).stage,
     )
-    folder, drawn = out or run / "figures", {}
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in only or names(material):
-        drawn[name] = draw(material, name)
+    names = only or figure_names(context)
+    for name in names:
+        check_figure(context, name)
+    folder = out or (run if run.is_dir() else run.parent) / "figures"
+    _make_folder(folder)
+    drawn = {}
+    for name in names:
+        drawn[name] = draw(context, name)
         typer.echo(_write(drawn[name], folder / name, format))
     if not only:
-        page = run / "report.html"
-        page.write_text(run_report(material, drawn), encoding="utf-8")
+        page = folder / "report.html"
+        _write_bytes(page, run_report(context, drawn).encode())
         typer.echo(page)
 
 
-def first_images(source: str, count: int) -> Tensor:
-    """The first images of the test split where there is one, else of the source."""
+def trained_run(path: Path) -> TrainedRun:
+    """A run folder or a model file under its name; a run folder also has a history, unless it was deleted."""
+    from whatwhere.cli.inputs import open_run
+    from whatwhere.figures import TrainedRun, read_history
+
+    recipe, model = open_run(path, "cpu")
+    history = path / "history.jsonl"
+    name = path.stem if path.is_file() else path.resolve().name
+    return TrainedRun(name, recipe, model, read_history(history) if history.is_file() else [])
+
+
+def choose_images(source: str, count: int | None, image: int | None, seed: int) -> Tensor:
+    """A varied choice of images, from the test split of a named set; the image of this index, if given, is first."""
+    import numpy as np
+
     from whatwhere import data
     from whatwhere.data.catalogue import CATALOGUE
+    from whatwhere.errors import SpecError
+    from whatwhere.figures.selection import default_count, spread
 
-    return data.load(source, split="test" if source in CATALOGUE else None)[:count]
+    images = data.load(source, split="test" if source in CATALOGUE else None)
+    chosen = spread(images, count or default_count(images), seed)
+    if image is not None:
+        if image >= len(images):
+            raise SpecError(f"--image {image} was given; {images.name} has {len(images):,} images, counted from 0")
+        chosen = np.concatenate([[image], chosen[chosen != image]])[: len(chosen)]
+    return images[chosen]
+
+
+def _make_folder(folder: Path) -> None:
+    """Create the folder of the figures before anything slow begins."""
+    from whatwhere.atomic import disk_errors
+
+    with disk_errors(f"creating {folder}", "choose another folder with --out"):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def _write(section: Section, path: Path, format: Format) -> Path:
-    """Write a section's picture; the path gets its ending here."""
+    """Write the figure of a section; its suffix is added to the path."""
+    import io
+
     from whatwhere.figures import save
 
-    if isinstance(section.figure, bytes):
-        path = path.with_name(f"{path.name}.gif")
-        path.write_bytes(section.figure)
-        return path
     assert section.figure is not None
-    path = path.with_name(f"{path.name}.{format}")
-    save(section.figure, path)
+    if isinstance(section.figure, bytes):
+        return _write_bytes(path.with_name(f"{path.name}.gif"), section.figure)
+    file = io.BytesIO()
+    save(section.figure, file, format)
+    return _write_bytes(path.with_name(f"{path.name}.{format}"), file.getvalue())
+
+
+def _write_bytes(path: Path, content: bytes) -> Path:
+    from whatwhere.atomic import disk_errors, write_atomic
+
+    with disk_errors(f"writing {path}", "choose another folder with --out"):
+        write_atomic(path, content)
     return path
 
 
 def _draw_curves(results: Path, format: Format, folder: Path) -> None:
+    import io
+
     from whatwhere.figures import draw_file, save
 
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{results.stem}.{format}"
-    save(draw_file(results), path)
-    typer.echo(path)
+    file = io.BytesIO()
+    save(draw_file(results), file, format)
+    _make_folder(folder)
+    typer.echo(_write_bytes(folder / f"{results.stem}.{format}", file.getvalue()))

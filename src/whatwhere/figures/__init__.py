@@ -1,11 +1,11 @@
-"""The paper's pictures: functions that take a model and latents and return a matplotlib figure.
+"""The figures of the paper: functions that take a model and latents and return a matplotlib figure.
 
     from whatwhere import figures
 
     figure = figures.decomposition(model, images[0], solution.latents[:1])
     figure.savefig("digit.pdf")
 
-matplotlib is imported here and nowhere else.
+Only this package imports matplotlib.
 """
 
 from whatwhere.errors import MissingExtra
@@ -17,21 +17,24 @@ except ImportError:
 
 from whatwhere.figures.animation import animation, last_frame, trace
 from whatwhere.figures.composite import composite, filters, invariances, planes, reconstructions
+from whatwhere.figures.context import FigureContext, TrainedRun
 from whatwhere.figures.cost import cost, read_history
 from whatwhere.figures.curves import curves, draw_content, draw_file, read_curves
 from whatwhere.figures.decomposition import decomposition
-from whatwhere.figures.gallery import draw, names, run_report
-from whatwhere.figures.material import Material, read_run
+from whatwhere.figures.error_chart import error_chart
 from whatwhere.figures.pooling_comparison import pooling_comparison
+from whatwhere.figures.registry import check_figure, draw, figure_names, run_report
 from whatwhere.figures.report import Section, report
-from whatwhere.figures.reset import reset
+from whatwhere.figures.reset_comparison import reset_comparison
 from whatwhere.figures.style import save
 from whatwhere.figures.where_map import where_map
 
 __all__ = [
-    "Material",
+    "FigureContext",
     "Section",
+    "TrainedRun",
     "animation",
+    "check_figure",
     "composite",
     "cost",
     "curves",
@@ -39,18 +42,18 @@ __all__ = [
     "draw",
     "draw_content",
     "draw_file",
+    "error_chart",
+    "figure_names",
     "filters",
     "invariances",
     "last_frame",
-    "names",
     "planes",
     "pooling_comparison",
     "read_curves",
     "read_history",
-    "read_run",
     "reconstructions",
     "report",
-    "reset",
+    "reset_comparison",
     "run_report",
     "save",
     "trace",

@@ -1,8 +1,10 @@
-"""The cost over training in its parts, with ℓ0, for one or more runs (paper, Fig. costplot)."""
+"""The cost over training, its parts, and the number of non-zeros, for one or more runs (paper, Fig. costplot)."""
 
 from __future__ import annotations
 
 import json
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from whatwhere.errors import RunError
-from whatwhere.figures.style import PAGE, RULE, curve_styles, sheet, styled
+from whatwhere.figures.style import PAGE, RULE, characters_per_line, curve_styles, new_figure, styled
 
 PARTS = {
     "cost": "cost",
@@ -20,21 +22,42 @@ PARTS = {
     "penalty": "penalty, Σ|p|ᵅ",
     "nonzeros": "non-zeros, ℓ0",
 }
+KEYS = ("layer", "epoch", "reconstruction", "penalty", "nonzeros")  # what a line of a history must contain
 Epoch = Mapping[str, Any]
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """The epochs of a run, one JSON object a line."""
+    """The epochs of a run, one JSON object per line."""
     if not path.is_file():
         raise RunError(f"{path} was given as the history of a run; there is no such file")
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path} is not a history, one JSON object a line: {error}") from None
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [_epoch(line, number) for number, line in enumerate(lines, start=1) if line.strip()]
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{path} is damaged: {error}; expected one JSON object per line with {', '.join(KEYS)} "
+            "(delete the line, or the file: only the figures of the cost need it)"
+        ) from None
+
+
+def _epoch(line: str, number: int) -> dict[str, Any]:
+    """One line of a history; ValueError if it is not an epoch."""
+    try:
+        epoch = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"line {number} is not JSON ({error})") from None
+    missing = [key for key in KEYS if not isinstance(epoch, dict) or not _is_number(epoch.get(key))]
+    if missing:
+        raise ValueError(f"line {number} has no number for {', '.join(missing)}")
+    return dict(epoch)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
-    """epoch, cost and its parts while `layer` was trained, per image: [E] each; the cost is the sum of its parts."""
+    """`epoch`, `cost`, its parts and `nonzeros` while `layer` was trained, per image: [E] each."""
     rows = [epoch for epoch in history if epoch["layer"] == layer]
     curves = {name: np.array([row[name] for row in rows], float) for name in ("reconstruction", "penalty", "nonzeros")}
     curves["epoch"] = np.array([row["epoch"] for row in rows])
@@ -43,21 +66,24 @@ def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
 
 
 @styled
-def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
-    """Cost, reconstruction, penalty and non-zeros per image against the epoch; a curve a run, named."""
-    figure = sheet(PAGE, 2.0)
+def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2, *, columns: int = 4, width: float = PAGE) -> Figure:
+    """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each named run."""
+    rows = -(-len(PARTS) // columns)
+    figure = new_figure(width, 0.4 + 1.6 * rows)
     figure.set_layout_engine("constrained")
-    panels = figure.subplots(1, len(PARTS))
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for (part, label), axes in zip(PARTS.items(), panels, strict=True):
-        for (name, history), look in zip(histories.items(), curve_styles(), strict=False):
+        for (name, history), curve_style in zip(histories.items(), curve_styles(), strict=False):
             curves = cost_curves(history, layer)
             every = max(1, len(curves["epoch"]) // 8)
-            axes.plot(curves["epoch"], curves[part], label=name, markevery=every, **look)
-        axes.set_title(label)
+            axes.plot(curves["epoch"], curves[part], label=name, markevery=every, **curve_style)
+        axes.set_title(textwrap.fill(label, characters_per_line(width / columns)))
         axes.set_xlabel(f"epoch of layer {layer}")
         axes.set_ylim(0, 1.1 * axes.dataLim.ymax)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.grid(axis="y", color=RULE)
     if len(histories) > 1:
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(histories))
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(histories) if width > 5 else 1
+        )
     return figure

@@ -1,4 +1,4 @@
-"""Curves from result files: error against ISTA steps, error against λ for the four priors (paper, Figs. ista, priors).
+"""Curves from result files: error against ISTA steps, error against λ for four priors (paper, Figs. ista, priors).
 
 A result file is JSON:
 
@@ -8,7 +8,7 @@ A result file is JSON:
      "curves": [{"label": "ℓ0.5 training, ℓ1 inference",
                  "x": [0.5, 5], "y": [0.9, 0.84], "std": [0.02, 0.03]}, …]}
 
-`title`, `scale` ("linear" or "log") and `std` (a band of one standard deviation on either side) may be left out.
+`title`, `scale` ("linear" or "log") and `std` (drawn as a band of ± one standard deviation) are optional.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from whatwhere.errors import RunError
 from whatwhere.figures.cost import cost
-from whatwhere.figures.style import COLUMN, RULE, curve_styles, sheet, styled
+from whatwhere.figures.style import COLUMN, RULE, characters_per_line, curve_styles, new_figure, styled
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve: y against x, [n] each, and the standard deviation of y where it was measured."""
+    """One curve: x and y [n], and the standard deviation of y [n] if it was measured."""
 
     label: str
     x: np.ndarray
@@ -43,7 +43,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveSet:
-    """What a result file holds."""
+    """The content of a result file."""
 
     title: str
     x_label: str
@@ -54,11 +54,12 @@ class CurveSet:
 
 
 def draw_file(path: Path) -> Figure:
-    """The picture of a result file: its curves, or the cost of the trainings whose `histories` it holds."""
+    """The figure of a result file: its curves, or the cost over training if it contains `histories`."""
     return _read(path, draw_content)
 
 
 def draw_content(content: Mapping[str, Any]) -> Figure:
+    """The figure of the parsed content of a result file."""
     return cost(content["histories"]) if "histories" in content else curves(curve_set(content))
 
 
@@ -67,15 +68,15 @@ def read_curves(path: Path) -> CurveSet:
     return _read(path, curve_set)
 
 
-def _read(path: Path, understand: Callable[[Any], T]) -> T:
-    """What a file holds; one that is wrong is refused, with the entry."""
+def _read(path: Path, convert: Callable[[Any], T]) -> T:
+    """Parse a file and convert its content; an invalid entry is named in the error."""
     if not path.is_file():
         raise RunError(f"{path} was given as a result file; there is no such file")
     try:
-        return understand(json.loads(path.read_text(encoding="utf-8")))
+        return convert(json.loads(path.read_text(encoding="utf-8")))
     except (KeyError, TypeError, ValueError) as error:
-        wrong = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise RunError(f"{path} is not a file of curves: {wrong} (docs/figures.md shows one)") from None
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{path} is not a valid result file: {reason} (docs/figures.md describes the format)") from None
 
 
 def curve_set(content: Mapping[str, Any]) -> CurveSet:
@@ -95,13 +96,13 @@ def _curve(entry: dict[str, Any]) -> Curve:
     x, y = np.array(entry["x"], float), np.array(entry["y"], float)
     std = None if entry.get("std") is None else np.array(entry["std"], float)
     if x.ndim != 1 or x.shape != y.shape or (std is not None and std.shape != x.shape):
-        raise ValueError(f"curve {entry['label']!r} has {x.size} x, {y.size} y; expected as many of each")
+        raise ValueError(f"curve {entry['label']!r} has {x.size} x, {y.size} y; expected the same number of each")
     order = np.argsort(x, kind="stable")
     return Curve(entry["label"], x[order], y[order], None if std is None else std[order])
 
 
 def lowest(curves: CurveSet) -> tuple[str, float, float]:
-    """The curve with the lowest point, and that point: label, x, y."""
+    """The lowest point of all curves: the label of its curve, x, y."""
     best = min(curves.curves, key=lambda curve: curve.y.min())
     i = int(best.y.argmin())
     return best.label, float(best.x[i]), float(best.y[i])
@@ -109,19 +110,24 @@ def lowest(curves: CurveSet) -> tuple[str, float, float]:
 
 @styled
 def curves(results: CurveSet, width: float = COLUMN) -> Figure:
-    """Every curve of a result file, with a ring around the lowest point of all."""
-    figure = sheet(width, 0.74 * width + 0.12 * len(results.curves))
+    """The curves of a result file, with a ring around the lowest point."""
+    figure = new_figure(width, 0.74 * width + 0.12 * len(results.curves))
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
-    for curve, look in zip(results.curves, curve_styles(), strict=False):
-        axes.plot(curve.x, curve.y, label=curve.label, **look)
+    for curve, curve_style in zip(results.curves, curve_styles(), strict=False):
+        axes.plot(curve.x, curve.y, label=curve.label, **curve_style)
         if curve.std is not None:
-            axes.fill_between(curve.x, curve.y - curve.std, curve.y + curve.std, color=look["color"], alpha=0.15, lw=0)
+            axes.fill_between(
+                curve.x, curve.y - curve.std, curve.y + curve.std, color=curve_style["color"], alpha=0.15, lw=0
+            )
     _, x, y = lowest(results)
     axes.plot(x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor="#222222", markeredgewidth=0.9)
     axes.set(xlabel=results.x_label, ylabel=results.y_label, xscale=results.x_scale, yscale=results.y_scale)
-    axes.set_title(textwrap.fill(results.title, int(15 * width)))  # so many letters fit an inch
+    axes.set_title(textwrap.fill(results.title, characters_per_line(width)))
     axes.grid(color=RULE)
+    if results.y_scale == "log":
+        axes.yaxis.set_major_formatter("{x:g}")  # the default formatter needs mathematical text, which is off
+        axes.yaxis.set_minor_formatter(NullFormatter())
     if results.x_scale == "log":
         ticks = sorted({float(x) for curve in results.curves for x in curve.x})
         axes.set_xticks(ticks, [f"{t:g}" for t in ticks])

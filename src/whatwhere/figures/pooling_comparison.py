@@ -1,4 +1,7 @@
-"""Two models side by side on the same images (paper, Fig. maxgauss): where max pooling cuts strokes at its regions."""
+"""Reconstructions of the same images by several models (paper, Fig. maxgauss).
+
+With max pooling, strokes break where pooling regions meet.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,20 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from whatwhere.figures.decomposition import coloured, take_apart
-from whatwhere.figures.style import GREY, PAGE, RULE, frame, place, sheet, styled, title, write
-from whatwhere.figures.tiles import picture
+from whatwhere.figures.decomposition import colour_by_feature, decompose
+from whatwhere.figures.style import GREY, PAGE, RULE, add_frame, add_panel, add_text, add_title, new_figure, styled
+from whatwhere.figures.tiles import image_to_rgb
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """What one model makes of the images: the reconstructions, their mean squared error, the features in use.
+    """Reconstructions of images by one model.
 
-    v_hat [N, C, H, W]; error and nonzeros per image on average
+    v_hat      [N, C, H, W]
+    error      mean squared error per pixel
+    nonzeros   mean number of non-zero features per image
     """
 
     v_hat: Tensor
@@ -29,7 +34,7 @@ class Rendering:
 
 
 def render(model: DeconvNet, images: Tensor, latents: Latents) -> Rendering:
-    """Reconstruct the images [N, C, H, W] and measure how well and with how much."""
+    """Reconstruct the images [N, C, H, W], and measure the error and the number of non-zero features."""
     assert latents.p is not None
     v_hat = model.reconstruct(latents.p, model.weights(latents.pooling_params, *images.shape[2:]))
     error = float((v_hat - images).square().mean())
@@ -37,33 +42,33 @@ def render(model: DeconvNet, images: Tensor, latents: Latents) -> Rendering:
 
 
 @styled
-def pooling_comparison(images: Tensor, solved: Mapping[str, tuple[DeconvNet, Latents]]) -> Figure:
-    """For each model, named, the reconstructions of the same images [N, C, H, W], in grey and by feature."""
+def pooling_comparison(images: Tensor, solutions: Mapping[str, tuple[DeconvNet, Latents]]) -> Figure:
+    """Two rows for each model (name → model and latents): reconstructions in grey, and coloured by feature."""
     n, left = len(images), 0.95
     cell = (PAGE - left) / n - 0.04
     pitch = cell + 0.04
-    rows = 1 + 2 * len(solved)
-    figure = sheet(PAGE, rows * pitch + 0.12 * len(solved) + 0.02)
+    rows = 1 + 2 * len(solutions)
+    figure = new_figure(PAGE, rows * pitch + 0.12 * len(solutions) + 0.02)
     limit, y = max(1.0, float(images.max())), 0.01
 
     def draw(pictures: list[np.ndarray] | np.ndarray) -> None:
-        for i, shown in enumerate(pictures):
-            axes = place(figure, left + i * pitch, y, cell, cell)
-            axes.imshow(shown)
-            frame(axes, RULE, 0.6)
+        for i, rgb in enumerate(pictures):
+            axes = add_panel(figure, left + i * pitch, y, cell, cell)
+            axes.imshow(rgb)
+            add_frame(axes, RULE, 0.6)
 
-    title(figure, 0, y + cell / 2 - 0.05, "input")
-    draw(picture(images, limit))
-    for name, (model, latents) in solved.items():
+    add_title(figure, 0, y + cell / 2 - 0.05, "input")
+    draw(image_to_rgb(images, limit))
+    for name, (model, latents) in solutions.items():
         assert latents.p is not None
         y += pitch + 0.12
-        made = render(model, images, latents)
-        title(figure, 0, y + 0.04, name)
-        facts = f"squared error {made.error:.4f}\nnon-zeros {made.nonzeros:.0f}"
-        write(figure, 0, y + 0.22, facts, color=GREY, fontsize=6, linespacing=1.5)
-        draw(picture(made.v_hat.clamp(min=0), limit))
+        rendering = render(model, images, latents)
+        add_title(figure, 0, y + 0.04, name)
+        facts = f"squared error {rendering.error:.4f}\nnon-zeros {rendering.nonzeros:.0f}"
+        add_text(figure, 0, y + 0.22, facts, color=GREY, fontsize=6, linespacing=1.5)
+        draw(image_to_rgb(rendering.v_hat.clamp(min=0), limit))
         y += pitch
-        parts = [take_apart(model, latents[i : i + 1], *images.shape[2:]) for i in range(n)]
-        write(figure, 0, y + 0.04, "by feature", color=GREY, fontsize=6)
-        draw([coloured(one, latents.p.shape[1], limit) for one in parts])
+        contributions = [decompose(model, latents[i : i + 1], *images.shape[2:]) for i in range(n)]
+        add_text(figure, 0, y + 0.04, "by feature", color=GREY, fontsize=6)
+        draw([colour_by_feature(image, latents.p.shape[1], limit) for image in contributions])
     return figure

@@ -1,4 +1,4 @@
-"""A report: sections of text, facts and pictures as one HTML page that needs nothing beside it."""
+"""A report: sections of text, facts and figures as one HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from PIL import Image
 
 from whatwhere.figures.style import RC
 
-SCREEN = 112  # CSS pixels an inch of paper: type of 7 points is as large as small print on the screen
+CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
+NARROW = "40rem"  # screens up to this width get the narrow figures
 
 STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 52rem; padding: 1.5rem 1rem 4rem; background: #fff; color: #222;
+body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: #fff; color: #222;
        font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.15rem; margin: 2.8rem 0 .4rem; padding-top: .9rem; border-top: 1px solid #d9d9d9; }
@@ -32,20 +33,21 @@ img { display: block; max-width: 100%; height: auto; }
 .enlarge { position: absolute; opacity: 0; }
 .enlarge:focus-visible + label img { outline: 3px solid #0072b2; }
 .hint { display: none; color: #595959; font-size: .9rem; }
-@media (max-width: 46rem) {
+@media (max-width: NARROW) {
   .hint { display: block; }
-  .enlarge:checked + label img { max-width: none; }
+  .enlarge:checked + label img { max-width: none; width: 56rem; }
 }
 @media print { body { max-width: none; } h2, figure { break-inside: avoid; } }
-"""
+""".replace("NARROW", NARROW)
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section: a heading, paragraphs (a blank line between them), facts, and a picture with its words.
+    """One section: a heading, paragraphs (separated by blank lines), facts, and a figure with alternative text.
 
     figure   a matplotlib figure, or the bytes of a PNG or GIF
-    alt      what the picture shows, for those who do not see it; needed wherever there is a picture
+    alt      what the figure shows, for readers who cannot see it; required for every figure
+    narrow   a version of the figure for narrow screens, where the other one would be too small to read
     """
 
     heading: str
@@ -53,17 +55,18 @@ class Section:
     figure: Figure | bytes | None = None
     alt: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    narrow: Figure | None = None
 
     def __post_init__(self) -> None:
         if self.figure is not None and not self.alt.strip():
-            raise ValueError(f"the picture of {self.heading!r} has no alternative text; say in `alt` what it shows")
+            raise ValueError(f"the figure of {self.heading!r} has no alternative text; describe it in `alt`")
 
 
 def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None) -> str:
-    """The page, as a string: title, lead and facts, then the sections."""
+    """The HTML page: title, lead and facts, then the sections."""
     body = "\n".join(_section(number, section) for number, section in enumerate(sections, start=1))
-    pictures = any(section.figure is not None for section in sections)
-    hint = '<p class="hint">Tap a picture to enlarge it.</p>\n' if pictures else ""
+    has_figures = any(section.figure is not None for section in sections)
+    hint = '<p class="hint">Tap a figure to enlarge it.</p>\n' if has_figures else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -73,10 +76,10 @@ def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mappi
 
 
 def _section(number: int, section: Section) -> str:
-    picture = "" if section.figure is None else _picture(number, section.figure, section.alt)
+    figure = "" if section.figure is None else _figure(number, section.figure, section.narrow, section.alt)
     return (
         f"<section>\n<h2>{escape(section.heading)}</h2>\n{_paragraphs(section.text)}{_facts(section.facts)}"
-        f"{picture}</section>"
+        f"{figure}</section>"
     )
 
 
@@ -89,21 +92,29 @@ def _facts(facts: Mapping[str, str]) -> str:
     return f"<dl>\n{rows}</dl>\n" if rows else ""
 
 
-def _picture(number: int, figure: Figure | bytes, alt: str) -> str:
-    """The picture inside the page; on a narrow screen a hidden checkbox lets a tap show it at its full size."""
-    content = figure if isinstance(figure, bytes) else png(figure)
-    kind = "gif" if content.startswith(b"GIF8") else "png"
-    width, height = _shown_size(figure, content)
-    source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+def _figure(number: int, figure: Figure | bytes, narrow: Figure | None, alt: str) -> str:
+    """The figure, embedded in the page; on a narrow screen a hidden checkbox makes a tap enlarge it."""
+    image = f'<img src={_embedded(figure)} alt="{escape(alt)}">'
+    if narrow is not None:
+        source = f'<source media="(max-width: {NARROW})" srcset={_embedded(narrow)}>'
+        image = f"<picture>{source}{image}</picture>"
     return (
         f'<figure>\n<input class="enlarge" type="checkbox" id="enlarge-{number}"'
-        f' aria-label="Show this picture at its full size">\n<label for="enlarge-{number}">'
-        f'<img src="{source}" width="{width}" height="{height}" alt="{escape(alt)}"></label>\n</figure>\n'
+        f' aria-label="Enlarge this figure">\n<label for="enlarge-{number}">{image}</label>\n</figure>\n'
     )
 
 
+def _embedded(figure: Figure | bytes) -> str:
+    """The content of a figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
+    content = figure if isinstance(figure, bytes) else png(figure)
+    kind = "gif" if content.startswith(b"GIF8") else "png"
+    width, height = _shown_size(figure, content)
+    data = base64.b64encode(content).decode("ascii")
+    return f'"data:image/{kind};base64,{data}" width="{width}" height="{height}"'
+
+
 def png(figure: Figure) -> bytes:
-    """A figure as PNG, at print resolution."""
+    """A figure as PNG, in print resolution."""
     file = io.BytesIO()
     with matplotlib.rc_context(RC):
         figure.savefig(file, format="png")
@@ -115,4 +126,4 @@ def _shown_size(figure: Figure | bytes, content: bytes) -> tuple[int, int]:
     if isinstance(figure, bytes):
         return Image.open(io.BytesIO(content)).size
     width, height = figure.get_size_inches()
-    return round(width * SCREEN), round(height * SCREEN)
+    return round(width * CSS_PIXELS_PER_INCH), round(height * CSS_PIXELS_PER_INCH)

@@ -1,7 +1,7 @@
-"""One look for every figure: sizes, palette, type, and the few ways a picture is put on paper.
+"""The style of every figure: sizes, colours, fonts, and helpers that place panels and text.
 
-Figures are made for print: their width is a column or a page of a two-column paper, their type 7 points. Nothing
-is said by colour alone: features carry their number, curves a marker of their own.
+Figures are made for print: they are as wide as a column or a page of a two-column paper, with 7 point text. Colour is
+never the only sign: features also have a number, and curves have different markers.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import IO, Any, ParamSpec
 
 import matplotlib
 import numpy as np
@@ -22,14 +22,15 @@ COLUMN, PAGE = 3.3, 7.0  # widths in inches
 DPI = 200
 
 INK, GREY, RULE, PAPER = "#222222", "#6b6b6b", "#d9d9d9", "#ffffff"
-MISSING, EXCESS = "#D55E00", "#5D3A9B"  # orange and purple: what a residual lacks, and what it has too much
+MISSING, EXCESS = "#D55E00", "#5D3A9B"  # orange and purple: negative and positive residuals
 # Okabe and Ito's colours, in an order whose neighbours also differ in lightness.
 CURVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 RC: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # it comes with matplotlib, so figures are the same everywhere
+    "font.family": "DejaVu Sans",  # shipped with matplotlib, so figures look the same everywhere
     "font.size": 7,
+    "text.parse_math": False,  # names of runs may contain dollar signs
     "axes.titlesize": 7,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -56,16 +57,16 @@ RC: dict[Any, Any] = {
     "figure.facecolor": PAPER,
     "savefig.facecolor": PAPER,
     "savefig.dpi": DPI,
-    "pdf.fonttype": 42,  # text stays text
+    "pdf.fonttype": 42,  # embed fonts as text
     "svg.fonttype": "none",
-    "svg.hashsalt": "whatwhere",  # the same figure is the same file
+    "svg.hashsalt": "whatwhere",  # the same figure gives the same file
 }
 
 P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """A function that draws a figure, drawing it in our style whatever the caller's settings are."""
+    """Decorate a function that draws a figure: it uses this style, whatever the caller's matplotlib settings are."""
 
     @functools.wraps(draw)
     def in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -75,20 +76,26 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return in_style
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the path's ending names; the same figure gives the same bytes."""
-    no_date = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> None:
+    """Write a figure; the format is that of the path's suffix unless given. The same figure gives the same bytes."""
+    format = format or (file.suffix[1:] if isinstance(file, Path) else "png")
+    no_date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     with matplotlib.rc_context(RC):
-        figure.savefig(path, metadata=no_date)
+        figure.savefig(file, format=format, metadata=no_date)
 
 
-def sheet(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches."""
+def characters_per_line(width: float) -> int:
+    """How many characters of a bold heading fit a width in inches."""
+    return int(15 * width)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure; sizes are in inches."""
     return Figure(figsize=(width, height))
 
 
-def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes for a picture, without frame or ticks, measured in inches from the figure's upper left corner."""
+def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes without frame or ticks; positions are in inches from the upper left corner of the figure."""
     page_width, page_height = figure.get_size_inches()
     box = (left / page_width, 1 - (top + height) / page_height, width / page_width, height / page_height)
     axes = figure.add_axes(box)
@@ -96,20 +103,20 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
     return axes
 
 
-def write(figure: Figure, left: float, top: float, text: str, **kwargs: Any) -> None:
-    """Text whose upper left corner (or what `ha` and `va` say) is at this place in inches."""
+def add_text(figure: Figure, left: float, top: float, text: str, **kwargs: Any) -> None:
+    """Text with its upper left corner (or as `ha` and `va` say) at this position in inches."""
     page_width, page_height = figure.get_size_inches()
     settings: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": 7, **kwargs}
     figure.text(left / page_width, 1 - top / page_height, text, **settings)
 
 
-def title(figure: Figure, left: float, top: float, text: str) -> None:
-    """The heading of a panel; a leading '(a)' stays with it."""
-    write(figure, left, top, text, fontweight="bold")
+def add_title(figure: Figure, left: float, top: float, text: str) -> None:
+    """The bold heading of a panel."""
+    add_text(figure, left, top, text, fontweight="bold")
 
 
-def frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
-    """A coloured frame around a picture."""
+def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
+    """A coloured frame around a panel."""
     axes.set_axis_on()
     axes.set_xticks([])
     axes.set_yticks([])
@@ -119,34 +126,35 @@ def frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
         spine.set_linewidth(width)
 
 
-def curve_styles() -> Any:
-    """A colour and a marker for one curve after the other."""
+def curve_styles() -> Iterator[dict[str, Any]]:
+    """A colour and a marker for each curve in turn, without end."""
     return ({"color": c, "marker": m} for c, m in zip(itertools.cycle(CURVES), itertools.cycle(MARKERS), strict=False))
 
 
 def feature_colours(features: int) -> np.ndarray:
-    """A hue for each feature, in no particular order: [B, 3] in RGB, as saturated as the screen allows.
+    """A colour for each feature: [B, 3] in RGB, as saturated as a screen can show.
 
-    Hues are evenly spaced around the perceptual colour circle, and dealt so that features with neighbouring numbers
-    have hues far apart; lightness changes from one hue to the next, so that those who see few hues see a difference.
+    Hues are evenly spaced around the perceptual colour circle and ordered so that consecutive features have very
+    different hues. Neighbouring hues differ in lightness too, so that colour-blind people can tell them apart.
     """
     step = next(s for s in range(max(1, round(0.38 * features)), features + 1) if math.gcd(s, features) == 1)
-    place_on_circle = np.arange(features) * step % features
-    lightness = np.array([0.58, 0.72, 0.46])[place_on_circle % 3]
-    hue = 2 * np.pi * place_on_circle / features
+    position = np.arange(features) * step % features
+    lightness = np.array([0.58, 0.72, 0.46])[position % 3]
+    hue = 2 * np.pi * position / features
     return np.array([_most_saturated(light, angle) for light, angle in zip(lightness, hue, strict=True)])
 
 
 def _most_saturated(lightness: float, hue: float) -> np.ndarray:
-    """The colour of this lightness and hue with the largest chroma that a screen shows, up to a common limit."""
+    """The colour of this lightness and hue with the largest chroma that sRGB contains, up to a common limit."""
     chroma = np.linspace(0, 0.17, 60)
     colours = _oklch_to_rgb(np.full_like(chroma, lightness), chroma, np.full_like(chroma, hue))
-    shown = ((colours >= 0) & (colours <= 1)).all(1)
-    return colours[np.flatnonzero(shown)[-1]]
+    in_gamut = ((colours >= 0) & (colours <= 1)).all(1)
+    most_saturated: np.ndarray = colours[np.flatnonzero(in_gamut)[-1]]
+    return most_saturated
 
 
 def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
-    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] where not shown."""
+    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] if not in sRGB."""
     a, b = chroma * np.cos(hue), chroma * np.sin(hue)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
@@ -159,5 +167,5 @@ def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) ->
         ],
         axis=-1,
     )
-    bent = 1.055 * np.maximum(linear, 0) ** (1 / 2.4) - 0.055
-    return np.where(linear > 0.0031308, bent, 12.92 * linear)
+    gamma_encoded = 1.055 * np.maximum(linear, 0) ** (1 / 2.4) - 0.055
+    return np.where(linear > 0.0031308, gamma_encoded, 12.92 * linear)

@@ -1,4 +1,4 @@
-"""From numbers to pictures: shades of ink on paper, mixtures of hues, and many small pictures on one sheet."""
+"""Arrays as RGB pictures: shades of grey, mixtures of feature colours, and many small pictures on one sheet."""
 
 from __future__ import annotations
 
@@ -15,39 +15,41 @@ SIGNS = np.array([to_rgb(style.MISSING), to_rgb(style.EXCESS)])
 
 
 def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = None) -> np.ndarray:
-    """Numbers as ink on paper, [..., H, W] → [..., H, W, 3]: 0 is white, `limit` (by default the largest) black.
+    """Values as dark ink on white paper, [..., H, W] → [..., H, W, 3].
 
-    signed   negative numbers are orange and positive ones purple; by default where there are negative ones
-    NaN is no picture at all: grey.
+    limit    the value that is drawn black; default: the largest absolute value
+    signed   draw negative values orange and positive ones purple; default: if there are negative values
+    NaN means that there is no value and is drawn grey.
     """
     values = np.asarray(values, dtype=float)
     known = np.nan_to_num(values)
     limit = limit or float(np.abs(known).max(initial=0)) or 1.0
     if (known < 0).any() if signed is None else signed:
-        colours = mix(np.stack([-known, known]).clip(min=0), SIGNS, limit)
+        colours = mix_colours(np.stack([-known, known]).clip(min=0), SIGNS, limit)
     else:
-        colours = mix(known[None], INK[None], limit)
+        colours = mix_colours(known[None], INK[None], limit)
     return np.where(np.isnan(values)[..., None], GAP, colours)
 
 
-def picture(image: Tensor, limit: float | None = None) -> np.ndarray:
-    """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels as they are, any other number as ink."""
+def image_to_rgb(image: Tensor, limit: float | None = None) -> np.ndarray:
+    """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are averaged and shaded."""
     values = image.detach().cpu().double().numpy()
     if values.shape[-3] == 3:
         return np.clip(np.moveaxis(values, -3, -1) / (limit or 1.0), 0, 1)
     return shade(values.mean(-3), limit)
 
 
-def mix(parts: np.ndarray, colours: np.ndarray, limit: float | None = None) -> np.ndarray:
-    """Every part in its own hue, [A, ..., H, W] and [A, 3] → [..., H, W, 3].
+def mix_colours(amounts: np.ndarray, colours: np.ndarray, limit: float | None = None) -> np.ndarray:
+    """Amounts of several colours mixed like inks, [A, ..., H, W] and [A, 3] → [..., H, W, 3].
 
-    A part's size sets the saturation of its hue, from white at 0 to the full colour at `limit` (by default the
-    largest sum). Hues take light away, as inks do, so that mixtures come out brownish.
+    An amount sets the saturation of its colour: 0 is white, `limit` (default: the largest sum) the full colour.
+    Colours subtract light, so mixtures become darker and brownish.
     """
-    parts = np.abs(np.asarray(parts, dtype=float))
-    limit = limit or float(parts.sum(0).max(initial=0)) or 1.0
-    saturation = (parts / limit).clip(max=1)
-    return np.clip(1 - np.tensordot(np.moveaxis(saturation, 0, -1), 1 - colours, axes=1), 0, 1)
+    amounts = np.abs(np.asarray(amounts, dtype=float))
+    limit = limit or float(amounts.sum(0).max(initial=0)) or 1.0
+    saturation = (amounts / limit).clip(max=1)
+    rgb: np.ndarray = np.clip(1 - np.tensordot(np.moveaxis(saturation, 0, -1), 1 - colours, axes=1), 0, 1)
+    return rgb
 
 
 def tile(
@@ -59,21 +61,24 @@ def tile(
     rows = -(-n // columns)
     sheet = np.empty((rows * (height + gap) + gap, columns * (width + gap) + gap, 3))
     sheet[:] = between
-    for i, one in enumerate(pictures):
+    for i, picture in enumerate(pictures):
         row, column = divmod(i, columns)
         top, left = gap + row * (height + gap), gap + column * (width + gap)
-        sheet[top : top + height, left : left + width] = one
+        sheet[top : top + height, left : left + width] = picture
     return sheet
 
 
-def enlarge(pictures: np.ndarray, least: int = 10) -> np.ndarray:
-    """Pictures [..., h, w, 3] with every pixel repeated until they are some `least` wide, so that lines stay thin."""
-    times = max(1, round(least / pictures.shape[-2]))
+def enlarge(pictures: np.ndarray, min_width: int = 10) -> np.ndarray:
+    """Pictures [..., h, w, 3] with every pixel repeated until they are about `min_width` wide.
+
+    The gaps of `tile` stay one pixel wide, so they become thin lines.
+    """
+    times = max(1, round(min_width / pictures.shape[-2]))
     return pictures.repeat(times, axis=-3).repeat(times, axis=-2)
 
 
 def columns_for(n: int) -> int:
-    """How many columns make a sheet of n pictures nearly square, without an empty place where that can be."""
+    """The number of columns that makes a sheet of n pictures nearly square, without empty cells where possible."""
     root = max(1, round(n**0.5))
-    whole = [c for c in range(root, min(n, 2 * root) + 1) if n % c == 0]
-    return whole[0] if whole else root
+    divisors = [c for c in range(root, min(n, 2 * root) + 1) if n % c == 0]
+    return divisors[0] if divisors else root

@@ -1,4 +1,4 @@
-"""A map of where: the Gaussians of one feature over many images, as ellipses in their pooling regions."""
+"""The Gaussians of one feature over many images, drawn as ellipses in their pooling regions."""
 
 from __future__ import annotations
 
@@ -10,23 +10,34 @@ from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from whatwhere.figures.style import CURVES, GREY, PAGE, RULE, frame, place, sheet, styled, title, write
-from whatwhere.figures.tiles import picture
+from whatwhere.figures.style import (
+    CURVES,
+    GREY,
+    PAGE,
+    RULE,
+    add_frame,
+    add_panel,
+    add_text,
+    add_title,
+    new_figure,
+    styled,
+)
+from whatwhere.figures.tiles import image_to_rgb
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import Regions
 
-ONE_REGION = 40  # Gaussians drawn over each other
+MAX_IN_ONE_REGION = 40  # Gaussians drawn on top of each other
 
 
 @dataclass(frozen=True)
 class Gaussians:
-    """The Gaussians of one feature wherever it is at work, [n] each; lengths in elements of the unpooled map z.
+    """The Gaussians of one feature in the regions where it is active, [n] each; lengths are in elements of z.
 
     image, row, column   the region
-    value                the feature there, p̂
-    x, y                 the mean, from the region's centre
-    sigma_x, sigma_y     the standard deviations 1/√γ, no larger than half the region: wider ones are as good as flat
+    value                the feature p̂ in this region
+    x, y                 the mean, relative to the centre of the region
+    sigma_x, sigma_y     the standard deviations 1/√γ, at most half the region: wider Gaussians are almost flat
     """
 
     image: np.ndarray
@@ -38,16 +49,20 @@ class Gaussians:
     sigma_x: np.ndarray
     sigma_y: np.ndarray
 
+    def __len__(self) -> int:
+        return len(self.image)
+
     def first(self, count: int) -> Gaussians:
         return Gaussians(*(getattr(self, f.name)[:count] for f in fields(self)))
 
 
 def gaussians(
-    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, most: int = 400, seed: int = 0
+    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, limit: int = 400, seed: int = 0
 ) -> Gaussians:
-    """The Gaussians of a feature of any layer up to the latents' own, where p̂ ≠ 0; of more than `most`, a draw by seed.
+    """The Gaussians of a feature of any layer up to that of the latents, in the regions where p̂ ≠ 0.
 
-    Features below the top layer are those that come down from it.
+    Below the top layer, p̂ is the reconstruction from the layers above. If there are more than `limit` Gaussians, a
+    random subset is returned.
     """
     assert latents.p is not None
     height, width = images.shape[2:]
@@ -56,11 +71,11 @@ def gaussians(
         .cpu()
         .numpy()
     )
-    where = np.argwhere(np.abs(p) > 0.05 * np.abs(p).max(initial=0))  # what is smaller leaves no trace in the image
-    chosen = np.random.default_rng([seed, layer, feature]).permutation(len(where))[:most]
-    image, row, column = where[chosen].T
+    visible = np.argwhere(np.abs(p) > 0.05 * np.abs(p).max(initial=0))  # smaller values are invisible in the image
+    chosen = np.random.default_rng([seed, layer, feature]).permutation(len(visible))[:limit]
+    image, row, column = visible[chosen].T
     theta = latents.pooling_params[layer - 1]
-    mu = theta.mu[:, -2:, feature].cpu().numpy()[image, :, row, column]  # the axes of θ end in rows, columns
+    mu = theta.mu[:, -2:, feature].cpu().numpy()[image, :, row, column]  # the last two axes of θ are rows and columns
     gamma = theta.gamma[:, -2:, feature].cpu().numpy()[image, :, row, column]
     flat = model.spec.layers[layer - 1].pool_size / 2
     with np.errstate(divide="ignore"):
@@ -70,48 +85,48 @@ def gaussians(
 
 @styled
 def where_map(
-    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, most: int = 400, seed: int = 0
+    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, limit: int = 400, seed: int = 0
 ) -> Figure:
-    """Left: the Gaussians in place, on the grid of regions. Right: all of them laid over one region."""
-    found = gaussians(model, images, latents, layer, feature, most=most, seed=seed)
+    """Left: the Gaussians in their positions on the grid of regions. Right: some of them centred in one region."""
+    active = gaussians(model, images, latents, layer, feature, limit=limit, seed=seed)
     regions = model.regions(*images.shape[2:])[layer - 1]
     spec = model.spec.layers[layer - 1]
     side, small = 4.0, 2.5
-    figure = sheet(PAGE, side + 0.26)
+    figure = new_figure(PAGE, side + 0.26)
     colour, size = CURVES[0], spec.pool_size
 
-    title(figure, 0, 0.03, f"Where feature {feature + 1} of layer {layer} is: {len(found.x)} Gaussians")
-    axes = place(figure, 0.02, 0.22, side, side)
+    add_title(figure, 0, 0.03, f"Positions of feature {feature + 1} of layer {layer}: {len(active)} Gaussians")
+    axes = add_panel(figure, 0.02, 0.22, side, side)
     _draw_average(axes, model, images, layer)
     _draw_grid(axes, regions)
     centre = (size - 1) / 2
-    x, y = found.column * spec.stride + centre + found.x, found.row * spec.stride + centre + found.y
-    _draw_ellipses(axes, found, x, y, colour, fill=0.14, edge=0.56)
-    frame(axes, GREY, 0.6)
+    x, y = active.column * spec.stride + centre + active.x, active.row * spec.stride + centre + active.y
+    _draw_ellipses(axes, active, x, y, colour, fill=0.14, edge=0.56)
+    add_frame(axes, GREY, 0.6)
 
     left = side + 0.4
-    title(figure, left, 0.03, f"{min(ONE_REGION, len(found.x))} of them, laid over one region")
-    axes = place(figure, left, 0.22, small, small)
+    add_title(figure, left, 0.03, f"{min(MAX_IN_ONE_REGION, len(active))} of them in one region")
+    axes = add_panel(figure, left, 0.22, small, small)
     axes.set_xlim(-0.8 * size, 0.8 * size)
     axes.set_ylim(0.8 * size, -0.8 * size)
     edges = np.arange(size + 1) - size / 2
     axes.vlines(edges, edges[0], edges[-1], color=GREY, lw=0.6)
     axes.hlines(edges, edges[0], edges[-1], color=GREY, lw=0.6)
-    few = found.first(ONE_REGION)
+    few = active.first(MAX_IN_ONE_REGION)
     _draw_ellipses(axes, few, few.x, few.y, colour, fill=0.02, edge=0.35)
     axes.plot(few.x, few.y, ".", color=CURVES[1], markersize=3.5)
-    frame(axes, RULE, 0.6)
+    add_frame(axes, RULE, 0.6)
     note = (
-        "An ellipse has the mean and the standard\ndeviations of one Gaussian; dots are the means.\n"
-        "One wider than half a region is drawn as a half.\nSmall squares are elements of the unpooled map z.\n"
-        "Behind the map: the average of the images."
+        "An ellipse shows the mean and the standard\ndeviations of one Gaussian; dots are the means.\n"
+        "Widths are limited to half a region.\nSmall squares are elements of the unpooled map z.\n"
+        "Background of the map: the mean image."
     )
-    write(figure, left, small + 0.34, note, color=GREY, fontsize=6, linespacing=1.5)
+    add_text(figure, left, small + 0.34, note, color=GREY, fontsize=6, linespacing=1.5)
     return figure
 
 
 def pixel_to_map(model: DeconvNet, layer: int) -> tuple[float, float]:
-    """Where a pixel lies on the unpooled map z of a layer: scale and offset of place = scale · pixel + offset."""
+    """Scale and offset of the position of a pixel on the map z of a layer: position = scale · pixel + offset."""
     scale, offset = 1.0, 0.0
     for k, spec in enumerate(model.spec.layers[:layer], start=1):
         offset += (spec.filter_size - 1) / 2
@@ -124,11 +139,11 @@ def _draw_average(axes: Axes, model: DeconvNet, images: Tensor, layer: int) -> N
     scale, offset = pixel_to_map(model, layer)
     height, width = images.shape[2:]
     left, right, top, bottom = (scale * edge + offset for edge in (-0.5, width - 0.5, -0.5, height - 0.5))
-    axes.imshow(picture(images.mean(0)), extent=(left, right, bottom, top), alpha=0.18, aspect="auto")
+    axes.imshow(image_to_rgb(images.mean(0)), extent=(left, right, bottom, top), alpha=0.18, aspect="auto")
 
 
 def _draw_grid(axes: Axes, regions: Regions) -> None:
-    """The borders of the regions, half an element outside their first and last element."""
+    """The borders of the regions, half an element beyond their first and last elements."""
     (_, rows, columns), (_, size, _), (_, stride, _) = regions.grid, regions.size, regions.stride
     height, width = (rows - 1) * stride + size, (columns - 1) * stride + size
     axes.set_xlim(-0.5, width - 0.5)
@@ -138,12 +153,12 @@ def _draw_grid(axes: Axes, regions: Regions) -> None:
 
 
 def _draw_ellipses(
-    axes: Axes, found: Gaussians, x: np.ndarray, y: np.ndarray, colour: str, *, fill: float, edge: float
+    axes: Axes, gaussians: Gaussians, x: np.ndarray, y: np.ndarray, colour: str, *, fill: float, edge: float
 ) -> None:
     axes.add_collection(
         EllipseCollection(
-            2 * found.sigma_x,
-            2 * found.sigma_y,
+            2 * gaussians.sigma_x,
+            2 * gaussians.sigma_y,
             np.zeros(len(x)),
             units="xy",
             offsets=np.column_stack([x, y]),

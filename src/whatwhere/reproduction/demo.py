@@ -127,40 +127,26 @@ def descriptions(
 
 def draw_report(demo: Demo, test: Images) -> str:
     """The page: errors side by side, reconstructions, filters."""
-    from whatwhere.figures import Section, filters, planes, reconstructions, report
-    from whatwhere.figures.errors import errors
+    from whatwhere.figures import report
+    from whatwhere.figures.sections import error_section, filter_section, plane_section, reconstruction_section
     from whatwhere.inference import infer
 
     recipe, model, best = demo.recipe, demo.model, demo.lines[-1]
     shown = test[:36]
     solution = infer(model, shown, recipe.inference, recipe.plan, engine=demo.engine)
-    rates = "; ".join(f"{line.name} {line.score.error:.2%}" for line in demo.lines)
     sections = [
-        Section(
-            "Errors of a linear SVM",
-            f"The same linear SVM, on {best.score.images:,} test digits that nothing was learned from or chosen by: "
-            "once by the pixels, once by the features of each layer. C was chosen on a sixth of the training digits. "
-            "A line is the 95 % interval.",
-            errors({line.name: (line.score.error, *line.score.interval) for line in demo.lines}),
-            f"Bars of the error rates: {rates}.",
+        error_section(
+            {line.name: (line.score.error, *line.score.interval) for line in demo.lines},
+            f"The same linear SVM on {best.score.images:,} test digits, which were used neither for training nor for "
+            "choosing settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the "
+            "training digits. A line is the 95 % interval.",
             {line.name: row(line) for line in demo.lines},
         ),
-        Section(
-            "Reconstructions",
-            "Test digits (left of each pair) and what the features of the top layer and the pooling variables of all "
-            "layers make of them (right).",
-            reconstructions(model, shown, solution.latents),
-            "36 digits, each beside its reconstruction.",
-        ),
-        Section(
-            "Filters of layer 1", "Learned without labels.", filters(model), "A sheet of small filters, mostly strokes."
-        ),
+        reconstruction_section(model, shown, solution.latents, len(shown)),
+        filter_section(model),
     ]
     if model.spec.depth > 1:
-        text = (
-            "A group for each map of layer 1, a plane in it for each map of layer 2; grey where the two are not joined."
-        )
-        sections.append(Section("Filters of layer 2", text, planes(model), "Groups of small filter planes."))
+        sections.append(plane_section(model))
     layers = " and ".join(str(layer.maps) for layer in model.spec.layers)
     facts = {
         "model": f"{model.spec.depth} layers of {layers} maps",
