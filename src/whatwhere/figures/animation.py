@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import matplotlib
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
@@ -154,7 +153,6 @@ def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) ->
 
 
 def _rendered(figure: Figure) -> Image.Image:
-    figure.set_dpi(DPI)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # type: ignore[no-untyped-call]
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())  # type: ignore[no-untyped-call]
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI)
+    return Image.open(file).convert("RGB")
