@@ -36,6 +36,14 @@ def is_regular(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """Whether the path leads to a folder; False also for a name that the system does not support."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def _not_regular(path: str | os.PathLike[str]) -> OSError:
-    kind = "A folder" if os.path.isdir(path) else "A pipe, a socket or a device"
+    kind = "A folder" if is_folder(Path(path)) else "A pipe, a socket or a device"
     return OSError(errno.EINVAL, f"{kind}, where a regular file is expected", os.fspath(path))

@@ -69,7 +69,7 @@ def test_progress_goes_to_standard_error_and_quiet_is_quiet(run: Path, files: Pa
 def test_what_cannot_be_classified_is_refused(run: Path, files: Path) -> None:
     with pytest.raises(RunError, match="was given as a run"):
         whatwhere("classify", files, files / "train.npz", *PLAIN)
-    with pytest.raises(ImageError, match="brings no labels; give them with --labels"):
+    with pytest.raises(ImageError, match="has no labels; give them with --labels"):
         whatwhere("classify", run, files / "test.npy", *PLAIN)
     np.save(files / "short.npy", np.arange(49))
     with pytest.raises(ImageError, match="50 images and 49 labels"):

@@ -66,7 +66,7 @@ def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp
         whatwhere("encode", tmp_path / "nowhere", images, *out)
     with pytest.raises(RunError, match=r"there is no recipe.toml and no model.safetensors in it"):
         whatwhere("encode", tmp_path, images, *out)
-    with pytest.raises(ImageError, match="neither a file or folder nor the name of a set"):
+    with pytest.raises(ImageError, match="neither a file or folder nor the name of a data set"):
         whatwhere("encode", run, tmp_path / "none.npy", *out)
     np.save(tmp_path / "colour.npy", np.zeros((2, 3, 10, 10), np.float32))
     with pytest.raises(ImageError, match="images with 3 channels were given"):

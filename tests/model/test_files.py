@@ -68,3 +68,18 @@ def test_a_spec_that_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"nowhere\.safetensors.*no such file"):
         ww.load(tmp_path / "nowhere.safetensors")
+
+
+def test_a_run_folder_stands_for_its_model(tmp_path: Path) -> None:
+    model = DeconvNet(SPECS["2 layers"], seed=4)
+    ww.save(model, tmp_path / "model.safetensors")
+    assert torch.equal(ww.load(tmp_path).filters[1], model.filters[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("", "an empty path was given"), ("x" * 300, "no such file"), ("/dev/zero", "no such file")],
+)
+def test_a_path_that_is_no_file_raises(path: str, reason: str) -> None:
+    with pytest.raises(RunError, match=reason):
+        ww.load(path)

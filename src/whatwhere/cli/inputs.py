@@ -22,7 +22,7 @@ def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
     from whatwhere.distributed import choose_device
     from whatwhere.errors import RunError
     from whatwhere.model import load
-    from whatwhere.regular_file import is_regular
+    from whatwhere.regular_file import is_folder, is_regular
     from whatwhere.spec import Recipe
     from whatwhere.spec_toml import read_recipe
 
@@ -32,7 +32,7 @@ def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
         return replace(paper, model=model.spec, learning=(paper.learning[0],) * model.spec.depth), model
     missing = [name for name in ("recipe.toml", "model.safetensors") if not is_regular(run / name)]
     if missing:
-        reason = f"there is no {' and no '.join(missing)} in it" if _is_folder(run) else "there is no such folder"
+        reason = f"there is no {' and no '.join(missing)} in it" if is_folder(run) else "there is no such folder"
         command = f"whatwhere train --out {shlex.quote(str(run))}"
         raise RunError(f"{run} was given as a run folder or a model file; {reason} (`{command}` creates a run)")
     return read_recipe(run / "recipe.toml"), load(run / "model.safetensors").to(choose_device(device))
@@ -60,10 +60,3 @@ def labelled(images: Images, option: str) -> Images:
     if images.labels is None:
         raise ImageError(f"{images.name} has no labels; give them with {option}, an IDX or .npy file")
     return images
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name that the system does not support
-        return False

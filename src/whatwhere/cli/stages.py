@@ -16,7 +16,7 @@ class Stages:
     """Stages one after the other; `quiet` says nothing."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=quiet, highlight=False)
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)  # titles hold names of files
 
     @contextmanager
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -29,7 +29,7 @@ class Stages:
     @contextmanager
     def _bar(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         columns = (
-            bars.TextColumn("{task.description}"),
+            bars.TextColumn("{task.description}", markup=False),
             bars.BarColumn(),
             bars.MofNCompleteColumn(),
             bars.TimeRemainingColumn(compact=True, elapsed_when_finished=True),

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from whatwhere import distributed
@@ -23,7 +24,7 @@ from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.run_folder import RunFacts, RunFolder, fingerprint
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState, first_epoch
-from whatwhere.learning.training_data import ImageSource, TrainingData, split_batches
+from whatwhere.learning.training_data import ImageSource, TrainingData, as_image_source, split_batches
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 from whatwhere.storage import LatentFiles, LatentStore, choose_tier, latent_dtype
@@ -46,7 +47,7 @@ class TrainedModel:
 
 def train(
     recipe: Recipe,
-    images: ImageSource,
+    images: ImageSource | np.ndarray | str | Path,
     out: str | os.PathLike[str] | None = None,
     *,
     resume: bool = False,
@@ -57,7 +58,7 @@ def train(
 ) -> TrainedModel:
     """Train a model by a recipe: each layer in turn, with latents stored from epoch to epoch.
 
-    images     a tensor [N, C, H, W], or a data set that gives such tensors for slices
+    images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as `data.load` takes them
     out        folder of the run; None keeps everything in memory
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
@@ -66,6 +67,7 @@ def train(
     callbacks  functions to call on the way, and when to stop
     """
     options, callbacks = options or TrainingOptions(), callbacks or TrainingCallbacks()
+    images = as_image_source(images)
     if resume and out is None:
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
     if start is not None and start.spec != recipe.model:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 from torch import Tensor
 
 from whatwhere import distributed
+from whatwhere.data import load
 from whatwhere.latents import Latents
 from whatwhere.storage import LatentStore
+
+
+def as_image_source(images: ImageSource | np.ndarray | str | Path) -> ImageSource:
+    """What `train` was given: an array, a path or a name through `data.load`, everything else as it is."""
+    return load(images) if isinstance(images, np.ndarray | str | Path) else images
 
 
 class ImageSource(Protocol):

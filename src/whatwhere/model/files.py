@@ -13,6 +13,7 @@ import torch
 from whatwhere.atomic import write_atomic
 from whatwhere.errors import RunError, SpecError
 from whatwhere.model.deconvnet import DeconvNet
+from whatwhere.regular_file import is_folder, is_regular
 from whatwhere.spec import ModelSpec
 from whatwhere.spec_toml import build
 
@@ -32,11 +33,15 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
-    """Read a model that `save` wrote; a file of another version, or a damaged one, is refused."""
+    """Read a model that `save` wrote, or that of a run folder; another version or a damaged file raises a RunError."""
     from safetensors import SafetensorError, safe_open
 
+    if not os.fspath(path):
+        raise RunError("an empty path was given; expected a model file or a run folder")
     path = Path(path)
-    if not path.is_file():
+    if is_folder(path):
+        path = path / "model.safetensors"
+    if not is_regular(path):
         raise RunError(f"{path} was given as a model; there is no such file")
     try:
         with safe_open(path, framework="pt") as file:

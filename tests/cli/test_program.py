@@ -1,0 +1,95 @@
+"""The program itself: its version, how it ends, and what its messages look like."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tiny_run as tiny
+import whatwhere as ww
+from tiny_run import PLAIN, whatwhere
+from whatwhere import cli
+from whatwhere.cli.inputs import absolute_source
+from whatwhere.errors import RunError
+
+
+def test_version() -> None:
+    assert whatwhere("--version") == f"whatwhere {ww.__version__}\n"
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> object:
+    """`program(function)` runs `main` with a program that calls the function, and returns its exit status."""
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    def run(function: object) -> object:
+        monkeypatch.setattr(cli, "app", function)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code
+
+    return run
+
+
+def test_errors_are_messages_without_control_characters(program, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise RunError("a\x1b[2Jb [/b] is no run\nchoose another")
+
+    assert program(fail) == 2
+    assert capsys.readouterr().err == "error: a\\x1b[2Jb [/b] is no run\nchoose another\n"
+
+
+def test_an_unforeseen_disk_error_is_a_message(program, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program(lambda: open("no\x07where")) == 2
+    assert capsys.readouterr().err == "error: No such file or directory: no\\x07where\n"
+
+
+def test_three_interrupts_end_the_program_quietly() -> None:
+    """One while it works, one while it cleans up, one while Python exits."""
+    code = """
+import atexit, sys, time
+from whatwhere import cli
+
+def pause(word):
+    print(word, flush=True)
+    time.sleep(1 if word == "exiting" else 30)
+
+@cli.app.command("wait")
+def wait():
+    try:
+        pause("working")
+    finally:
+        pause("cleaning")
+
+atexit.register(pause, "exiting")
+sys.argv = ["whatwhere", "wait"]
+cli.main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for word in ("working", "cleaning", "exiting"):
+        assert process.stdout.readline() == f"{word}\n"
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == ""
+
+
+def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:
+    run = tiny.make(tmp_path / "[red]run")
+    source = tmp_path / "a[/b].npy"
+    np.save(source, tiny.bars(3)[0])
+    printed = whatwhere("encode", run, source, "--out", tmp_path / "[/b].npz", *PLAIN)
+    assert "[/b].npz: features" in printed
+    assert (tmp_path / "[/b].npz").is_file()
+
+
+def test_a_run_records_names_as_they_are_and_paths_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert absolute_source("digits") == "digits"
+    assert absolute_source("./digits") == str(tmp_path / "digits")
