@@ -55,4 +55,17 @@ def gather() -> dict[str, dict[str, Any]]:
         "versions": {"python": platform.python_version(), **{name: installed(name) for name in packages}},
         "devices": devices,
         "engines": served,
+        "machine code": {"cpu": machine_code_cache()},
     }
+
+
+def machine_code_cache() -> str:
+    """Where the CPU engine caches its machine code, or why it does not."""
+    from importlib.util import find_spec
+
+    if find_spec("numba") is None:
+        return "numba is not installed"
+    from whatwhere.inference.engines.cpu.loop import advance
+    from whatwhere.jit.cache import describe_cache
+
+    return describe_cache(advance)

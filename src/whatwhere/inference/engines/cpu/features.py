@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.pooling import Layer
-from whatwhere.inference.engines.cpu.simd import (
+from whatwhere.jit import Array, inline_jit, jit
+from whatwhere.jit.simd import (
     LANES,
     absolute,
     any_nonzero,

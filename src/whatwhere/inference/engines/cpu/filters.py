@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.engines.cpu.batch_solver import pack_images, pack_latents, thread_pool
-from whatwhere.inference.engines.cpu.compiling import Array, cached_jit, jit
 from whatwhere.inference.engines.cpu.convolution import convolve_up
 from whatwhere.inference.engines.cpu.features import penalty_and_nonzeros
 from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state, round_up
 from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool
-from whatwhere.inference.engines.cpu.simd import LANES, any_nonzero, fma, load, noinline, splat, store
 from whatwhere.inference.engines.cpu.start import copy_latents
 from whatwhere.inference.engines.cpu.steps import reconstruct
+from whatwhere.jit import Array, cached_jit, jit
+from whatwhere.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.inference.engines.cpu.compiling import Array, cached_jit
 from whatwhere.inference.engines.cpu.features import copy
 from whatwhere.inference.engines.cpu.start import copy_latents, start_pooling
 from whatwhere.inference.engines.cpu.steps import (
@@ -14,6 +13,7 @@ from whatwhere.inference.engines.cpu.steps import (
     record_objective,
     update_latents,
 )
+from whatwhere.jit import Array, cached_jit
 
 
 @cached_jit

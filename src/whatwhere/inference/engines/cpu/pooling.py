@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
-from whatwhere.inference.engines.cpu.simd import (
+from whatwhere.jit import Array, inline_jit, jit
+from whatwhere.jit.simd import (
     LANES,
     absolute,
     any_nonzero,

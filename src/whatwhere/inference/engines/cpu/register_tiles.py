@@ -15,7 +15,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 
-from whatwhere.inference.engines.cpu.simd import (
+from whatwhere.jit.simd import (
     LANES,
     broadcast,
     call,

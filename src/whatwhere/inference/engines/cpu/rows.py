@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.compiling import Array, jit
 from whatwhere.inference.engines.cpu.register_tiles import dots, product
-from whatwhere.inference.engines.cpu.simd import LANES, noinline
+from whatwhere.jit import Array, jit
+from whatwhere.jit.simd import LANES, noinline
 
 product_8_3, product_4_3, product_1_3 = product(8, 3), product(4, 3), product(1, 3)
 product_8_1, product_4_1, product_1_1 = product(8, 1), product(4, 1), product(1, 1)

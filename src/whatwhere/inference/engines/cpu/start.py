@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.convolution import convolve_up_directly
 from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool
-from whatwhere.inference.engines.cpu.simd import (
+from whatwhere.jit import Array, inline_jit, jit
+from whatwhere.jit.simd import (
     LANES,
     absolute,
     fma,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.inference.engines.cpu.features import accelerate, penalty_and_nonzeros, update_features
 from whatwhere.inference.engines.cpu.pooling import Layer, element_offset, pool, unpool, update_pooling
+from whatwhere.jit import Array, inline_jit, jit
 
 # The settings that the kernels read, as one record.
 SETTINGS = np.dtype(

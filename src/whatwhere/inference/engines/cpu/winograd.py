@@ -12,9 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.compiling import Array, inline_jit, jit
 from whatwhere.inference.engines.cpu.rows import product_rows
-from whatwhere.inference.engines.cpu.simd import LANES, load, noinline, splat, store
+from whatwhere.jit import Array, inline_jit, jit
+from whatwhere.jit.simd import LANES, load, noinline, splat, store
 
 POINTS = 8  # along one axis
 TILES = 8  # patches per matrix product

@@ -1,14 +1,17 @@
-"""How the functions of this folder are compiled: Numba's decorators, with types, and the cache of machine code."""
+"""Functions that Numba compiles to machine code: its decorators, with types (`simd`: vectors; `cache`: on disk)."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
+
+from whatwhere.jit.cache import use_cache
 
 Array = np.ndarray
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -28,13 +31,15 @@ def inline_jit(function: Function) -> Function:
 
 
 def cached_jit(define: Callable[[str], Function]) -> Function:
-    """Compile the function that `define` returns, for Python to call, and keep its machine code on disk.
+    """Compile the function that `define` returns, for Python to call, and cache its machine code on disk.
 
-    Numba detects changes in the function's own file only. So `define` receives a hash of all source files of this
-    folder, and the function refers to it: Numba looks up machine code by the constants of a function, too.
+    Numba detects changes in the function's own file only. So `define` receives a hash of all source files of its folder
+    and of this one, and the function refers to it: Numba looks up machine code by the constants of a function, too.
     """
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
-    compiled: Function = numba.njit(cache=True, **OPTIONS)(define(digest.hexdigest()))
+    for folder in (Path(inspect.getfile(define)).parent, Path(__file__).parent):
+        for file in sorted(folder.glob("*.py")):
+            digest.update(file.read_bytes())
+    compiled: Function = numba.njit(**OPTIONS)(define(digest.hexdigest()))
+    use_cache(compiled)
     return compiled
