@@ -89,8 +89,9 @@ def evaluate_claim(model: DeconvNet, problem: Problem, p: Tensor) -> float:
     """The objective of all images together, in float64."""
     double = model.to(torch.float64)
     latents = initial_latents(double, problem.images.double(), Latents(), PHASE)
-    weights = double.weights(latents.pooling_params, *problem.images.shape[2:])
-    return float(double.objective(problem.images.double(), p.double(), weights, problem.lam, 1.0).cost.sum())
+    sized = double.at(*problem.images.shape[2:])
+    weights = sized.weights(latents.pooling_params)
+    return float(sized.objective(problem.images.double(), p.double(), weights, problem.lam, 1.0).cost.sum())
 
 
 # The methods: each yields its visits, and may be told to go on for so many steps ----------------------------

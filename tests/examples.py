@@ -62,7 +62,7 @@ def random_images(spec: ModelSpec, n: int = 3, height: int = 9, width: int = 8, 
 def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Latents:
     """Random features of the top layer, and pooling variables anywhere between their bounds; switches stay."""
     generator = torch.Generator().manual_seed(seed)
-    fitted = start_pooling(model, images, (), model.spec.depth, InferenceSpec())
+    fitted = start_pooling(model.at(*images.shape[2:]), images, (), model.spec.depth, InferenceSpec())
     thetas = []
     for theta, layer in zip(fitted, model.spec.layers, strict=True):
         if layer.pooling_kind == "gaussian":
@@ -70,6 +70,6 @@ def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Lat
             gamma = 8 * torch.rand(theta.mu.shape, generator=generator, dtype=images.dtype)
             theta = PoolingParams(mu, gamma)
         thetas.append(theta)
-    grid = model.regions(*images.shape[2:])[-1].grid
+    grid = model.at(*images.shape[2:]).regions[-1].grid
     p = torch.randn(len(images), *grid, generator=generator, dtype=images.dtype)
     return Latents(p.clamp(min=0) if model.spec.nonnegative else p, tuple(thetas))

@@ -84,12 +84,13 @@ def operators() -> dict[str, Operator]:
     for name, spec in SPECS.items():
         model, images = DeconvNet(spec, seed=1, dtype=torch.float64), random_images(spec)
         latents = random_latents(model, images)
-        weights = model.weights(latents.pooling_params, *images.shape[2:])
+        sized = model.at(*images.shape[2:])
+        weights = sized.weights(latents.pooling_params)
         for to in range(spec.depth):
-            down = model.reconstruct(latents.p, weights, to)
+            down = sized.reconstruct(latents.p, weights, to)
             found[f"R to {to}: {name}"] = Operator(
-                lambda p, m=model, w=weights, to=to: m.reconstruct(p, w, to),
-                lambda e, m=model, w=weights, to=to: m.propagate(e, w, to),
+                lambda p, m=sized, w=weights, to=to: m.reconstruct(p, w, to),
+                lambda e, m=sized, w=weights, to=to: m.propagate(e, w, to),
                 tuple(latents.p.shape),
                 tuple(down.shape),
             )

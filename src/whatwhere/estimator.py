@@ -209,8 +209,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _decode(self, latents: Latents) -> Tensor:
         assert latents.p is not None
-        model = self.model_.to(latents.p)
-        return model.reconstruct(latents.p, model.weights(latents.pooling_params, *self.image_shape_[1:])) * self.scale_
+        return self.model_.to(latents.p).at(*self.image_shape_[1:]).decode(latents) * self.scale_
 
     def _blank(self) -> Tensor:
         """One black image: what becomes of it shows the sizes."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from html import escape
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+from whatwhere.pictures import figure, tiles
+
+SHOWN = 12  # reconstructions in a notebook
 
 
 @dataclass(frozen=True)
@@ -91,13 +96,24 @@ class Stats:
         return Stats(*(torch.cat([getattr(s, name) for s in parts], dim=1) for name in Stats.__dataclass_fields__))
 
 
-@dataclass(frozen=True)
+class Decoder(Protocol):
+    """What turns latents back into images: a model for images of one size (`model.at`)."""
+
+    def decode(self, latents: Latents) -> Tensor: ...
+    def to(self, *args: Any, **kwargs: Any) -> Decoder: ...
+
+
+@dataclass(frozen=True, repr=False)
 class Solution:
-    """The outcome of inference: latents, the statistics of the last phase, and the engine that ran it."""
+    """The outcome of inference: latents, the statistics of the last phase, and the engine that ran it.
+
+    decoder   the model that the latents belong to; None where an engine was called directly
+    """
 
     latents: Latents
     stats: Stats
     engine: str
+    decoder: Decoder | None = None
 
     @property
     def features(self) -> Tensor:
@@ -106,4 +122,33 @@ class Solution:
         return self.latents.p
 
     def to(self, *args: Any, **kwargs: Any) -> Solution:
-        return replace(self, latents=self.latents.to(*args, **kwargs))
+        decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
+        return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)
+
+    @property
+    def reconstruction(self) -> Tensor:
+        """The images that the latents reconstruct, [N, C, H, W]."""
+        if self.decoder is None:
+            raise ValueError("this solution has no decoder; use model.at(height, width).decode(solution.latents)")
+        with torch.no_grad():
+            return self.decoder.decode(self.latents)
+
+    def __repr__(self) -> str:
+        N, *shape = self.features.shape
+        end = (part[-1].double().mean() for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros))
+        cost, error, nonzeros = map(float, end)
+        return (
+            f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)} steps, on average: "
+            f"cost {cost:.4g} (reconstruction {error:.4g}), {nonzeros:.4g} non-zeros; engine {self.engine!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        text = f"<p><code>{escape(repr(self))}</code></p>"
+        if self.decoder is None:
+            return text
+        first = replace(self, latents=self.latents[:SHOWN]).reconstruction
+        if first.shape[1] not in (1, 3):
+            first = first.mean(1, keepdim=True)
+        sheet = tiles(first, len(first), min(0.0, float(first.min())), max(1.0, float(first.max())))
+        zoom = max(1, 80 // first.shape[3])
+        return text + figure(sheet, f"Reconstructions of the first {len(first)} images", zoom)

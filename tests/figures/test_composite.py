@@ -9,7 +9,7 @@ from whatwhere.latents import Latents
 
 def test_an_image_is_left_of_its_reconstruction(tiny):
     model, images, top = tiny.model, tiny.images, tiny.top
-    v_hat = model.reconstruct(top.p, model.weights(top.pooling_params, 11, 13))
+    v_hat = model.at(11, 13).decode(top)
     sheet = reconstruction_pairs(model, images, top, columns=3)
     pair_height, pair_width = 11 + 2, 2 * (13 + 1) + 1
     for i in range(len(images)):

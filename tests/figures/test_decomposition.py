@@ -16,8 +16,8 @@ from whatwhere.ops.pooling import unpool
 def test_the_contributions_add_up_at_every_stage(tiny, layer):
     latents = tiny.layers[layer - 1][2:3]
     parts = decompose(tiny.model, latents, 11, 13)
-    weights = tiny.model.weights(latents.pooling_params, 11, 13)
-    stages = tiny.model.descend(latents.p, weights)
+    weights = tiny.model.at(11, 13).weights(latents.pooling_params)
+    stages = tiny.model.at(11, 13).descend(latents.p, weights)
     np.testing.assert_allclose(parts.pixels.sum(0), stages[0][0], atol=1e-6)
     for k in range(1, layer + 1):
         np.testing.assert_allclose(parts.pooled[k - 1].sum(0), stages[k][0], atol=1e-6)

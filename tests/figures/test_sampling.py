@@ -57,7 +57,7 @@ def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
         row, column = int(samples.row[i]), int(samples.column[i])
         p[0, 0, row, column] = float(samples.value[i])
         own = latents[image : image + 1].pooling_params
-        pixels = tiny.model.reconstruct(p, tiny.model.weights(own, height, width))[0]
+        pixels = tiny.model.at(height, width).decode(Latents(p, own))[0]
         (top, bottom), (left, right) = (footprint(tiny.model, 2, place) for place in (row, column))
         padded = torch.nn.functional.pad(pixels, (30, 30, 30, 30))
         return padded[:, 30 + top : 30 + bottom, 30 + left : 30 + right]
@@ -77,7 +77,7 @@ def test_the_footprint_contains_the_whole_projection(tiny):
         p = torch.zeros(len(samples), *latents.p.shape[1:])
         p[np.arange(len(samples)), feature, samples.row, samples.column] = torch.as_tensor(samples.value)
         own = latents[torch.as_tensor(samples.image)].pooling_params
-        whole = tiny.model.reconstruct(p, tiny.model.weights(own, height, width))
+        whole = tiny.model.at(height, width).decode(Latents(p, own))
         cut = project_samples(tiny.model, latents, samples, height, width)
         torch.testing.assert_close(cut.sum((1, 2, 3)), whole.sum((1, 2, 3)))
 

@@ -99,7 +99,7 @@ for pooling in ("gaussian", "max"):
             Workspace(model, v, phase, spec).run()
     for k in (1, 2):
         workspace = Workspace(model, v, Phase(layer=k), InferenceSpec(steps=0, step_size="fixed"))
-        latents = Latents(workspace.p[-1].permute(0, 3, 1, 2), start_pooling(model, v, (), k, training))
+        latents = Latents(workspace.p[-1].permute(0, 3, 1, 2), start_pooling(model.at(28, 28), v, (), k, training))
         TritonFilterMap(workspace, model, k, v, latents).normal(model.filters[k - 1])
 
 ptxas = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"

@@ -35,7 +35,8 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
     thetas = [
         PoolingParams(t.mu.clone().requires_grad_(), t.gamma.clone().requires_grad_()) for t in latents.pooling_params
     ]
-    weights = model.weights(thetas, *v.shape[2:])
+    model = model.at(*v.shape[2:])
+    weights = model.weights(thetas)
     smooth = 0.5 * (model.reconstruct(p, weights) - v).square().sum()
     leaves = [p, thetas[0].mu, thetas[0].gamma, thetas[1].mu, thetas[1].gamma]
     g, *theta_gradients = torch.autograd.grad(smooth, leaves)
@@ -69,8 +70,9 @@ def test_inference_stays_finite_and_never_raises_the_objective(name: str, lam: f
         for tensor in (*solution.latents.tensors(), stats.cost, stats.step):
             assert tensor.isfinite().all()
         assert (stats.cost[-1] <= stats.cost[0]).all()
-        weights = model.weights(solution.latents.pooling_params, *v.shape[2:])  # and the latents are those of that cost
-        truth = model.objective(v, solution.features, weights, lam, settings.alpha)
+        sized = model.at(*v.shape[2:])  # and the latents are those of that cost
+        weights = sized.weights(solution.latents.pooling_params)
+        truth = sized.objective(v, solution.features, weights, lam, settings.alpha)
         torch.testing.assert_close(stats.cost[-1], truth.cost)
         if spec.nonnegative:
             assert (solution.features >= 0).all()
@@ -120,11 +122,10 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
     p = solve(
         model, v, Latents(), Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step_size="fixed", momentum=True)
     ).latents.p
-    weights = model.weights(
-        solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=0)).latents.pooling_params, 5, 4
-    )
+    sized = model.at(5, 4)
+    weights = sized.weights(solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=0)).latents.pooling_params)
     basis = torch.eye(p.numel(), dtype=torch.float64).view(-1, *p.shape[1:])
-    R = torch.stack([model.reconstruct(unit[None], weights).flatten() for unit in basis], 1)
+    R = torch.stack([sized.reconstruct(unit[None], weights).flatten() for unit in basis], 1)
     lasso = linear_model.Lasso(
         alpha=1 / (lam * v.numel()), positive=True, fit_intercept=False, tol=1e-12, max_iter=100_000
     ).fit(R.numpy(), v.flatten().numpy())
@@ -187,8 +188,9 @@ def test_statistics_are_measured_at_every_step() -> None:
     assert solution.stats.cost.shape == (8, 3)
     assert solution.stats.step.shape == (7, 3)
     torch.testing.assert_close(solution.stats.cost[0], v.square().sum((1, 2, 3)))  # p = 0: λ/2 ‖v‖², λ = 2
-    weights = model.weights(solution.latents.pooling_params, *v.shape[2:])
-    end = model.objective(v, solution.features, weights, 2.0, 1.0)
+    sized = model.at(*v.shape[2:])
+    weights = sized.weights(solution.latents.pooling_params)
+    end = sized.objective(v, solution.features, weights, 2.0, 1.0)
     torch.testing.assert_close(solution.stats.reconstruction[-1], end.reconstruction)
     torch.testing.assert_close(solution.stats.penalty[-1], end.penalty)
     assert torch.equal(solution.stats.nonzeros[-1], end.nonzeros)
@@ -239,7 +241,8 @@ def test_gradients_flow_through_the_reference() -> None:
     """Researchers may differentiate through inference, to the filters."""
     spec = SPECS["2 layers"]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
-    model.filters = [f.requires_grad_() for f in model.filters]
+    for f in model.filters:
+        f.requires_grad_()
     solution = solve(model, v, Latents(), Phase(layer=2), InferenceSpec(steps=3))
     gradients = torch.autograd.grad(solution.features.sum(), model.filters)
     assert all(g.isfinite().all() and math.isfinite(g.norm()) and g.norm() > 0 for g in gradients)

@@ -25,16 +25,15 @@ def problem(name: str, n: int = 6) -> tuple[DeconvNet, torch.Tensor, Latents]:
 
 
 def cost(model: DeconvNet, v: torch.Tensor, latents: Latents) -> float:
-    weights = model.weights(latents.pooling_params, *v.shape[2:])
-    return float((model.reconstruct(latents.p, weights) - v).square().sum())
+    return float((model.at(*v.shape[2:]).decode(latents) - v).square().sum())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_is_autograds_at_every_layer(name: str) -> None:
     model, v, latents = problem(name)
-    weights = model.weights(latents.pooling_params, *v.shape[2:])
-    model.filters = [f.requires_grad_() for f in model.filters]
-    loss = 0.5 * (model.reconstruct(latents.p, weights) - v).square().sum()
+    for f in model.filters:
+        f.requires_grad_()
+    loss = 0.5 * (model.at(*v.shape[2:]).decode(latents) - v).square().sum()
     for k, expected in enumerate(torch.autograd.grad(loss, model.filters), start=1):
         A = FilterMap(model, k, v, latents)
         torch.testing.assert_close(A.adjoint(A(model.filters[k - 1]) - v), expected)

@@ -1,3 +1,7 @@
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import SPECS, random_images, random_latents
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.model import DeconvNet
 from whatwhere.ops.convolution import convolve_down
@@ -14,7 +18,7 @@ from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
 
 
 def test_sizes_of_the_paper() -> None:
-    first, second = DeconvNet(ModelSpec.paper()).regions(28, 28)
+    first, second = DeconvNet(ModelSpec.paper()).at(28, 28).regions
     assert first.shape == (16, 32, 32)
     assert first.grid == (16, 16, 16)
     assert second.shape == (48, 20, 20)
@@ -23,9 +27,9 @@ def test_sizes_of_the_paper() -> None:
 
 def test_a_top_feature_sees_14_by_14_pixels() -> None:
     """One element of z₂ reaches 14×14 pixels, as the paper says."""
-    model = DeconvNet(ModelSpec.paper(), dtype=torch.float64)
+    model = DeconvNet(ModelSpec.paper(), dtype=torch.float64).at(28, 28)
     theta = start_pooling(model, torch.rand(1, 1, 28, 28, dtype=torch.float64), (), 2, InferenceSpec())
-    weights = model.weights(theta, 28, 28)
+    weights = model.weights(theta)
     z = torch.zeros(1, 48, 20, 20, dtype=torch.float64)
     z[0, :, 9, 9] = 1
     image = model.reconstruct(convolve_down(z, model.filters[1]), weights[:1])[0, 0]
@@ -65,7 +69,8 @@ def test_reconstruction_passes_through_every_layer(name: str) -> None:
     spec = SPECS[name]
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
-    weights = model.weights(latents.pooling_params, *images.shape[2:])
+    model = model.at(*images.shape[2:])
+    weights = model.weights(latents.pooling_params)
     signal = latents.p
     for k in range(spec.depth, 0, -1):
         torch.testing.assert_close(model.reconstruct(latents.p, weights, to=k), signal)
@@ -86,7 +91,8 @@ def test_pooling_gradients_are_autograds_at_every_layer(scale: float, zero_featu
         type(theta)(theta.mu.clone().requires_grad_(), (scale * theta.gamma).requires_grad_())
         for theta in latents.pooling_params
     ]
-    weights = model.weights(thetas, *images.shape[2:])
+    model = model.at(*images.shape[2:])
+    weights = model.weights(thetas)
     cost = 0.5 * (model.reconstruct(p, weights) - images).square().sum()
     variables = [t for theta in thetas for t in (theta.mu, theta.gamma)]
     expected = torch.autograd.grad(cost, variables, materialize_grads=True)
@@ -104,7 +110,8 @@ def test_objective_is_its_formula(alpha: float) -> None:
     spec = SPECS["2 layers"]
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
-    weights = model.weights(latents.pooling_params, *images.shape[2:])
+    model = model.at(*images.shape[2:])
+    weights = model.weights(latents.pooling_params)
     found = model.objective(images, latents.p, weights, 3.0, alpha)
     for n in range(len(images)):
         error = model.reconstruct(latents.p, weights)[n] - images[n]
@@ -135,7 +142,8 @@ def test_any_architecture_fits_together(layers: list, channels: int, height: int
     )
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec, 2, height, width)
     latents = random_latents(model, images)
-    weights = model.weights(latents.pooling_params, height, width)
+    model = model.at(height, width)
+    weights = model.weights(latents.pooling_params)
     down = model.reconstruct(latents.p, weights)
     up = model.propagate(images, weights)
     assert down.shape == images.shape
@@ -171,7 +179,60 @@ def test_weights_are_those_of_each_layers_regions() -> None:
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
     for weights, theta, regions in zip(
-        model.weights(latents.pooling_params, 9, 8), latents.pooling_params, model.regions(9, 8), strict=True
+        model.at(9, 8).weights(latents.pooling_params), latents.pooling_params, model.at(9, 8).regions, strict=True
     ):
         for found, expected in zip(weights.factors, gaussian_weights(theta, regions).factors, strict=True):
             assert torch.equal(found, expected)
+
+
+def test_a_model_is_an_immutable_value() -> None:
+    model = DeconvNet(SPECS["2 layers"], seed=1)
+    same, other = DeconvNet(SPECS["2 layers"], seed=1), DeconvNet(SPECS["2 layers"], seed=2)
+    assert model == same
+    assert hash(model) == hash(same)
+    assert model != other
+    assert model != model.to(torch.float64)
+    assert model != "a model"
+    with pytest.raises(AttributeError, match="immutable"):
+        model.filters = other.filters
+    with pytest.raises(AttributeError, match="immutable"):
+        del model.spec
+    with pytest.raises(TypeError):
+        model.filters[0] = other.filters[0]
+    for k in (1, 2):
+        assert model.with_filters(k, other.filters[k - 1]) != model
+    assert model == same, "the original did not change"
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_and_a_pickle_are_equal(duplicate: Callable[[DeconvNet], DeconvNet]) -> None:
+    model = DeconvNet(SPECS["3 layers, colour"], seed=1, dtype=torch.float64)
+    again = duplicate(model)
+    assert again is not model
+    assert again == model
+    assert torch.equal(again.connectivity[1], model.connectivity[1])
+
+
+def test_the_repr_names_every_layer() -> None:
+    assert repr(DeconvNet(ModelSpec.paper())) == (
+        "DeconvNet(1 → 16 maps 5×5, gaussian 2×2 → 48 maps 5×5, fan-in 8, gaussian 2×2; float32, cpu)"
+    )
+
+
+MALFORMED = {
+    "a layer is missing": (lambda f, c: (f[:1], c), "filters of 1 and connectivity of 2 layers"),
+    "wrong filter size": (lambda f, c: ([f[0][..., :2], f[1]], c), r"\[1, 3, 3, 2\] were given at layer 1"),
+    "wrong rank": (lambda f, c: ([f[0], f[1][0]], c), "at layer 2"),
+    "integers": (lambda f, c: ([f[0].int(), f[1].int()], c), "torch.int32"),
+    "two dtypes": (lambda f, c: ([f[0], f[1].double()], c), "torch.float64"),
+    "connectivity of floats": (lambda f, c: (f, [c[0].float(), c[1]]), "of torch.float32"),
+    "connectivity turned": (lambda f, c: (f, [c[0].T, c[1]]), r"connectivity \[3, 1\]"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
+    model = DeconvNet(SPECS["2 layers"])
+    change, message = MALFORMED[name]
+    with pytest.raises(SpecError, match=message):
+        DeconvNet.from_parts(model.spec, *change(model.filters, model.connectivity))

@@ -36,7 +36,7 @@ def test_a_damaged_file_is_refused(keep: int, tmp_path: Path) -> None:
 def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"x": torch.zeros(1)}, path, metadata={"format": "whatwhere model 99"})
-    with pytest.raises(RunError, match=r"whatwhere model 99.*expected 'whatwhere model 1'"):
+    with pytest.raises(RunError, match=r"whatwhere model 99.*expected 'whatwhere model 2'"):
         ww.load(path)
     save_file({"x": torch.zeros(1)}, path)
     with pytest.raises(RunError, match="no format at all"):

@@ -129,9 +129,10 @@ def compiled_solve() -> Solve:
     def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
         allowed = torch.backends.cudnn.allow_tf32
         torch.backends.cudnn.allow_tf32 = True
-        state = ista.start(model, images, latents, phase, spec)
+        sized = model.at(*images.shape[2:])
+        state = ista.start(sized, images, latents, phase, spec)
         for _ in range(spec.steps):
-            state, measured, beta = step(model, images, state, ista.moving_layers(model, phase), spec)
+            state, measured, beta = step(sized, images, state, ista.moving_layers(model, phase), spec)
         torch.backends.cudnn.allow_tf32 = allowed
         return Solution(Latents(state.p, state.theta), ista.stats([measured], [beta]), "compiled")
 

@@ -58,8 +58,7 @@ def encode(
                     for k, theta in enumerate(solution.latents.pooling_params, start=1):
                         arrays |= {f"mu{k}": theta.mu, f"gamma{k}": theta.gamma}
                 if reconstruction:
-                    weights = model.weights(solution.latents.pooling_params, *v.shape[2:])
-                    arrays["reconstruction"] = model.reconstruct(solution.features, weights)
+                    arrays["reconstruction"] = model.at(*v.shape[2:]).decode(solution.latents)
                 yield {name: tensor.cpu().numpy() for name, tensor in arrays.items()}
                 advance(len(v))
 

@@ -30,7 +30,7 @@ from whatwhere.figures.tiles import image_to_rgb, shade
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, SizedModel
 from whatwhere.spec import InferenceSpec, Phase
 
 DPI = 100
@@ -63,20 +63,20 @@ def trace(
 ) -> list[Snapshot]:
     """Snapshots of one image [C, H, W] before the first step and after each step."""
     phase, v = phase or joint(model.spec.depth)[0], image[None]
-    layers, snapshots = ista.moving_layers(model, phase), []
+    sized, layers, snapshots = model.at(*v.shape[2:]), ista.moving_layers(model, phase), []
     with torch.no_grad():
-        state = ista.start(model, v, Latents(), phase, spec)
+        state = ista.start(sized, v, Latents(), phase, spec)
         for step in range(spec.steps + 1):
             if step:
-                state, _, _ = ista.step(model, v, state, layers, spec)
+                state, _, _ = ista.step(sized, v, state, layers, spec)
                 progress(1)
-            snapshots.append(_snapshot(model, v, step, Latents(state.p, state.theta), spec))
+            snapshots.append(_snapshot(sized, v, step, Latents(state.p, state.theta), spec))
     return snapshots
 
 
-def _snapshot(model: DeconvNet, v: Tensor, step: int, latents: Latents, spec: InferenceSpec) -> Snapshot:
+def _snapshot(model: SizedModel, v: Tensor, step: int, latents: Latents, spec: InferenceSpec) -> Snapshot:
     assert latents.p is not None
-    weights = model.weights(latents.pooling_params, *v.shape[2:])
+    weights = model.weights(latents.pooling_params)
     parts = model.objective(v, latents.p, weights, spec.lam, spec.alpha)
     residual = (model.reconstruct(latents.p, weights) - v)[0]
     return Snapshot(step, latents, float(parts.reconstruction), float(parts.penalty), int(parts.nonzeros), residual)

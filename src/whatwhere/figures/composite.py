@@ -33,7 +33,7 @@ HEADING, LINE = 0.2, 0.13  # inches: the heading above a panel, and each further
 def reconstruction_pairs(model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4) -> np.ndarray:
     """Pairs of an image and, to its right, its reconstruction; `columns` pairs per row: [H, W, 3]."""
     assert latents.p is not None
-    v_hat = model.reconstruct(latents.p, model.weights(latents.pooling_params, *images.shape[2:]))
+    v_hat = model.at(*images.shape[2:]).decode(latents)
     pairs = [
         tile(np.stack([v, r]), 2, between=GAP)
         for v, r in zip(image_to_rgb(images, 1.0), image_to_rgb(v_hat, 1.0), strict=True)

@@ -64,8 +64,9 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     active = latents.p[0].flatten(1).any(1).nonzero().flatten()
     separate = latents.p.new_zeros(len(active), *latents.p.shape[1:])
     separate[range(len(active)), active] = latents.p[0, active]
-    weights = model.weights(latents.pooling_params, height, width)  # of one image, the same for all features
-    stages = model.descend(separate, weights)
+    sized = model.at(height, width)
+    weights = sized.weights(latents.pooling_params)  # of one image, the same for all features
+    stages = sized.descend(separate, weights)
     unpooled = [unpool(p, w) for p, w in zip(stages[1:], weights, strict=True)]
 
     def to_numpy(stage: Tensor) -> np.ndarray:

@@ -36,7 +36,7 @@ class Rendering:
 def render(model: DeconvNet, images: Tensor, latents: Latents) -> Rendering:
     """Reconstruct the images [N, C, H, W], and measure the error and the number of non-zero features."""
     assert latents.p is not None
-    v_hat = model.reconstruct(latents.p, model.weights(latents.pooling_params, *images.shape[2:]))
+    v_hat = model.at(*images.shape[2:]).decode(latents)
     error = float((v_hat - images).square().mean())
     return Rendering(v_hat, error, float((latents.p != 0).flatten(1).sum(1).double().mean()))
 

@@ -53,7 +53,7 @@ def project_samples(model: DeconvNet, latents: Latents, samples: Samples, height
     p = latents.p.new_zeros(n, *latents.p.shape[1:])
     p[np.arange(n), samples.feature, samples.row, samples.column] = torch.as_tensor(samples.value).to(p)
     pooling_params = latents[torch.as_tensor(samples.image)].pooling_params
-    pixels = model.reconstruct(p, model.weights(pooling_params, height, width))
+    pixels = model.at(height, width).decode(Latents(p, pooling_params))
     side = footprint(model, layer, 0)[1] - footprint(model, layer, 0)[0]
     pixels = F.pad(pixels, (side, side, side, side))  # a footprint may extend beyond the image
     top = side + np.array([footprint(model, layer, int(row))[0] for row in samples.row], dtype=int)

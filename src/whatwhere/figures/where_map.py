@@ -65,12 +65,9 @@ def gaussians(
     random subset is returned.
     """
     assert latents.p is not None
-    height, width = images.shape[2:]
-    p = (
-        model.descend(latents.p, model.weights(latents.pooling_params, height, width), to=layer)[0][:, feature]
-        .cpu()
-        .numpy()
-    )
+    sized = model.at(*images.shape[2:])
+    p_hat = sized.reconstruct(latents.p, sized.weights(latents.pooling_params), to=layer)
+    p = p_hat[:, feature].cpu().numpy()
     visible = np.argwhere(np.abs(p) > 0.05 * np.abs(p).max(initial=0))  # smaller values are invisible in the image
     chosen = np.random.default_rng([seed, layer, feature]).permutation(len(visible))[:limit]
     image, row, column = visible[chosen].T
@@ -89,7 +86,7 @@ def where_map(
 ) -> Figure:
     """Left: the Gaussians in their positions on the grid of regions. Right: some of them centred in one region."""
     active = gaussians(model, images, latents, layer, feature, limit=limit, seed=seed)
-    regions = model.regions(*images.shape[2:])[layer - 1]
+    regions = model.at(*images.shape[2:]).regions[layer - 1]
     spec = model.spec.layers[layer - 1]
     side, small = 4.0, 2.5
     figure = new_figure(PAGE, side + 0.26)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.sized import residual
 from whatwhere.ops.convolution import convolve_down, filter_gradient
 from whatwhere.ops.pooling import unpool
 
@@ -30,9 +31,10 @@ class FilterMap:
 
     def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
         assert latents.p is not None
-        weights = model.weights(latents.pooling_params, *images.shape[2:])
-        self.model, self.images, self.below = model, images, weights[: k - 1]
-        self.z = unpool(model.reconstruct(latents.p, weights, to=k), weights[k - 1])
+        self.model, self.images = model.at(*images.shape[2:]), images
+        weights = self.model.weights(latents.pooling_params)
+        self.below = weights[: k - 1]
+        self.z = unpool(self.model.reconstruct(latents.p, weights, to=k), weights[k - 1])
 
     def __call__(self, f: Tensor) -> Tensor:
         """A f = R_{k-1} (z_k * f)."""
@@ -46,4 +48,4 @@ class FilterMap:
         return self.adjoint(self(f))
 
     def negative_gradient(self, f: Tensor) -> Tensor:
-        return self.adjoint(self.images - self(f))
+        return self.adjoint(-residual(self(f), self.images))

@@ -63,12 +63,13 @@ def infer(
         Latents.cat([s.latents for s in solutions]),
         Stats.cat([s.stats for s in solutions]),
         resolved.name,
+        decoder=model.at(*images.shape[2:]),
     )
 
 
 def check_latents(model: DeconvNet, images: Tensor, latents: Latents) -> None:
     """Refuse latents that cannot be these images'."""
-    grids = [region.grid for region in model.regions(*images.shape[2:])]
+    grids = [regions.grid for regions in model.at(*images.shape[2:]).regions]
     if len(latents.pooling_params) > len(grids) or (latents.p is not None and not latents.pooling_params):
         raise ImageError(
             f"latents with pooling variables of {len(latents.pooling_params)} layers were given; "
@@ -117,7 +118,7 @@ def keep_the_better(
     worse = stats.cost[-1] > stats.cost[0]
     if not worse.any():
         return solution
-    begun = ista.start(model, images[worse], latents[worse], phase, spec)
+    begun = ista.start(model.at(*images.shape[2:]), images[worse], latents[worse], phase, spec)
 
     def ended_as_begun(trace: Tensor) -> Tensor:
         return torch.cat([trace[:-1], trace[0].where(worse, trace[-1])[None]])

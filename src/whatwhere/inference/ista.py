@@ -10,14 +10,14 @@ from torch import Tensor
 from whatwhere.inference.pooling_update import start_pooling, step_pooling
 from whatwhere.inference.step_size import line_search, safe_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
-from whatwhere.model import DeconvNet, Objective
-from whatwhere.model.deconvnet import objective
+from whatwhere.model import DeconvNet, Objective, SizedModel
+from whatwhere.model.sized import objective, residual
 from whatwhere.ops import sparsity
 from whatwhere.spec import InferenceSpec, Phase
 
 
 @dataclass(frozen=True)
-class State:
+class IstaState:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
 
     Without acceleration y is p itself. `momentum` is FISTA's t of every image; `beta` the size of the last step,
@@ -36,27 +36,27 @@ def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
 
     images [N, C, H, W]; `latents` are where to start from: what is missing is fitted, p starts at 0.
     """
-    state = start(model, images, latents, phase, spec)
+    sized = model.at(*images.shape[2:])
+    state = start(sized, images, latents, phase, spec)
     moving = moving_layers(model, phase)
     trace: list[Objective] = []
     betas: list[Tensor] = []
     for _ in range(spec.steps):
-        state, measured, beta = step(model, images, state, moving, spec)
+        state, measured, beta = step(sized, images, state, moving, spec)
         trace.append(measured)
         betas.append(beta)
-    U = model.weights(state.theta, *images.shape[2:])
-    trace.append(model.objective(images, state.p, U, spec.lam, spec.alpha))
+    trace.append(sized.objective(images, state.p, sized.weights(state.theta), spec.lam, spec.alpha))
     return Solution(Latents(state.p, state.theta), stats(trace, betas), engine="reference")
 
 
 def step(
-    model: DeconvNet, v: Tensor, state: State, moving: tuple[int, ...], spec: InferenceSpec
-) -> tuple[State, Objective, Tensor]:
+    model: SizedModel, v: Tensor, state: IstaState, moving: tuple[int, ...], spec: InferenceSpec
+) -> tuple[IstaState, Objective, Tensor]:
     """One step, all of it from one residual; also the objective before the step, and its size β."""
     lam, alpha, y, theta = spec.lam, spec.alpha, state.y, list(state.theta)
-    U = model.weights(theta, *v.shape[2:])
+    U = model.weights(theta)
     p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
-    e = p_hat[0] - v  #                                     the residual
+    e = residual(p_hat[0], v)  #                            e = R p - v
     g, errors = model.ascend(e, U)  #                       ∇p = Rᵀ e, and the error at every z_k
     searching = spec.step_size != "fixed"
     beta = line_search(spec.step_size, model, g, U, lam) if searching else state.beta
@@ -68,10 +68,10 @@ def step(
         theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec)
 
     ahead = accelerate(y, p, state.p, state.momentum) if spec.momentum else (p, state.momentum)
-    return State(p, tuple(theta), *ahead, beta), objective(e, y, lam, alpha), beta.flatten()
+    return IstaState(p, tuple(theta), *ahead, beta), objective(e, y, lam, alpha), beta.flatten()
 
 
-def start(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> State:
+def start(model: SizedModel, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> IstaState:
     """Fit the pooling variables that are not known; take the features that are known if they are this layer's, else 0.
 
     Known features belong to the last layer that has pooling variables.
@@ -80,10 +80,10 @@ def start(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec
     if latents.p is not None and len(latents.pooling_params) == phase.layer:
         p = latents.p
     else:
-        p = images.new_zeros(len(images), *model.regions(*images.shape[2:])[phase.layer - 1].grid)
+        p = images.new_zeros(len(images), *model.regions[phase.layer - 1].grid)
     ones = p.new_ones(len(p), 1, 1, 1)
-    beta = ones * safe_step(model, phase.layer, spec.lam) if spec.step_size == "fixed" else 0 * ones
-    return State(p, theta, y=p, momentum=ones, beta=beta)
+    beta = ones * safe_step(model.model, phase.layer, spec.lam) if spec.step_size == "fixed" else 0 * ones
+    return IstaState(p, theta, y=p, momentum=ones, beta=beta)
 
 
 def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:

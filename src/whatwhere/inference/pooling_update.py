@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from whatwhere.latents import PoolingParams
-from whatwhere.model import DeconvNet
+from whatwhere.model import SizedModel
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import (
     Regions,
@@ -22,7 +22,7 @@ from whatwhere.spec import InferenceSpec, PoolingKind
 
 
 def start_pooling(
-    model: DeconvNet, images: Tensor, known: tuple[PoolingParams, ...], layer: int, spec: InferenceSpec
+    model: SizedModel, images: Tensor, known: tuple[PoolingParams, ...], layer: int, spec: InferenceSpec
 ) -> tuple[PoolingParams, ...]:
     """Fit the pooling variables of layers 1 … layer to the images propagated up (paper, "Initialization").
 
@@ -31,13 +31,13 @@ def start_pooling(
     """
     if len(known) >= layer and all(below.pooling_kind == "gaussian" for below in model.spec.layers[:layer]):
         return known[:layer]  # nothing is left to fit
-    signal, found = images, []
-    for k, regions in enumerate(model.regions(*images.shape[2:])[:layer], start=1):
+    signal, fitted = images, []
+    for k, regions in enumerate(model.regions[:layer], start=1):
         kind = model.spec.layers[k - 1].pooling_kind
         s = convolve_up(signal, model.filters[k - 1])
-        found.append(known[k - 1] if kind == "gaussian" and k <= len(known) else fit(kind, s, regions, spec))
-        signal = pool(s, gaussian_weights(found[-1], regions))
-    return tuple(found)
+        fitted.append(known[k - 1] if kind == "gaussian" and k <= len(known) else fit(kind, s, regions, spec))
+        signal = pool(s, gaussian_weights(fitted[-1], regions))
+    return tuple(fitted)
 
 
 def fit(kind: PoolingKind, signal: Tensor, regions: Regions, spec: InferenceSpec) -> PoolingParams:

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, SizedModel
 from whatwhere.ops.pooling import Weights
 from whatwhere.spec import StepSize
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
 
 
-def line_search(rule: StepSize, model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float) -> Tensor:
+def line_search(rule: StepSize, model: SizedModel, g: Tensor, weights: Sequence[Weights], lam: float) -> Tensor:
     """β of every image, [N, 1, 1, 1]: each its own by the 'image' rule, all the same by the 'batch' rule."""
     if rule == "image":
         return best_step(model, g, weights, lam, per_image=True)
@@ -33,7 +33,7 @@ def batch_sample(images: int) -> int:
     return max(1, round(BATCH_SHARE * images))
 
 
-def best_step(model: DeconvNet, g: Tensor, weights: Sequence[Weights], lam: float, *, per_image: bool) -> Tensor:
+def best_step(model: SizedModel, g: Tensor, weights: Sequence[Weights], lam: float, *, per_image: bool) -> Tensor:
     """‖g‖² / (λ ‖R g‖²), for every image or for all together; 0 where there is no gradient."""
     numerator = g.square().sum((1, 2, 3), keepdim=True)
     denominator = lam * model.reconstruct(g, weights).square().sum((1, 2, 3), keepdim=True)

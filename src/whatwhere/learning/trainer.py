@@ -155,7 +155,7 @@ def open_store(
 
 def latent_size(model: DeconvNet, height: int, width: int) -> int:
     """How many numbers the latents of one image are, in the layer of training that has most."""
-    grids = [(math.prod(r.grid), len(r.axes)) for r in model.regions(height, width)]
+    grids = [(math.prod(r.grid), len(r.axes)) for r in model.at(height, width).regions]
     pooling = [2 * axes * regions for regions, axes in grids]
     return max(grids[k][0] + sum(pooling[: k + 1]) for k in range(len(grids)))
 

@@ -3,64 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
-from whatwhere.latents import PoolingParams
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.model.sized import SizedModel, bind
 from whatwhere.ops.connectivity import project_filters, random_connectivity
-from whatwhere.ops.convolution import convolve_down, convolve_up
-from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, pool, unpool
-from whatwhere.ops.sparsity import penalty
-from whatwhere.spec import ModelSpec
+from whatwhere.spec import LayerSpec, ModelSpec
 
-
-@dataclass(frozen=True)
-class Objective:
-    """The parts of the cost C = λ/2 ‖Rp - v‖² + Σ|p|^α of every image, [N] each."""
-
-    reconstruction: Tensor
-    penalty: Tensor
-    nonzeros: Tensor
-
-    @property
-    def cost(self) -> Tensor:
-        return self.reconstruction + self.penalty
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class DeconvNet:
     """Filters f_k [B_{k-1}, B_k, K, K] and connectivity [B_{k-1}, B_k] of every layer; latents are passed in.
 
-    Layers count from 1, as in the paper; 0 is the image.
+    An immutable value: methods that change something return another model. Models are equal if their spec, dtype,
+    filters and connectivity are equal. Layers count from 1, as in the paper; 0 is the image.
     """
+
+    spec: ModelSpec
+    filters: tuple[Tensor, ...]
+    connectivity: tuple[Tensor, ...]
 
     def __init__(self, spec: ModelSpec, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> None:
         """Draw the connectivity and Gaussian filters, then project and normalise them (paper, "Initialization")."""
         generator = torch.Generator().manual_seed(seed)
-        self.spec = spec
-        self.connectivity: list[Tensor] = []
-        self.filters: list[Tensor] = []
+        filters, connectivity = [], []
         for k, layer in enumerate(spec.layers, start=1):
             below, size = spec.maps_below(k), layer.filter_size
-            self.connectivity.append(random_connectivity(below, layer.maps, layer.fan_in, generator))
-            drawn = torch.randn(below, layer.maps, size, size, generator=generator, dtype=torch.float64)
-            self.filters.append(self.project(k, drawn).to(dtype))
+            connectivity.append(random_connectivity(below, layer.maps, layer.fan_in, generator))
+            gaussian = torch.randn(below, layer.maps, size, size, generator=generator, dtype=torch.float64)
+            filters.append(_project(spec, gaussian, connectivity[-1]).to(dtype))
+        self._set(spec, filters, connectivity)
 
     @classmethod
     def from_parts(cls, spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> DeconvNet:
-        """A model with these filters, taken as they are."""
+        """A model with these filters, without projection. Shapes and dtypes must be those of the spec."""
         model = cls.__new__(cls)
-        model.spec, model.filters, model.connectivity = spec, list(filters), list(connectivity)
+        model._set(spec, filters, connectivity)
         return model
+
+    def _set(self, spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> None:
+        check_parts(spec, filters, connectivity)
+        object.__setattr__(self, "spec", spec)
+        object.__setattr__(self, "filters", tuple(filters))
+        object.__setattr__(self, "connectivity", tuple(connectivity))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(
+            f"DeconvNet is immutable: {name} cannot be set (with_filters, to and from_parts make another model)"
+        )
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"DeconvNet is immutable: {name} cannot be deleted")
+
+    # As a value ---------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeconvNet):
+            return NotImplemented
+        if self.spec != other.spec or self.dtype != other.dtype:
+            return False
+        ours, theirs = self.filters + self.connectivity, other.filters + other.connectivity
+        return all(torch.equal(a, b.to(a.device)) for a, b in zip(ours, theirs, strict=True))
+
+    def __hash__(self) -> int:
+        return hash((self.spec, self.dtype))  # without the filters, so that it is fast
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeconvNet.from_parts, (self.spec, self.filters, self.connectivity)
+
+    def __repr__(self) -> str:
+        layers = " → ".join(_describe(layer) for layer in self.spec.layers)
+        return f"DeconvNet({self.spec.channels} → {layers}; {str(self.dtype).removeprefix('torch.')}, {self.device})"
+
+    def _repr_html_(self) -> str:
+        from whatwhere.model.picture import model_html
+
+        return model_html(self)
+
+    # Other models -------------------------------------------------------------------------------------------
 
     def project(self, k: int, f: Tensor) -> Tensor:
         """Filters of layer k masked, projected to ≥ 0 where the model is non-negative, and of unit length."""
-        return project_filters(
-            f, self.connectivity[k - 1], nonnegative=self.spec.nonnegative, normalise=self.spec.normalise
-        )
+        return _project(self.spec, f, self.connectivity[k - 1])
 
     def with_filters(self, k: int, f: Tensor) -> DeconvNet:
         """The same model with other filters at layer k."""
@@ -73,6 +101,10 @@ class DeconvNet:
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
         return self.from_parts(self.spec, filters, connectivity)
 
+    def at(self, height: int, width: int) -> SizedModel:
+        """The model for images of this size, which reconstructs and propagates."""
+        return bind(self, height, width)
+
     @property
     def dtype(self) -> torch.dtype:
         return self.filters[0].dtype
@@ -81,53 +113,8 @@ class DeconvNet:
     def device(self) -> torch.device:
         return self.filters[0].device
 
-    # Sizes --------------------------------------------------------------------------------------------------
-
-    def regions(self, height: int, width: int) -> list[Regions]:
-        """The pooling regions of every layer for images of this size (they hold the sizes of z_k and p_k)."""
-        found = []
-        for layer in self.spec.layers:
-            grow = layer.filter_size - 1
-            z = (layer.maps, height + grow, width + grow)
-            found.append(Regions.of(z, layer.pool_size, layer.pool_stride, layer.pool_maps))
-            _, height, width = found[-1].grid
-        return found
-
-    def weights(self, pooling: Sequence[PoolingParams], height: int, width: int) -> list[Weights]:
-        """The pooling weights of layers 1 … len(pooling) for images of this size."""
-        return [gaussian_weights(theta, r) for theta, r in zip(pooling, self.regions(height, width), strict=False)]
-
-    # The two passes -----------------------------------------------------------------------------------------
-
-    def descend(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> list[Tensor]:
-        """Every stage of the reconstruction from the top of `weights` down: [p̂_to, …, p̂_l], p̂_l = p."""
-        stages = [p]
-        for k in range(len(weights), to, -1):
-            stages.append(convolve_down(unpool(stages[-1], weights[k - 1]), self.filters[k - 1]))
-        return stages[::-1]
-
-    def ascend(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> tuple[Tensor, list[Tensor]]:
-        """Propagate a signal at layer `start` up: what arrives at the top, and the signal at z_k on the way."""
-        unpooled = []
-        for k in range(start + 1, len(weights) + 1):
-            unpooled.append(convolve_up(signal, self.filters[k - 1]))
-            signal = pool(unpooled[-1], weights[k - 1])
-        return signal, unpooled
-
-    def reconstruct(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> Tensor:
-        """R p: features of layer len(weights) down to layer `to` (0: the image)."""
-        return self.descend(p, weights, to)[0]
-
-    def propagate(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> Tensor:
-        """Rᵀ e, the adjoint of `reconstruct`: a signal at layer `start` up to layer len(weights)."""
-        return self.ascend(signal, weights, start)[0]
-
-    def objective(self, images: Tensor, p: Tensor, weights: Sequence[Weights], lam: float, alpha: float) -> Objective:
-        """C = λ/2 ‖Rp - v‖² + Σ|p|^α in its parts (Eqn. multi)."""
-        return objective(self.reconstruct(p, weights) - images, p, lam, alpha)
-
     def check_images(self, images: Tensor) -> None:
-        """Refuse images that this model cannot explain."""
+        """Raise an ImageError for images that this model cannot explain."""
         spec = self.spec
         expected = f"a float tensor [N, {spec.channels}, H, W]"
         if not isinstance(images, Tensor):
@@ -149,10 +136,43 @@ class DeconvNet:
             )
 
 
-def objective(error: Tensor, p: Tensor, lam: float, alpha: float) -> Objective:
-    """The parts of the cost from the residual e = Rp - v."""
-    return Objective(
-        reconstruction=lam / 2 * error.square().flatten(1).sum(1),
-        penalty=penalty(p, alpha),
-        nonzeros=(p != 0).flatten(1).sum(1),
-    )
+def _project(spec: ModelSpec, f: Tensor, connected: Tensor) -> Tensor:
+    return project_filters(f, connected, nonnegative=spec.nonnegative, normalise=spec.normalise)
+
+
+def _describe(layer: LayerSpec) -> str:
+    """One layer in a few words: 48 maps 5×5, fan-in 8, gaussian 2×2."""
+    words = [f"{layer.maps} maps {layer.filter_size}×{layer.filter_size}"]
+    if layer.fan_in is not None:
+        words.append(f"fan-in {layer.fan_in}")
+    pooling = f"{layer.pooling_kind} {layer.pool_size}×{layer.pool_size}"
+    if layer.stride != layer.pool_size:
+        pooling += f" stride {layer.stride}"
+    if layer.pool_maps > 1:
+        pooling += f" of {layer.pool_maps} maps"
+    return ", ".join([*words, pooling])
+
+
+def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> None:
+    """Raise a SpecError for filters or connectivity that are not those of a spec: their number, shapes and dtypes."""
+    if len(filters) != spec.depth or len(connectivity) != spec.depth:
+        raise SpecError(
+            f"filters of {len(filters)} and connectivity of {len(connectivity)} layers were given; "
+            f"the spec has {spec.depth} layers"
+        )
+    first = filters[0]
+    for k, (layer, f, connected) in enumerate(zip(spec.layers, filters, connectivity, strict=True), start=1):
+        plane = (spec.maps_below(k), layer.maps)
+        expected = (*plane, layer.filter_size, layer.filter_size)
+        if tuple(f.shape) != expected:
+            raise SpecError(f"filters {list(f.shape)} were given at layer {k}; its spec says {list(expected)}")
+        if f.dtype not in DTYPES or (f.dtype, f.device) != (first.dtype, first.device):
+            raise SpecError(
+                f"filters of {f.dtype} on {f.device} were given at layer {k}; expected float16, bfloat16, float32 or "
+                "float64, the same dtype and device at every layer"
+            )
+        if tuple(connected.shape) != plane or connected.dtype != torch.bool:
+            raise SpecError(
+                f"connectivity {list(connected.shape)} of {connected.dtype} was given at layer {k}; "
+                f"expected {list(plane)} of torch.bool"
+            )

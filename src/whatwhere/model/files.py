@@ -1,14 +1,22 @@
-"""Models as safetensors files: filters, connectivity, and the spec inside; nothing is pickled."""
+"""Models as safetensors files: filters, connectivity, and the spec inside; nothing is pickled.
+
+Format 2 adds a checksum over the spec and every tensor, and a canonical order of all keys, so that equal models give
+equal bytes. Files of format 1 still load.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import struct
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from whatwhere.atomic import write_atomic
 from whatwhere.errors import RunError, SpecError
@@ -17,61 +25,128 @@ from whatwhere.regular_file import is_folder, is_regular
 from whatwhere.spec import ModelSpec
 from whatwhere.spec_toml import build
 
-FORMAT = "whatwhere model 1"
+FORMAT, FORMAT_1 = "whatwhere model 2", "whatwhere model 1"
+FILE_NAME = "model.safetensors"  # of the model in a run's folder
+LARGEST = 2**31 - 1  # of the numbers in a spec
+DTYPES = {
+    torch.bool: "BOOL",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+}
 
 
 def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
-    """Write a model; the file appears whole or not at all."""
-    from safetensors.torch import save as to_bytes
-
+    """Write a model; the file appears complete or not at all."""
     tensors = {}
     for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
         tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
         tensors[f"layer{k}.connectivity"] = connected.cpu().contiguous()
-    content = to_bytes(tensors, metadata={"format": FORMAT, "spec": json.dumps(asdict(model.spec))})
-    write_atomic(Path(path), content)
+    spec = _canonical(asdict(model.spec))
+    write_atomic(Path(path), _to_bytes(tensors, {"format": FORMAT, "sha256": checksum(spec, tensors), "spec": spec}))
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
-    """Read a model that `save` wrote, or that of a run folder; another version or a damaged file raises a RunError."""
+    """Read a model that `save` wrote, from its file or from the folder of a run.
+
+    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a RunError.
+    """
     from safetensors import SafetensorError, safe_open
 
-    if not os.fspath(path):
-        raise RunError("an empty path was given; expected a model file or a run folder")
-    path = Path(path)
-    if is_folder(path):
-        path = path / "model.safetensors"
-    if not is_regular(path):
-        raise RunError(f"{path} was given as a model; there is no such file")
+    path = _model_file(path)
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                found = metadata.get("format", "no format at all")
-                raise RunError(f"{path} holds {found!r}; expected {FORMAT!r} (train or save the model again)")
-            spec = build(ModelSpec, _current_names(json.loads(metadata["spec"])))
-            layers = range(1, spec.depth + 1)
-            filters = [file.get_tensor(f"layer{k}.filters") for k in layers]
-            connectivity = [file.get_tensor(f"layer{k}.connectivity") for k in layers]
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError, SpecError) as error:
-        raise RunError(f"{path} is not a usable model file: {error} (copy it again, or train again)") from error
-    model = DeconvNet.from_parts(spec, filters, connectivity)
-    _check_shapes(path, model)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        spec = _read_spec(path, metadata, tensors)
+        layers = range(1, spec.depth + 1)
+        filters = [tensors.pop(f"layer{k}.filters") for k in layers]
+        connectivity = [tensors.pop(f"layer{k}.connectivity") for k in layers]
+        if tensors:
+            raise SpecError(f"the tensor {min(tensors)!r} belongs to no layer")
+        model = DeconvNet.from_parts(spec, filters, connectivity)
+    except RunError:
+        raise
+    except KeyError as error:
+        raise _unusable(path, f"{error} is missing") from error
+    except (SafetensorError, OSError, SpecError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise _unusable(path, str(error) or type(error).__name__) from error
+    for k, f in enumerate(model.filters, start=1):
+        if not f.isfinite().all():
+            raise RunError(f"{path} holds filters that are not finite at layer {k} (train again)")
     return model
 
 
-def _check_shapes(path: Path, model: DeconvNet) -> None:
-    for k, layer in enumerate(model.spec.layers, start=1):
-        f, connected = model.filters[k - 1], model.connectivity[k - 1]
-        plane = (model.spec.maps_below(k), layer.maps)
-        expected = (*plane, layer.filter_size, layer.filter_size)
-        if tuple(f.shape) != expected or tuple(connected.shape) != plane or connected.dtype != torch.bool:
-            raise RunError(f"{path} holds filters {list(f.shape)} at layer {k}; its spec says {list(expected)}")
-        if not f.isfinite().all():
-            raise RunError(f"{path} holds filters that are not finite at layer {k} (train again)")
+def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
+    """sha256 of the spec and of every tensor's name, dtype, shape and bytes, in the order of their names."""
+    digest = hashlib.sha256(spec.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(_raw(tensor))
+    return digest.hexdigest()
+
+
+def _model_file(path: str | os.PathLike[str]) -> Path:
+    """The file that a path means: itself, or the model in a run's folder."""
+    if not os.fspath(path):
+        raise RunError("an empty path was given; expected a model file or a run folder")
+    file = Path(path) / FILE_NAME if is_folder(Path(path)) else Path(path)
+    if not is_regular(file):
+        raise RunError(f"{file} was given as a model; there is no such file")
+    return file
+
+
+def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> ModelSpec:
+    """The spec in a file's metadata, once format and checksum are right."""
+    found = metadata.get("format", "no format at all")
+    if found not in (FORMAT, FORMAT_1):
+        raise RunError(f"{path} holds {found!r}; expected {FORMAT!r} or {FORMAT_1!r} (train or save the model again)")
+    text = metadata["spec"]
+    if found == FORMAT and metadata["sha256"] != checksum(text, tensors):
+        raise _unusable(path, "its checksum does not match its content")
+    fields = json.loads(text)
+    if not isinstance(fields, dict) or not isinstance(fields.get("layers"), list):
+        raise SpecError("its spec has no list of layers")
+    spec = build(ModelSpec, _current_names(fields) if found == FORMAT_1 else fields)
+    for layer in spec.layers:
+        for name, value in asdict(layer).items():
+            if isinstance(value, int) and value > LARGEST:
+                raise SpecError(f"{name} = {str(value)[:20]}… was given; expected at most {LARGEST}")
+    return spec
+
+
+def _unusable(path: Path, reason: str) -> RunError:
+    return RunError(f"{path} is not a usable model file: {reason[:500]} (copy it again, or train again)")
+
+
+def _canonical(fields: dict[str, Any]) -> str:
+    """JSON with sorted keys and no spaces: one text for one value."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def _to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
+    """The safetensors file of these tensors, every key in sorted order (the library's own order varies)."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    start = 0
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        end = start + tensor.numel() * tensor.itemsize
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+        start = end
+    text = _canonical(header).encode()
+    text += b" " * (-len(text) % 8)  # the data begin at a multiple of 8 bytes
+    return struct.pack("<Q", len(text)) + text + b"".join(_raw(tensors[name]) for name in sorted(tensors))
+
+
+def _raw(tensor: Tensor) -> bytes:
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def _current_names(spec: dict[str, Any]) -> dict[str, Any]:
     """Files written by version 0.1 call a layer's `pooling_kind` `pooling`."""
-    layers = [{"pooling_kind" if key == "pooling" else key: v for key, v in layer.items()} for layer in spec["layers"]]
+    layers = [
+        {"pooling_kind" if key == "pooling" else key: v for key, v in dict(layer).items()} for layer in spec["layers"]
+    ]
     return {**spec, "layers": layers}

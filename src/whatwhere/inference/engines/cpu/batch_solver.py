@@ -124,7 +124,7 @@ def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
 def initial_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase) -> Latents:
     """The latents that are given, as `ista.start` takes them; zeros for those that the kernels will fit."""
     N, zero = len(images), images.new_zeros(1)
-    grids = [regions.grid for regions in model.regions(*images.shape[2:])[: phase.layer]]
+    grids = [regions.grid for regions in model.at(*images.shape[2:]).regions[: phase.layer]]
     missing = grids[len(latents.pooling_params) :]
     thetas = [PoolingParams(zero.expand(N, 2, *grid), zero.expand(N, 2, *grid)) for grid in missing]
     of_this_layer = latents.p is not None and len(latents.pooling_params) == phase.layer

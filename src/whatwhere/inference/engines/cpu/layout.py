@@ -71,7 +71,7 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
     channels = model.spec.channels
     table[0]["real_maps"], table[0]["maps"] = channels, channels
     table[0]["rows"], table[0]["columns"] = height, width
-    for k, (layer, regions) in enumerate(zip(layers, model.regions(height, width), strict=False), start=1):
+    for k, (layer, regions) in enumerate(zip(layers, model.at(height, width).regions, strict=False), start=1):
         row = table[k]
         row["real_maps"], row["maps"], row["size"], row["pool"] = (
             layer.maps, round_up(layer.maps), layer.filter_size, layer.pool_size,

@@ -57,7 +57,7 @@ class TritonEngine:
 
     def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
         """Run all steps of one phase for one batch of images."""
-        state = start(model, images, latents, phase, spec)
+        state = start(model.at(*images.shape[2:]), images, latents, phase, spec)
         prepared = prepare(model, images, phase, spec)
         workspace = prepared.workspace
         workspace.load(model, images, state.p, state.theta)

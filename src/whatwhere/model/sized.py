@@ -1,0 +1,118 @@
+"""A model bound to images of one size: pooling regions, the two passes, the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from whatwhere.latents import Latents, PoolingParams
+from whatwhere.ops.convolution import convolve_down, convolve_up
+from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, pool, unpool
+from whatwhere.ops.sparsity import penalty
+from whatwhere.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from whatwhere.model.deconvnet import DeconvNet
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The parts of the cost C = λ/2 ‖Rp - v‖² + Σ|p|^α of every image, [N] each."""
+
+    reconstruction: Tensor
+    penalty: Tensor
+    nonzeros: Tensor
+
+    @property
+    def cost(self) -> Tensor:
+        return self.reconstruction + self.penalty
+
+
+@dataclass(frozen=True)
+class SizedModel:
+    """A model for images of height × width; `model.at(height, width)` makes it.
+
+    regions   the pooling regions of every layer, which hold the sizes of z_k and p_k
+    """
+
+    model: DeconvNet
+    height: int
+    width: int
+    regions: tuple[Regions, ...]
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self.model.spec
+
+    @property
+    def filters(self) -> tuple[Tensor, ...]:
+        return self.model.filters
+
+    def to(self, *args: Any, **kwargs: Any) -> SizedModel:
+        """The same model on another device, in another dtype."""
+        return SizedModel(self.model.to(*args, **kwargs), self.height, self.width, self.regions)
+
+    def weights(self, pooling_params: Sequence[PoolingParams]) -> tuple[Weights, ...]:
+        """The pooling weights of layers 1 … len(pooling_params)."""
+        return tuple(gaussian_weights(theta, r) for theta, r in zip(pooling_params, self.regions, strict=False))
+
+    def descend(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> list[Tensor]:
+        """Every stage of the reconstruction from the top of `weights` down: [p̂_to, …, p̂_l], p̂_l = p."""
+        stages = [p]
+        for k in range(len(weights), to, -1):
+            stages.append(convolve_down(unpool(stages[-1], weights[k - 1]), self.filters[k - 1]))
+        return stages[::-1]
+
+    def ascend(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> tuple[Tensor, list[Tensor]]:
+        """Propagate a signal at layer `start` up: what arrives at the top, and the signal at z_k on the way."""
+        unpooled = []
+        for k in range(start + 1, len(weights) + 1):
+            unpooled.append(convolve_up(signal, self.filters[k - 1]))
+            signal = pool(unpooled[-1], weights[k - 1])
+        return signal, unpooled
+
+    def reconstruct(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> Tensor:
+        """R p: features of layer len(weights) down to layer `to` (0: the image)."""
+        return self.descend(p, weights, to)[0]
+
+    def propagate(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> Tensor:
+        """Rᵀ e, the adjoint of `reconstruct`: a signal at layer `start` up to layer len(weights)."""
+        return self.ascend(signal, weights, start)[0]
+
+    def decode(self, latents: Latents) -> Tensor:
+        """The images that latents reconstruct, R p: [N, C, H, W]."""
+        assert latents.p is not None
+        return self.reconstruct(latents.p, self.weights(latents.pooling_params))
+
+    def objective(self, v: Tensor, p: Tensor, weights: Sequence[Weights], lam: float, alpha: float) -> Objective:
+        """C = λ/2 ‖Rp - v‖² + Σ|p|^α in its parts (Eqn. multi)."""
+        return objective(residual(self.reconstruct(p, weights), v), p, lam, alpha)
+
+
+def residual(v_hat: Tensor, v: Tensor) -> Tensor:
+    """e = R p - v, the one place where a reconstruction meets the images."""
+    return v_hat - v
+
+
+def objective(e: Tensor, p: Tensor, lam: float, alpha: float) -> Objective:
+    """The parts of the cost from the residual e."""
+    return Objective(
+        reconstruction=lam / 2 * e.square().flatten(1).sum(1),
+        penalty=penalty(p, alpha),
+        nonzeros=(p != 0).flatten(1).sum(1),
+    )
+
+
+def bind(model: DeconvNet, height: int, width: int) -> SizedModel:
+    """The model for images of this size: every layer's regions follow from the size below it."""
+    regions: list[Regions] = []
+    rows, columns = height, width
+    for layer in model.spec.layers:
+        grow = layer.filter_size - 1
+        z = (layer.maps, rows + grow, columns + grow)
+        regions.append(Regions.of(z, layer.pool_size, layer.pool_stride, layer.pool_maps))
+        _, rows, columns = regions[-1].grid
+    return SizedModel(model, height, width, tuple(regions))
