@@ -129,15 +129,15 @@ def _canonical(fields: dict[str, Any]) -> str:
 def _to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
     """The safetensors file of these tensors, every key in sorted order (the library's own order varies)."""
     header: dict[str, Any] = {"__metadata__": metadata}
-    start = 0
-    for name in sorted(tensors):
+    start, order = 0, sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # so that all are aligned
+    for name in order:
         tensor = tensors[name]
         end = start + tensor.numel() * tensor.itemsize
         header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
         start = end
     text = _canonical(header).encode()
     text += b" " * (-len(text) % 8)  # the data begin at a multiple of 8 bytes
-    return struct.pack("<Q", len(text)) + text + b"".join(_raw(tensors[name]) for name in sorted(tensors))
+    return struct.pack("<Q", len(text)) + text + b"".join(_raw(tensors[name]) for name in order)
 
 
 def _raw(tensor: Tensor) -> bytes:
@@ -146,7 +146,6 @@ def _raw(tensor: Tensor) -> bytes:
 
 def _current_names(spec: dict[str, Any]) -> dict[str, Any]:
     """Files written by version 0.1 call a layer's `pooling_kind` `pooling`."""
-    layers = [
-        {"pooling_kind" if key == "pooling" else key: v for key, v in dict(layer).items()} for layer in spec["layers"]
-    ]
+    names = {"pooling": "pooling_kind"}
+    layers = [{names.get(key, key): value for key, value in dict(layer).items()} for layer in spec["layers"]]
     return {**spec, "layers": layers}
