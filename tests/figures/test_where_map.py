@@ -32,9 +32,7 @@ def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
 
 
 def test_below_the_top_layer_the_reconstructed_features_count(tiny):
-    p1 = tiny.model.at(11, 13).reconstruct(
-        tiny.top.p, tiny.model.at(11, 13).weights(tiny.top.pooling_params), to=1
-    )
+    p1 = tiny.model.at(11, 13).reconstruct(tiny.top.p, tiny.model.at(11, 13).weights(tiny.top.pooling_params), to=1)
     found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3, limit=10_000)
     assert len(found.x) == int((p1[:, 3] > 0.05 * p1[:, 3].max()).sum())
     np.testing.assert_allclose(found.value, p1[found.image, 3, found.row, found.column])
