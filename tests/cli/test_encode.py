@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,3 +155,12 @@ def test_a_signal_leaves_nothing_behind(run: Path, tmp_path: Path, number: int) 
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
     assert not out.parent.exists()
+
+
+def test_a_recipe_that_is_not_the_models_raises(run: Path, images: Path, tmp_path: Path) -> None:
+    """An emptied recipe.toml would mean the paper's settings."""
+    copy = shutil.copytree(run, tmp_path / "run")
+    for content in ("", "seed = 1\n"):
+        (copy / "recipe.toml").write_text(content)
+        with pytest.raises(RunError, match=r"recipe\.toml does not belong to model\.safetensors"):
+            whatwhere("encode", copy, images, "--out", tmp_path / "codes.npz", *PLAIN)

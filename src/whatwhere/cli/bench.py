@@ -29,6 +29,7 @@ def inference(
     as_json: Json = False,
 ) -> None:
     """Time every engine that can serve on the same images, side by side: image-iterations a second."""
+    from whatwhere.atomic import disk_errors, write_atomic
     from whatwhere.benchmark.inference import bench_inference, table
     from whatwhere.benchmark.machine import machine
     from whatwhere.distributed import choose_device
@@ -46,7 +47,8 @@ def inference(
     rows = table(found)
     result = json.dumps({"benchmark": "inference", "machine": machine(), "measurements": rows}, indent=1)
     if out is not None:
-        out.write_text(result + "\n")
+        with disk_errors(f"writing {out}", "choose another file with --out"):
+            write_atomic(out, f"{result}\n".encode())
     if as_json:
         typer.echo(result)
         return

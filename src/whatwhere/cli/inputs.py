@@ -35,7 +35,10 @@ def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
         reason = f"there is no {' and no '.join(missing)} in it" if is_folder(run) else "there is no such folder"
         command = f"whatwhere train --out {shlex.quote(str(run))}"
         raise RunError(f"{run} was given as a run folder or a model file; {reason} (`{command}` creates a run)")
-    return read_recipe(run / "recipe.toml"), load(run / "model.safetensors").to(choose_device(device))
+    recipe, model = read_recipe(run / "recipe.toml"), load(run / "model.safetensors")
+    if recipe.model != model.spec or not (run / "recipe.toml").stat().st_size:
+        raise RunError(f"{run}: recipe.toml does not belong to model.safetensors; put back the file that was replaced")
+    return recipe, model.to(choose_device(device))
 
 
 def source_of(run: Path) -> str:

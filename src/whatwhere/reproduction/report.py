@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whatwhere.atomic import disk_errors
+from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.errors import RunError
 from whatwhere.reproduction.claims import MeasuredCell, Verdict, evaluate_claim, measured_cells
 from whatwhere.reproduction.index import index_page
@@ -165,8 +165,8 @@ def write_report(folder: Path, page_file: Path) -> list[Path]:
         raise RunError(f"{folder} was given as the folder of the results; there are none in it (--results FOLDER)")
     index, scales = folder / "README.md", open_scales(folder)
     with disk_errors("writing the report", "choose a page and a folder that can be written (--page, --results)"):
-        page_file.write_text(results_page(scales), encoding="utf-8")
-        index.write_text(index_page(scales), encoding="utf-8")
+        write_atomic(page_file, results_page(scales).encode())
+        write_atomic(index, index_page(scales).encode())
         return [page_file, index, *(path for scale, store in scales for path in write_figures(scale, store))]
 
 
@@ -181,7 +181,7 @@ def write_figures(scale: Scale, store: ResultStore) -> list[Path]:
             continue
         figures.mkdir(parents=True, exist_ok=True)
         data, drawing = figures / f"{name}.json", figures / f"{name}.svg"
-        data.write_text(as_text(content), encoding="utf-8")
+        write_atomic(data, as_text(content).encode())
         save(draw_content(content), drawing)
         written += [data, drawing]
     return written
