@@ -1,0 +1,54 @@
+"""A model as the page's engine reads it: plain values, with arrays in base64."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from whatwhere.errors import SpecError
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec
+
+
+def pack_model(model: DeconvNet) -> dict[str, Any]:
+    """The model's layers with their filters [below, maps, K, K] as float32 and connectivity as bytes."""
+    for k, layer in enumerate(model.spec.layers, start=1):
+        if layer.pool_maps != 1:
+            raise SpecError(
+                f"layer {k} pools {layer.pool_maps} maps together; the explorer shows models that pool within a map"
+                " (pool_maps = 1)"
+            )
+    layers = [
+        {
+            "maps": layer.maps,
+            "filterSize": layer.filter_size,
+            "kind": layer.pooling,
+            "poolSize": layer.pool_size,
+            "stride": layer.stride,
+            "filters": to_base64(filters, np.float32),
+            "connected": to_base64(connected, np.uint8),
+        }
+        for layer, filters, connected in zip(model.spec.layers, model.filters, model.connectivity, strict=True)
+    ]
+    return {"channels": model.spec.channels, "nonnegative": model.spec.nonnegative, "layers": layers}
+
+
+def pack_settings(spec: InferenceSpec) -> dict[str, float]:
+    """The settings of inference under the names that the page uses."""
+    return {
+        "lambda": spec.lam,
+        "alpha": spec.alpha,
+        "steps": spec.steps,
+        "poolingStep": spec.pooling_step,
+        "gammaMin": spec.gamma_min,
+        "gammaMax": spec.gamma_max,
+        "momentPower": spec.moment_power,
+    }
+
+
+def to_base64(values: Tensor, dtype: type[np.generic]) -> str:
+    array = values.detach().cpu().numpy().astype(np.dtype(dtype).newbyteorder("<"))
+    return base64.b64encode(array.tobytes()).decode("ascii")

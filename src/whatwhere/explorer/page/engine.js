@@ -1,0 +1,278 @@
+// Algorithm 1 of the paper, its inner loop, for one image: infer the features p (what) and the Gaussians θ (where).
+import { correlate, planesOf } from "./convolution.js";
+import { fitTheta, pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./pooling.js";
+
+/** @typedef {import("./convolution.js").Planes} Planes */
+/** @typedef {import("./pooling.js").Regions} Regions */
+/** @typedef {import("./pooling.js").Theta} Theta */
+/** @typedef {import("./pooling.js").Weights} Weights */
+
+/**
+ * One layer of a model as it is stored.
+ * @typedef {object} LayerModel
+ * @property {number} maps
+ * @property {number} filterSize
+ * @property {"gaussian" | "max" | "sum"} kind of pooling
+ * @property {number} poolSize
+ * @property {number} stride
+ * @property {Float32Array} filters [below, maps, K, K]
+ * @property {Uint8Array} connected [below, maps]
+ */
+
+/**
+ * @typedef {object} Model
+ * @property {number} channels
+ * @property {boolean} nonnegative
+ * @property {LayerModel[]} layers
+ */
+
+/**
+ * @typedef {object} Settings
+ * @property {number} lambda λ, weight of the reconstruction
+ * @property {number} alpha α of the penalty Σ|p|^α
+ * @property {number} steps T
+ * @property {number} poolingStep β_U, step of the pooling variables
+ * @property {number} gammaMin
+ * @property {number} gammaMax
+ * @property {number} momentPower
+ */
+
+/** What and where: features of the top layer, and the Gaussians of every layer. @typedef {{ p: Float64Array, theta: Theta[] }} Latents */
+
+/**
+ * The objective C = λ/2 ‖Rp - v‖² + Σ|p|^α in its parts.
+ * @typedef {{ reconstruction: number, penalty: number, nonzeros: number }} Objective
+ */
+
+/**
+ * One layer of a network at a given image size.
+ * @typedef {object} Layer
+ * @property {"gaussian" | "max" | "sum"} kind
+ * @property {number} below maps of the signal that the layer reconstructs
+ * @property {number} height of that signal
+ * @property {number} width
+ * @property {number} filterSize
+ * @property {Regions} regions
+ * @property {Planes} down
+ * @property {Planes} up
+ */
+
+/** @typedef {{ channels: number, height: number, width: number, nonnegative: boolean, layers: Layer[] }} Network */
+
+/**
+ * A model at an image size. Maps z are K - 1 larger than the signal below, regions pool them.
+ * @param {Model} model
+ * @param {number} height
+ * @param {number} width
+ * @returns {Network}
+ */
+export function networkOf(model, height, width) {
+  const network = { channels: model.channels, height, width, nonnegative: model.nonnegative };
+  let below = model.channels;
+  const layers = model.layers.map((layer) => {
+    const { maps, filterSize, kind, poolSize, stride, filters, connected } = layer;
+    const regions = regionsOf(maps, height + filterSize - 1, width + filterSize - 1, poolSize, stride);
+    const [down, up] = /** @type {const} */ (["down", "up"]).map((direction) =>
+      planesOf(filters, connected, below, maps, filterSize, direction),
+    );
+    const made = { kind, below, height, width, filterSize, regions, down, up };
+    [below, height, width] = [maps, regions.rows, regions.columns];
+    return made;
+  });
+  return { ...network, layers };
+}
+
+/**
+ * The same network with another kind of pooling.
+ * @param {Network} network
+ * @param {"gaussian" | "max" | "sum"} kind
+ * @returns {Network}
+ */
+export const withPooling = (network, kind) => ({
+  ...network,
+  layers: network.layers.map((layer) => ({ ...layer, kind })),
+});
+
+/**
+ * Reconstruct: [p̂_0 = R p, p̂_1, …, p̂_l = p], and z_k on the way.
+ * @param {Network} network
+ * @param {Float64Array} p
+ * @param {Weights[]} weights
+ */
+export function descend(network, p, weights) {
+  const pHat = [p];
+  /** @type {Float64Array[]} */ const z = [];
+  for (let k = network.layers.length; k > 0; k--) {
+    const { regions, below, height, width, down } = network.layers[k - 1];
+    z.unshift(new Float64Array(regions.maps * regions.height * regions.width));
+    unpool(pHat[0], weights[k - 1], regions, z[0]);
+    pHat.unshift(new Float64Array(below * height * width));
+    correlate(z[0], regions.height, regions.width, pHat[0], down);
+  }
+  return { pHat, z };
+}
+
+/**
+ * A signal at p̂_{k-1} carried up to z_k: the adjoint of the convolution down.
+ * @param {Layer} layer
+ * @param {Float64Array} signal
+ */
+function convolveUp({ below, height, width, filterSize, regions, up }, signal) {
+  const border = filterSize - 1;
+  const [tall, wide] = [height + 2 * border, width + 2 * border];
+  const padded = new Float64Array(below * tall * wide);
+  for (let row = 0; row < below * height; row++) {
+    const target = (Math.floor(row / height) * tall + (row % height) + border) * wide + border;
+    padded.set(signal.subarray(row * width, (row + 1) * width), target);
+  }
+  const z = new Float64Array(regions.maps * regions.height * regions.width);
+  correlate(padded, tall, wide, z, up);
+  return z;
+}
+
+/**
+ * Propagate up: g = Rᵀ e at the top, and the signal at every z_k.
+ * @param {Network} network
+ * @param {Float64Array} e
+ * @param {Weights[]} weights
+ */
+export function ascend(network, e, weights) {
+  /** @type {Float64Array[]} */ const z = [];
+  let signal = e;
+  network.layers.forEach((layer, k) => {
+    z.push(convolveUp(layer, signal));
+    signal = new Float64Array(regionCount(layer.regions));
+    pool(z[k], weights[k], layer.regions, signal);
+  });
+  return { g: signal, z };
+}
+
+/**
+ * The start of inference: p = 0, and Gaussians fitted to the image propagated up.
+ * @param {Network} network
+ * @param {Float64Array} image [channels, height, width]
+ * @param {Settings} settings
+ * @returns {Latents}
+ */
+export function start(network, image, settings) {
+  let signal = image;
+  const theta = network.layers.map((layer) => {
+    const z = convolveUp(layer, signal);
+    const fitted = fitTheta(layer.kind, z, layer.regions, settings);
+    signal = new Float64Array(regionCount(layer.regions));
+    pool(z, weightsOf(fitted, layer.regions), layer.regions, signal);
+    return fitted;
+  });
+  return { p: new Float64Array(signal.length), theta };
+}
+
+/**
+ * The weights of every layer.
+ * @param {Network} network
+ * @param {Theta[]} theta
+ */
+export const allWeights = (network, theta) => theta.map((t, k) => weightsOf(t, network.layers[k].regions));
+
+/**
+ * One step of Algorithm 1, in place, all of it from one residual; returns the objective before the step, and β.
+ * @param {Network} network
+ * @param {Float64Array} image
+ * @param {Latents} latents changed
+ * @param {Weights[]} weights of latents.theta, changed with them
+ * @param {Settings} settings
+ */
+export function step(network, image, latents, weights, settings) {
+  const { lambda, alpha } = settings;
+  const { p, theta } = latents;
+  const { pHat } = descend(network, p, weights); //                reconstruct: p̂_0 = R p
+  const e = minus(pHat[0], image); //                              the residual
+  const { g, z: errors } = ascend(network, e, weights); //         ∇p = Rᵀ e, and the error at every z_k
+  const measured = objective(e, p, lambda, alpha);
+  const beta = lineSearch(network, g, weights, lambda);
+  const next = new Float64Array(p.length);
+  for (let j = 0; j < p.length; j++) {
+    const shrunk = shrink(p[j] - lambda * beta * g[j], beta, alpha); // gradient and shrinkage step
+    next[j] = network.nonnegative && shrunk < 0 ? 0 : shrunk; //        projection step
+  }
+  network.layers.forEach(({ kind, regions }, k) => {
+    if (kind !== "gaussian") return; //                            switches do not move
+    const stepSize = lambda * settings.poolingStep;
+    stepTheta(theta[k], weights[k], regions, errors[k], pHat[k + 1], stepSize, settings.gammaMin, settings.gammaMax);
+  });
+  latents.p = next;
+  return { ...measured, beta };
+}
+
+/**
+ * β = ‖g‖² / (λ ‖R g‖²), the exact line search of the smooth term; 0 where there is no gradient.
+ * @param {Network} network
+ * @param {Float64Array} g
+ * @param {Weights[]} weights
+ * @param {number} lambda
+ */
+function lineSearch(network, g, weights, lambda) {
+  const denominator = lambda * squares(descend(network, g, weights).pHat[0]);
+  return denominator > 0 ? squares(g) / denominator : 0;
+}
+
+/**
+ * A step of size β on the penalty, p - β α |p|^(α-1) sign p, that stops at zero.
+ * @param {number} p
+ * @param {number} beta
+ * @param {number} alpha
+ */
+function shrink(p, beta, alpha) {
+  const size = Math.abs(p);
+  const smaller = size - (alpha === 1 ? beta : beta * alpha * size ** (alpha - 1));
+  if (!(smaller > 0)) return 0;
+  return p > 0 ? smaller : -smaller;
+}
+
+/**
+ * The parts of the cost from the residual e = Rp - v.
+ * @param {Float64Array} e
+ * @param {Float64Array} p
+ * @param {number} lambda
+ * @param {number} alpha
+ * @returns {Objective}
+ */
+export function objective(e, p, lambda, alpha) {
+  let penalty = 0;
+  let nonzeros = 0;
+  for (const value of p) {
+    if (value === 0) continue;
+    nonzeros++;
+    penalty += Math.abs(value) ** alpha;
+  }
+  return { reconstruction: (lambda / 2) * squares(e), penalty, nonzeros };
+}
+
+/**
+ * The objective of latents as they stand.
+ * @param {Network} network
+ * @param {Float64Array} image
+ * @param {Latents} latents
+ * @param {Settings} settings
+ */
+export function measure(network, image, latents, settings) {
+  const { pHat } = descend(network, latents.p, allWeights(network, latents.theta));
+  const e = minus(pHat[0], image);
+  return objective(e, latents.p, settings.lambda, settings.alpha);
+}
+
+/**
+ * @param {Float64Array} a
+ * @param {Float64Array} b
+ */
+function minus(a, b) {
+  const difference = new Float64Array(a.length);
+  for (let i = 0; i < a.length; i++) difference[i] = a[i] - b[i];
+  return difference;
+}
+
+/** @param {Float64Array} values */
+function squares(values) {
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[i] * values[i];
+  return sum;
+}

@@ -1,0 +1,304 @@
+// Gaussian pooling: weights of a region, unpooling and its adjoint, fits, and the gradient step of θ = (μ, γ).
+//
+// A region has s elements along each axis, at coordinates x centred in the region. Its Gaussian is separable:
+// q = softmax(-γ (x - μ)² / 2), w = √q along each axis, and the weight of an element is w_y · w_x.
+
+/**
+ * The regions of one layer at one image size.
+ * @typedef {object} Regions
+ * @property {number} maps
+ * @property {number} height of the unpooled maps z
+ * @property {number} width
+ * @property {number} size s, side of a region
+ * @property {number} stride from one region to the next
+ * @property {number} rows of regions
+ * @property {number} columns
+ * @property {Int32Array} corner place in z of every region's first element
+ * @property {Uint8Array} tall rows of every region that lie inside the map
+ * @property {Uint8Array} wide columns likewise
+ */
+
+/**
+ * Where: the Gaussian of every region, [maps, rows, columns] each.
+ * @typedef {object} Theta
+ * @property {Float64Array} muY
+ * @property {Float64Array} muX
+ * @property {Float64Array} gammaY
+ * @property {Float64Array} gammaX
+ */
+
+/**
+ * Weights of every region along both axes, [maps, rows, columns, s] each.
+ * @typedef {{ y: Float64Array, x: Float64Array }} Weights
+ */
+
+export const SWITCH = 1e4; // a precision at which all weight is on one element: max pooling
+
+/**
+ * @param {number} maps
+ * @param {number} height
+ * @param {number} width
+ * @param {number} size
+ * @param {number} stride
+ * @returns {Regions}
+ */
+export function regionsOf(maps, height, width, size, stride) {
+  const count = (/** @type {number} */ n) => Math.max(0, Math.ceil((n - size) / stride)) + 1;
+  const [rows, columns] = [count(height), count(width)];
+  const n = maps * rows * columns;
+  const [corner, tall, wide] = [new Int32Array(n), new Uint8Array(n), new Uint8Array(n)];
+  for (let j = 0; j < n; j++) {
+    const top = (Math.floor(j / columns) % rows) * stride;
+    const left = (j % columns) * stride;
+    corner[j] = (Math.floor(j / (rows * columns)) * height + top) * width + left;
+    tall[j] = Math.min(size, height - top);
+    wide[j] = Math.min(size, width - left);
+  }
+  return { maps, height, width, size, stride, rows, columns, corner, tall, wide };
+}
+
+/** @param {Regions} r */
+export const regionCount = (r) => r.corner.length;
+
+/**
+ * @param {Regions} r
+ * @returns {Theta}
+ */
+export function emptyTheta(r) {
+  const n = regionCount(r);
+  return {
+    muY: new Float64Array(n),
+    muX: new Float64Array(n),
+    gammaY: new Float64Array(n),
+    gammaX: new Float64Array(n),
+  };
+}
+
+/**
+ * w = √softmax(-γ (x - μ)² / 2) of one region along one axis, over the elements that exist.
+ * @param {Float64Array} w written at [at, at + s)
+ * @param {number} at
+ * @param {number} mu
+ * @param {number} gamma
+ * @param {number} size
+ * @param {number} exist how many of the s elements lie inside the map
+ */
+function axisWeights(w, at, mu, gamma, size, exist) {
+  const centre = (size - 1) / 2;
+  let largest = -Infinity;
+  for (let i = 0; i < exist; i++) {
+    const exponent = (-gamma / 2) * (i - centre - mu) ** 2;
+    w[at + i] = exponent;
+    if (exponent > largest) largest = exponent;
+  }
+  let sum = 0;
+  for (let i = 0; i < exist; i++) sum += w[at + i] = Math.exp(w[at + i] - largest);
+  for (let i = 0; i < exist; i++) w[at + i] = Math.sqrt(w[at + i] / sum);
+  for (let i = exist; i < size; i++) w[at + i] = 0;
+}
+
+/**
+ * Recompute the weights of region j.
+ * @param {Weights} weights
+ * @param {Theta} theta
+ * @param {Regions} r
+ * @param {number} j
+ */
+export function updateWeights(weights, theta, r, j) {
+  axisWeights(weights.y, j * r.size, theta.muY[j], theta.gammaY[j], r.size, r.tall[j]);
+  axisWeights(weights.x, j * r.size, theta.muX[j], theta.gammaX[j], r.size, r.wide[j]);
+}
+
+/**
+ * @param {Theta} theta
+ * @param {Regions} r
+ * @returns {Weights}
+ */
+export function weightsOf(theta, r) {
+  const n = regionCount(r);
+  const weights = { y: new Float64Array(n * r.size), x: new Float64Array(n * r.size) };
+  for (let j = 0; j < n; j++) updateWeights(weights, theta, r, j);
+  return weights;
+}
+
+/**
+ * z(i) = w(i) p(j), added where regions overlap.
+ * @param {Float64Array} p
+ * @param {Weights} w
+ * @param {Regions} r
+ * @param {Float64Array} z zeros, written
+ */
+export function unpool(p, w, { size, width, corner, tall, wide }, z) {
+  const [wy, wx] = [w.y, w.x];
+  for (let j = 0; j < corner.length; j++) {
+    if (p[j] === 0) continue;
+    for (let i = 0; i < tall[j]; i++) {
+      const along = p[j] * wy[j * size + i];
+      const start = corner[j] + i * width;
+      for (let k = 0; k < wide[j]; k++) z[start + k] += along * wx[j * size + k];
+    }
+  }
+}
+
+/**
+ * p(j) = Σ_i w(i) z(i), the adjoint of `unpool`.
+ * @param {Float64Array} z
+ * @param {Weights} w
+ * @param {Regions} r
+ * @param {Float64Array} p written
+ */
+export function pool(z, w, { size, width, corner, tall, wide }, p) {
+  const [wy, wx] = [w.y, w.x];
+  for (let j = 0; j < corner.length; j++) {
+    let sum = 0;
+    for (let i = 0; i < tall[j]; i++) {
+      const start = corner[j] + i * width;
+      let along = 0;
+      for (let k = 0; k < wide[j]; k++) along += z[start + k] * wx[j * size + k];
+      sum += along * wy[j * size + i];
+    }
+    p[j] = sum;
+  }
+}
+
+/**
+ * θ ← bound(θ - step ∇θ) wherever p̂ ≠ 0, and the weights there. The slope along an axis is w_i Σ_others w ∇w with
+ * ∇w(i) = error(i) p̂(j); then ∂w_i/∂μ = ½ w_i γ (x_i - x̄) and ∂w_i/∂γ = -¼ w_i [(x_i - μ)² - Σ q_j (x_j - μ)²].
+ * @param {Theta} theta changed
+ * @param {Weights} w changed
+ * @param {Regions} r
+ * @param {Float64Array} error at z
+ * @param {Float64Array} p p̂ of this layer
+ * @param {number} step λ β_U
+ * @param {number} gammaMin
+ * @param {number} gammaMax
+ */
+export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
+  const { size, width, corner, tall, wide } = r;
+  const [wy, wx] = [w.y, w.x];
+  const [slopeY, slopeX] = [new Float64Array(size), new Float64Array(size)];
+  for (let j = 0; j < corner.length; j++) {
+    if (p[j] === 0) continue;
+    slopeY.fill(0);
+    slopeX.fill(0);
+    for (let i = 0; i < tall[j]; i++) {
+      const start = corner[j] + i * width;
+      for (let k = 0; k < wide[j]; k++) {
+        const slope = error[start + k] * wy[j * size + i] * wx[j * size + k];
+        slopeY[i] += slope;
+        slopeX[k] += slope;
+      }
+    }
+    stepAxis(theta.muY, theta.gammaY, wy, slopeY, j, size, step * p[j], gammaMin, gammaMax);
+    stepAxis(theta.muX, theta.gammaX, wx, slopeX, j, size, step * p[j], gammaMin, gammaMax);
+    updateWeights(w, theta, r, j);
+  }
+}
+
+/**
+ * @param {Float64Array} mu
+ * @param {Float64Array} gamma
+ * @param {Float64Array} w
+ * @param {Float64Array} slope
+ * @param {number} j
+ * @param {number} s
+ * @param {number} step times p̂
+ * @param {number} gammaMin
+ * @param {number} gammaMax
+ */
+function stepAxis(mu, gamma, w, slope, j, s, step, gammaMin, gammaMax) {
+  const centre = (s - 1) / 2;
+  let mean = 0;
+  let variance = 0;
+  for (let i = 0; i < s; i++) {
+    const q = w[j * s + i] ** 2;
+    mean += q * (i - centre);
+    variance += q * (i - centre - mu[j]) ** 2;
+  }
+  let byMu = 0;
+  let byGamma = 0;
+  for (let i = 0; i < s; i++) {
+    byMu += (gamma[j] / 2) * slope[i] * (i - centre - mean);
+    byGamma -= (slope[i] * ((i - centre - mu[j]) ** 2 - variance)) / 4;
+  }
+  mu[j] = clamp(mu[j] - step * byMu, -centre, centre);
+  gamma[j] = clamp(gamma[j] - step * byGamma, gammaMin, gammaMax);
+}
+
+/**
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
+export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+
+/**
+ * The pooling variables that a bottom-up signal at z suggests: moments, switches, or flat.
+ * @param {"gaussian" | "max" | "sum"} kind
+ * @param {Float64Array} z
+ * @param {Regions} r
+ * @param {{ gammaMin: number, gammaMax: number, momentPower: number }} settings
+ * @returns {Theta}
+ */
+export function fitTheta(kind, z, r, settings) {
+  const theta = emptyTheta(r);
+  if (kind === "sum") return theta;
+  const fit = kind === "max" ? fitSwitch : fitMoments;
+  for (let j = 0; j < r.corner.length; j++) fit(theta, j, elements(z, r, j), r.size, settings);
+  return theta;
+}
+
+/**
+ * |s| of a region's elements, [s, s]; 0 beyond the border of the map.
+ * @param {Float64Array} z
+ * @param {Regions} r
+ * @param {number} j
+ */
+function elements(z, { size, width, corner, tall, wide }, j) {
+  const values = new Array(size * size).fill(0);
+  for (let i = 0; i < tall[j]; i++) {
+    for (let k = 0; k < wide[j]; k++) values[i * size + k] = Math.abs(z[corner[j] + i * width + k]);
+  }
+  return values;
+}
+
+/**
+ * Max pooling: all weight on the largest element, the first of them where several are.
+ * @param {Theta} theta
+ * @param {number} j
+ * @param {number[]} s
+ * @param {number} size
+ */
+function fitSwitch(theta, j, s, size) {
+  const where = s.indexOf(Math.max(...s));
+  theta.muY[j] = Math.floor(where / size) - (size - 1) / 2;
+  theta.muX[j] = (where % size) - (size - 1) / 2;
+  theta.gammaY[j] = theta.gammaX[j] = SWITCH;
+}
+
+/**
+ * Moment matching: μ is the mean of |s|^power, γ one over its variance, bounded. A region without signal is flat.
+ * @param {Theta} theta
+ * @param {number} j
+ * @param {number[]} s
+ * @param {number} size
+ * @param {{ gammaMin: number, gammaMax: number, momentPower: number }} settings
+ */
+function fitMoments(theta, j, s, size, { gammaMin, gammaMax, momentPower }) {
+  const largest = Math.max(...s);
+  const share = s.map((value) => (largest > 0 ? (value / largest) ** momentPower : 0));
+  const total = share.reduce((a, b) => a + b, 0);
+  const moments = (/** @type {(i: number) => number} */ coordinate) => {
+    if (total === 0) return { mean: 0, gamma: 0 };
+    const mean = share.reduce((sum, q, i) => sum + q * coordinate(i), 0) / total;
+    const variance = share.reduce((sum, q, i) => sum + q * (coordinate(i) - mean) ** 2, 0) / total;
+    return { mean, gamma: 1 / Math.max(variance, 1 / Math.max(gammaMax, 1)) };
+  };
+  const centre = (size - 1) / 2;
+  const y = moments((i) => Math.floor(i / size) - centre);
+  const x = moments((i) => (i % size) - centre);
+  theta.muY[j] = clamp(y.mean, -centre, centre);
+  theta.muX[j] = clamp(x.mean, -centre, centre);
+  theta.gammaY[j] = clamp(y.gamma, gammaMin, gammaMax);
+  theta.gammaX[j] = clamp(x.gamma, gammaMin, gammaMax);
+}

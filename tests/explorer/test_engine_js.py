@@ -1,0 +1,122 @@
+"""The page's engine against the reference engine in float64, on vectors that Python writes here."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from explorer.node import PAGE, needs_node, run_node
+from whatwhere.data import load as load_data
+from whatwhere.explorer.pack import pack_model, pack_settings
+from whatwhere.inference import ista
+from whatwhere.inference.plan import joint
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet, load
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+
+TRAINED = Path(__file__).parents[2] / "results/paper/models/94b3b364f85e128d.safetensors"
+
+
+def drawn(*layers: LayerSpec, **settings: Any) -> DeconvNet:
+    return DeconvNet(ModelSpec(layers=layers, **settings), seed=3)
+
+
+def digit() -> torch.Tensor:
+    return load_data("digits", split="test")[7:8]
+
+
+def blob(channels: int, height: int, width: int) -> torch.Tensor:
+    """A smooth image with an empty border, so that zeros are met as well."""
+    noise = torch.rand(1, channels, height - 4, width - 4, generator=torch.Generator().manual_seed(1))
+    smooth = torch.nn.functional.avg_pool2d(noise, 3, stride=1, padding=1)
+    return torch.nn.functional.pad(smooth, (2, 2, 2, 2))
+
+
+CASES = {
+    "paper": (lambda: load(TRAINED), digit, {}),
+    "one layer": (lambda: drawn(LayerSpec(maps=8)), digit, {}),
+    "three layers": (
+        lambda: drawn(LayerSpec(maps=4), LayerSpec(maps=6, fan_in=2), LayerSpec(maps=5, filter_size=3)),
+        lambda: blob(1, 24, 20),
+        {"lam": 20.0},
+    ),
+    "colour": (lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8), channels=3), lambda: blob(3, 17, 19), {"lam": 10.0}),
+    "max pooling": (
+        lambda: with_kind(load(TRAINED), "max"),
+        digit,
+        {},
+    ),
+    "sum pooling": (lambda: with_kind(load(TRAINED), "sum"), digit, {}),
+    "overlapping regions of 3": (
+        lambda: drawn(LayerSpec(maps=4, filter_size=4, pool_size=3, pool_stride=2), LayerSpec(maps=5, pool_size=3)),
+        lambda: blob(1, 18, 21),
+        {"lam": 10.0, "moment_power": 1},
+    ),
+    "signed, α ½": (
+        lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8, fan_in=3), nonnegative=False),
+        lambda: blob(1, 16, 16) - 0.3,
+        {"alpha": 0.5, "lam": 20.0},
+    ),
+    "α ¾": (lambda: load(TRAINED), digit, {"alpha": 0.75}),
+}
+
+
+def with_kind(model: DeconvNet, kind: Any) -> DeconvNet:
+    layers = tuple(replace(layer, pooling=kind) for layer in model.spec.layers)
+    return DeconvNet.from_parts(replace(model.spec, layers=layers), model.filters, model.connectivity)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """What the reference engine found in float64, and what the page's engine found: start, one step, all steps."""
+    make_model, make_image, changes = CASES[request.param]
+    model, image, spec = make_model(), make_image(), InferenceSpec(**{"steps": 50, **changes})
+    case = {
+        "model": pack_model(model),
+        "height": image.shape[2],
+        "width": image.shape[3],
+        "image": image.flatten().tolist(),
+        "settings": pack_settings(spec),
+    }
+    path = tmp_path_factory.mktemp("golden") / "case.json"
+    path.write_text(json.dumps(case))
+    exact, v = model.to(torch.float64), image.double()
+    phase = joint(model.spec.depth)[0]
+    truth = [ista.solve(exact, v, Latents(), phase, replace(spec, steps=steps)) for steps in (0, 1, spec.steps)]
+    return truth, run_node(Path(__file__).parent / "golden.mjs", PAGE, path)
+
+
+def relative(found: Any, truth: torch.Tensor) -> float:
+    exact = truth.flatten().numpy()
+    return float(np.linalg.norm(np.array(found).ravel() - exact) / max(np.linalg.norm(exact), 1e-12))
+
+
+def theta_of(solution: Any, k: int) -> torch.Tensor:
+    """θ of a layer in the page's order: μ_y, μ_x, γ_y, γ_x."""
+    theta = solution.latents.pooling[k]
+    return torch.cat([theta.mu[0], theta.gamma[0]])
+
+
+@needs_node
+@pytest.mark.parametrize(("state", "tolerance"), [(0, 1e-5), (1, 1e-5), (2, 1e-3)], ids=["start", "1 step", "50 steps"])
+def test_features_and_pooling_variables_agree(both: Any, state: int, tolerance: float) -> None:
+    truth, found = both
+    assert relative(found["states"][state]["p"], truth[state].features) < tolerance
+    for k, theta in enumerate(found["states"][state]["theta"]):
+        assert relative(theta, theta_of(truth[state], k)) < tolerance
+    if state == 2:
+        assert truth[state].features.count_nonzero() > 0, "nothing was compared"
+
+
+@needs_node
+def test_the_cost_agrees_at_every_step(both: Any) -> None:
+    truth, found = both
+    stats = truth[2].stats
+    for part in ("reconstruction", "penalty", "nonzeros"):
+        exact = getattr(stats, part)[:, 0].double().numpy()
+        np.testing.assert_allclose([now[part] for now in found["trace"]], exact, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose([now["beta"] for now in found["trace"][:-1]], stats.step[:, 0].numpy(), rtol=1e-4)
