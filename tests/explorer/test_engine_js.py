@@ -66,7 +66,7 @@ CASES = {
 
 
 def with_kind(model: DeconvNet, kind: Any) -> DeconvNet:
-    layers = tuple(replace(layer, pooling=kind) for layer in model.spec.layers)
+    layers = tuple(replace(layer, pooling_kind=kind) for layer in model.spec.layers)
     return DeconvNet.from_parts(replace(model.spec, layers=layers), model.filters, model.connectivity)
 
 
@@ -97,7 +97,7 @@ def relative(found: Any, truth: torch.Tensor) -> float:
 
 def theta_of(solution: Any, k: int) -> torch.Tensor:
     """θ of a layer in the page's order: μ_y, μ_x, γ_y, γ_x."""
-    theta = solution.latents.pooling[k]
+    theta = solution.latents.pooling_params[k]
     return torch.cat([theta.mu[0], theta.gamma[0]])
 
 

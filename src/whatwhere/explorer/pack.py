@@ -25,7 +25,7 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
         {
             "maps": layer.maps,
             "filterSize": layer.filter_size,
-            "kind": layer.pooling,
+            "kind": layer.pooling_kind,
             "poolSize": layer.pool_size,
             "stride": layer.stride,
             "filters": to_base64(filters, np.float32),

@@ -1,0 +1,232 @@
+// Panel "Code": the plane of the image with every active feature at its place, and the Gaussian of each to drag.
+import { byId, contextOf, pointerOn } from "./dom.js";
+import { extentOf, planeOf } from "./geometry.js";
+import { pictureCanvas } from "./pictures.js";
+import { drawPlane, ellipseOf, shownRadius } from "./plane.js";
+
+/** @typedef {import("./session.js").Session} Session */
+
+/** @param {Session} session */
+export function codePanel(session) {
+  const canvas = byId("code", HTMLCanvasElement);
+  const extent = extentOf(session.network);
+  const [spanX, spanY] = [extent.endX - extent.start, extent.endY - extent.start];
+  canvas.style.aspectRatio = `${spanX} / ${spanY}`;
+  const scratch = pictureCanvas(session.size, "");
+  /** @type {{ kind: "centre" | "rim", j: number, axis: "x" | "y" | "both" } | null} */ let drag = null;
+  /** @type {number | null} */ let hovered = null;
+  let adding = false;
+
+  const zoom = () => (canvas.clientWidth || 480) / spanX;
+  /** @param {MouseEvent} event */
+  const at = (event) => {
+    const { x, y } = pointerOn(event, canvas);
+    return { x: extent.start + x * spanX, y: extent.start + y * spanY };
+  };
+
+  /** The ellipse under the pointer: the selected one first, then the nearest. @param {{ x: number, y: number }} point */
+  const find = (point) => {
+    const { layer, selected } = session.state;
+    const reach = 9 / zoom();
+    const active = session.active(layer);
+    const first = active.filter(({ j }) => j === selected);
+    /** @type {{ j: number, kind: "centre" | "rim", axis: "x" | "y" | "both", distance: number } | null} */ let best = null;
+    for (const { j } of [...first, ...active]) {
+      const e = ellipseOf(session, layer, j);
+      const [dx, dy] = [point.x - e.x, point.y - e.y];
+      const [rx, ry] = [shownRadius(e.radiusX, zoom()), shownRadius(e.radiusY, zoom())];
+      const ring = Math.hypot(dx / rx, dy / ry);
+      const fromRim = Math.abs(ring - 1) * Math.min(rx, ry);
+      const fromCentre = Math.hypot(dx, dy);
+      const onRim = j === selected && ring > 0.72 && fromRim < reach;
+      if (!onRim && fromCentre > reach && ring > 1) continue;
+      const axis = Math.abs(dx / rx) > 2.2 * Math.abs(dy / ry) ? "x" : Math.abs(dy / ry) > 2.2 * Math.abs(dx / rx) ? "y" : "both";
+      const distance = (j === selected ? 0 : 1e3) + (onRim ? fromRim : fromCentre);
+      if (!best || distance < best.distance) best = { j, kind: onRim ? "rim" : "centre", axis, distance };
+    }
+    return best;
+  };
+
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.focus({ preventScroll: true });
+    const point = at(event);
+    if (adding) {
+      addFeature(session, point);
+      setAdding(false);
+      return;
+    }
+    const hit = find(point);
+    const { regions } = session.network.layers[session.state.layer - 1];
+    if (!hit) {
+      session.set({ selected: null }, "selection");
+      return;
+    }
+    canvas.setPointerCapture(event.pointerId);
+    drag = { kind: hit.kind, j: hit.j, axis: hit.axis };
+    const feature = Math.floor(hit.j / (regions.rows * regions.columns));
+    session.set({ selected: hit.j, feature }, "selection");
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const point = at(event);
+    if (drag) return dragTo(session, drag, point);
+    const hit = find(point);
+    canvas.style.cursor = adding ? "copy" : hit ? (hit.kind === "rim" ? "nwse-resize" : "grab") : "default";
+    if ((hit?.j ?? null) !== hovered) {
+      hovered = hit?.j ?? null;
+      session.changed("selection");
+    }
+  });
+  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => (drag = null));
+  canvas.addEventListener("pointerleave", () => {
+    hovered = null;
+    session.changed("selection");
+  });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      const { selected, layer } = session.state;
+      if (selected === null || layer !== session.top) return;
+      event.preventDefault();
+      scaleFeature(session, selected, event.deltaY < 0 ? 1.08 : 1 / 1.08);
+    },
+    { passive: false },
+  );
+  canvas.addEventListener(
+    "touchstart",
+    (event) => {
+      // a finger on an ellipse drags it; anywhere else it scrolls the page
+      if (adding || find(at(/** @type {any} */ (event.touches[0])))) event.preventDefault();
+    },
+    { passive: false },
+  );
+  canvas.addEventListener("keydown", (event) => {
+    if (keyOnCode(session, event)) event.preventDefault();
+  });
+
+  const add = byId("add", HTMLButtonElement);
+  /** @param {boolean} on */
+  const setAdding = (on) => {
+    adding = on;
+    add.setAttribute("aria-pressed", String(on));
+    byId("code-hint", HTMLElement).textContent = on
+      ? "Click where the feature chosen in the legend should be; Enter puts it in the middle."
+      : "";
+  };
+  add.addEventListener("click", () => setAdding(!adding));
+  add.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !adding) return;
+    event.preventDefault();
+    addFeature(session, { x: session.size.width / 2, y: session.size.height / 2 });
+    setAdding(false);
+  });
+
+  session.panels.push((changes) => {
+    if (!["latents", "selection", "scheme", "view"].some((change) => changes.has(/** @type {any} */ (change)))) return;
+    const ratio = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth || 480;
+    [canvas.width, canvas.height] = [width * ratio, ((width * spanY) / spanX) * ratio];
+    const context = contextOf(canvas);
+    context.setTransform(zoom() * ratio, 0, 0, zoom() * ratio, -extent.start * zoom() * ratio, -extent.start * zoom() * ratio);
+    drawPlane(context, session, scratch, hovered, zoom());
+    describe(canvas, session);
+  });
+}
+
+/**
+ * Move μ with the centre, or γ with the rim.
+ * @param {Session} session
+ * @param {{ kind: "centre" | "rim", j: number, axis: "x" | "y" | "both" }} drag
+ * @param {{ x: number, y: number }} point in pixels
+ */
+function dragTo(session, { kind, j, axis }, point) {
+  const k = session.state.layer;
+  const { scale } = planeOf(session.network, k);
+  const e = ellipseOf(session, k, j);
+  const theta = session.latents.theta[k - 1];
+  let [muY, muX, gammaY, gammaX] = [theta.muY[j], theta.muX[j], theta.gammaY[j], theta.gammaX[j]];
+  if (kind === "centre") {
+    muX = session.boundMu(k, (point.x - e.home.x) / scale);
+    muY = session.boundMu(k, (point.y - e.home.y) / scale);
+  } else {
+    const [dx, dy] = [Math.abs(point.x - e.x) / scale, Math.abs(point.y - e.y) / scale];
+    const precision = (/** @type {number} */ sigma) => session.boundGamma(1 / Math.max(sigma, 1e-3) ** 2);
+    if (axis === "both") gammaX = gammaY = precision(Math.hypot(dx, dy));
+    else if (axis === "x") gammaX = precision(dx);
+    else gammaY = precision(dy);
+  }
+  session.edit({ type: "where", layer: k, j, muY, muX, gammaY, gammaX });
+}
+
+/** @param {Session} session @param {number} j @param {number} factor */
+export function scaleFeature(session, j, factor) {
+  const value = session.latents.p[j] || 0.1;
+  session.edit({ type: "what", j, value: value * factor });
+}
+
+/** Put the feature that is chosen into the region under a point. @param {Session} session @param {{ x: number, y: number }} point */
+function addFeature(session, point) {
+  const k = session.top;
+  const { regions } = session.network.layers[k - 1];
+  const { scale, offset } = planeOf(session.network, k);
+  const region = (/** @type {number} */ pixel, /** @type {number} */ count) =>
+    Math.min(count - 1, Math.max(0, Math.floor(((pixel - offset) / scale + 0.5) / regions.stride)));
+  const map = session.state.layer === k ? (session.state.feature ?? 0) : 0;
+  const j = (map * regions.rows + region(point.y, regions.rows)) * regions.columns + region(point.x, regions.columns);
+  const largest = Math.abs(session.active(k)[0]?.value ?? 4);
+  session.set({ layer: k, feature: map, selected: j }, "selection", "view");
+  session.edit({ type: "what", j, value: 0.6 * largest });
+}
+
+/** Take a feature away. @param {Session} session @param {number} j */
+export function removeFeature(session, j) {
+  session.set({ selected: null }, "selection");
+  session.edit({ type: "what", j, value: 0 });
+}
+
+/** Keys on the plane; returns whether one was meant for it. @param {Session} session @param {KeyboardEvent} event */
+function keyOnCode(session, event) {
+  const { layer, selected } = session.state;
+  const active = session.active(layer);
+  if ((event.key === "n" || event.key === "p") && active.length) {
+    const now = active.findIndex(({ j }) => j === selected);
+    const next = active[(now + (event.key === "n" ? 1 : active.length - 1) + (now < 0 && event.key === "p" ? 1 : 0)) % active.length];
+    session.set({ selected: next.j, feature: next.map }, "selection");
+    return true;
+  }
+  if (event.key === "Escape") session.set({ selected: null }, "selection");
+  if (selected === null) return false;
+  if ((event.key === "+" || event.key === "-") && layer === session.top) {
+    scaleFeature(session, selected, event.key === "+" ? 1.1 : 1 / 1.1);
+    return true;
+  }
+  if ((event.key === "Delete" || event.key === "Backspace") && layer === session.top) {
+    removeFeature(session, selected);
+    return true;
+  }
+  const moves = /** @type {Record<string, number[]>} */ ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] });
+  if (!(event.key in moves)) return false;
+  const [dx, dy] = moves[event.key];
+  const theta = session.latents.theta[layer - 1];
+  const [mu, narrower] = [0.05, 1.25];
+  session.edit({
+    type: "where",
+    layer,
+    j: selected,
+    muY: session.boundMu(layer, theta.muY[selected] + (event.shiftKey ? 0 : mu * dy)),
+    muX: session.boundMu(layer, theta.muX[selected] + (event.shiftKey ? 0 : mu * dx)),
+    gammaY: session.boundGamma(theta.gammaY[selected] * (event.shiftKey ? narrower ** dy : 1)),
+    gammaX: session.boundGamma(theta.gammaX[selected] * (event.shiftKey ? narrower ** -dx : 1)),
+  });
+  return true;
+}
+
+/** What the plane shows, in words. @param {HTMLCanvasElement} canvas @param {Session} session */
+function describe(canvas, session) {
+  const { layer, selected } = session.state;
+  const active = session.active(layer);
+  const chosen = active.find(({ j }) => j === selected);
+  const said = chosen
+    ? `Feature ${chosen.map + 1} in row ${chosen.row + 1}, column ${chosen.column + 1} is selected.`
+    : "Press n for the next feature.";
+  canvas.setAttribute("aria-label", `Plane of the image with ${active.length} active features of layer ${layer}. ${said}`);
+}

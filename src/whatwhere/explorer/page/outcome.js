@@ -1,0 +1,61 @@
+// Panel "Reconstruction": what the code draws, what it leaves over, and the active features as a list of tiles.
+import { byId, make, short } from "./dom.js";
+import { tileOf } from "./plane.js";
+import { drawImage, drawParts, drawResidual } from "./pictures.js";
+
+/** @typedef {import("./session.js").Session} Session */
+
+const LISTED = 48;
+
+/** @param {Session} session */
+export function outcomePanel(session) {
+  const [input, reconstruction, residual, coloured] = ["shown-input", "reconstruction", "residual", "coloured"].map((id) =>
+    byId(id, HTMLCanvasElement),
+  );
+  const list = byId("active", HTMLElement);
+  let late = 0;
+  session.panels.push((changes) => {
+    if (changes.has("image") || changes.has("scheme")) drawImage(input, session.image, session.size);
+    if (!changes.has("latents") && !changes.has("selection") && !changes.has("scheme") && !changes.has("view")) return;
+    drawImage(reconstruction, session.descent().pHat[0], session.size);
+    drawResidual(residual, session.residual(), session.size);
+    drawParts(coloured, session.parts(session.state.layer), session.size);
+    const e = session.residual();
+    const left = e.reduce((sum, value) => sum + value * value, 0);
+    const all = session.image.reduce((sum, value) => sum + value * value, 0);
+    byId("explained", HTMLElement).textContent =
+      all > 0 ? `${(100 * Math.max(0, 1 - left / all)).toFixed(0)} % of the ink is explained` : "";
+    clearTimeout(late); // tiles take longer than a frame: they follow when the hand rests
+    late = window.setTimeout(() => listTiles(list, session), 60);
+  });
+}
+
+/** @param {HTMLElement} list @param {Session} session */
+function listTiles(list, session) {
+  const { layer, selected } = session.state;
+  const focused = list.contains(document.activeElement) ? document.activeElement?.getAttribute("data-j") : null;
+  const active = session.active(layer);
+  list.replaceChildren(
+    ...active.slice(0, LISTED).map(({ j, map, row, column, value }) => {
+      const tile = tileOf(session, layer, j, row, column, session.colours[layer - 1][map]);
+      tile.setAttribute("aria-hidden", "true");
+      const button = make(
+        "button",
+        {
+          class: "tile",
+          "data-j": String(j),
+          "aria-pressed": String(j === selected),
+          "aria-label": `Feature ${map + 1} in row ${row + 1}, column ${column + 1}, ${short(value)}`,
+          onclick: () => session.set({ selected: j === session.state.selected ? null : j, feature: map }, "selection"),
+        },
+        tile,
+        make("span", {}, String(map + 1)),
+      );
+      return button;
+    }),
+  );
+  const more = active.length - LISTED;
+  byId("active-count", HTMLElement).textContent =
+    `${active.length} active feature${active.length === 1 ? "" : "s"} of layer ${layer}` + (more > 0 ? `, the ${LISTED} largest shown` : "");
+  if (focused) /** @type {HTMLElement | null} */ (list.querySelector(`[data-j="${focused}"]`))?.focus();
+}

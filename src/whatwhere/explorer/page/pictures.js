@@ -1,0 +1,129 @@
+// Arrays as pictures: ink on paper, residuals in two colours, features in their hues.
+import { contextOf, make, styled } from "./dom.js";
+
+/** @typedef {{ channels: number, height: number, width: number }} Size */
+
+/** A colour of the style sheet as [r, g, b] from 0 to 255. @param {string} name #rrggbb */
+function rgb(name) {
+  const text = styled(name);
+  return [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16));
+}
+
+/**
+ * A canvas as large as the picture; the style sheet enlarges it.
+ * @param {Size} size
+ * @param {string} label for those who do not see it
+ */
+export function pictureCanvas({ height, width }, label) {
+  return make("canvas", { width, height, class: "picture", role: "img", "aria-label": label });
+}
+
+/**
+ * Fill a canvas, pixel by pixel.
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} height
+ * @param {number} width
+ * @param {(i: number, pixel: number[]) => void} paint writes [r, g, b] of pixel i
+ */
+function fill(canvas, height, width, paint) {
+  if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+  const context = contextOf(canvas);
+  const image = context.createImageData(width, height);
+  const pixel = [0, 0, 0];
+  for (let i = 0; i < width * height; i++) {
+    paint(i, pixel);
+    image.data.set([...pixel, 255], 4 * i);
+  }
+  context.putImageData(image, 0, 0);
+}
+
+/** @param {number[]} from @param {number[]} to @param {number} share @param {number[]} out */
+function mix(from, to, share, out) {
+  const s = Math.min(1, Math.max(0, share));
+  for (let c = 0; c < 3; c++) out[c] = from[c] + s * (to[c] - from[c]);
+}
+
+/**
+ * An image: ink on paper where it has one channel, its own colours where it has three.
+ * @param {HTMLCanvasElement} canvas
+ * @param {ArrayLike<number>} values [channels, height, width]
+ * @param {Size} size
+ * @param {number} [largest] the value shown as full ink
+ */
+export function drawImage(canvas, values, { channels, height, width }, largest = 1) {
+  const [paper, ink] = [rgb("--paper"), rgb("--ink")];
+  const area = height * width;
+  fill(canvas, height, width, (i, pixel) => {
+    if (channels === 3) for (let c = 0; c < 3; c++) pixel[c] = (255 * values[c * area + i]) / largest;
+    else mix(paper, ink, Math.abs(values[i]) / largest, pixel);
+  });
+}
+
+/**
+ * A residual e = Rp - v: one colour where ink is missing, another where there is too much.
+ * @param {HTMLCanvasElement} canvas
+ * @param {ArrayLike<number>} e
+ * @param {Size} size
+ */
+export function drawResidual(canvas, e, { channels, height, width }) {
+  const [paper, missing, excess] = [rgb("--paper"), rgb("--missing"), rgb("--excess")];
+  const area = height * width;
+  fill(canvas, height, width, (i, pixel) => {
+    let value = 0;
+    for (let c = 0; c < channels; c++) value += e[c * area + i] / channels;
+    mix(paper, value < 0 ? missing : excess, 1.5 * Math.abs(value), pixel);
+  });
+}
+
+/**
+ * What several features draw, each in its hue; where they overlap the hues are mixed by their shares.
+ * @param {HTMLCanvasElement} canvas
+ * @param {{ colour: number[], pixels: ArrayLike<number>, weight?: number }[]} parts
+ * @param {Size} size
+ * @param {number} [largest]
+ */
+export function drawParts(canvas, parts, { channels, height, width }, largest = 1) {
+  const paper = rgb("--paper");
+  const area = height * width;
+  const hue = [0, 0, 0];
+  fill(canvas, height, width, (i, pixel) => {
+    let total = 0;
+    hue.fill(0);
+    for (const { colour, pixels, weight = 1 } of parts) {
+      let value = 0;
+      for (let c = 0; c < channels; c++) value += (weight * Math.abs(pixels[c * area + i])) / channels;
+      total += value;
+      for (let c = 0; c < 3; c++) hue[c] += 255 * colour[c] * value;
+    }
+    if (total > 0) for (let c = 0; c < 3; c++) hue[c] /= total;
+    mix(paper, hue, total / largest, pixel);
+  });
+}
+
+/**
+ * Cut [channels, h, w] out of an image at (top, left); beyond the border there is nothing.
+ * @param {ArrayLike<number>} values
+ * @param {Size} size
+ * @param {number} top
+ * @param {number} left
+ * @param {number} h
+ * @param {number} w
+ */
+export function cut(values, { channels, height, width }, top, left, h, w) {
+  const out = new Float64Array(channels * h * w);
+  for (let c = 0; c < channels; c++) {
+    for (let y = Math.max(0, -top); y < h && top + y < height; y++) {
+      for (let x = Math.max(0, -left); x < w && left + x < width; x++) {
+        out[(c * h + y) * w + x] = values[(c * height + top + y) * width + left + x];
+      }
+    }
+  }
+  return out;
+}
+
+/** @param {ArrayLike<number>} values */
+export function largestOf(values) {
+  let largest = 0;
+  for (let i = 0; i < values.length; i++) largest = Math.max(largest, Math.abs(values[i]));
+  return largest;
+}
