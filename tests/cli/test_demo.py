@@ -41,7 +41,8 @@ def test_the_report_needs_nothing_beside_it(made) -> None:  # type: ignore[no-un
     done, _ = made
     page = done.report.read_text(encoding="utf-8")
     assert page.count("<img") == 4
-    assert not re.search(r"(src|href)=\"(?!data:)", page)
+    assert set(re.findall(r"(?:src|href)=\"(?!data:)([^\"]*)", page)) == {"explorer.html"}
+    assert (done.report.parent / "explorer.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     for line in done.lines:
         assert f"{line.score.error:.2%} ({line.score.errors} of 60" in page
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from explorer.node import PAGE, needs_node, run_node
+from whatwhere import models
 from whatwhere.data import load as load_data
 from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import ista
@@ -18,7 +19,7 @@ from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, load
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
 
-TRAINED = Path(__file__).parents[2] / "results/paper/models/94b3b364f85e128d.safetensors"
+TRAINED = models.path("mnist")
 
 
 def drawn(*layers: LayerSpec, **settings: Any) -> DeconvNet:
@@ -45,11 +46,7 @@ CASES = {
         {"lam": 20.0},
     ),
     "colour": (lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8), channels=3), lambda: blob(3, 17, 19), {"lam": 10.0}),
-    "max pooling": (
-        lambda: with_kind(load(TRAINED), "max"),
-        digit,
-        {},
-    ),
+    "max pooling": (lambda: with_kind(load(TRAINED), "max"), digit, {}),
     "sum pooling": (lambda: with_kind(load(TRAINED), "sum"), digit, {}),
     "overlapping regions of 3": (
         lambda: drawn(LayerSpec(maps=4, filter_size=4, pool_size=3, pool_stride=2), LayerSpec(maps=5, pool_size=3)),

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from whatwhere.cli import bench, classify, data, demo, encode, figures, info, reproduce, train
+from whatwhere.cli import bench, classify, data, demo, encode, explore, figures, info, reproduce, train
 
 app = typer.Typer(
     name="whatwhere",
@@ -42,6 +42,7 @@ def _program(
 app.command("demo")(demo.demo)
 app.command("encode")(encode.encode)
 app.command("classify")(classify.classify)
+app.command("explore")(explore.explore)
 app.command("figures")(figures.figures)
 app.command("info")(info.info)
 app.command("reproduce")(reproduce.reproduce)

@@ -29,7 +29,8 @@ def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
     if is_regular(run):
         model = load(run).to(choose_device(device))
         paper = Recipe.paper()
-        return replace(paper, model=model.spec, learning=(paper.learning[0],) * model.spec.depth), model
+        learning = (paper.learning[0], *[paper.learning[1]] * (model.spec.depth - 1))
+        return replace(paper, model=model.spec, learning=learning), model
     missing = [name for name in ("recipe.toml", "model.safetensors") if not is_regular(run / name)]
     if missing:
         reason = f"there is no {' and no '.join(missing)} in it" if is_folder(run) else "there is no such folder"

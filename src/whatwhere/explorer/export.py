@@ -48,7 +48,8 @@ def export(
     channels, height, width = images.shape
     if channels != model.spec.channels:
         raise ImageError(
-            f"{images.name} has {channels} channels; the model explains images of {model.spec.channels} (give other images)"
+            f"{images.name} has {channels} channels; the model explains images of {model.spec.channels} "
+            " (give other images)"
         )
     data = {
         "name": name,
@@ -111,8 +112,8 @@ def test_settings(spec: InferenceSpec) -> dict[str, float]:
 def about(model: DeconvNet, images: Images, examples: int) -> str:
     maps = " and ".join(str(layer.maps) for layer in model.spec.layers)
     return (
-        f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps} features, learned without "
-        f"labels. {examples:,} examples of {images.name}. Everything runs in this page; nothing is sent anywhere."
+        f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps} features, learned "
+        f"without labels. {examples:,} examples of {images.name}. Everything runs in this page; nothing is sent anywhere."
     )
 
 

@@ -48,6 +48,7 @@ class Section:
     figure   a matplotlib figure, or the bytes of a PNG or GIF
     alt      what the figure shows, for readers who cannot see it; required for every figure
     narrow   a version of the figure for narrow screens, where the other one would be too small to read
+    links    the words of each link, and the file in the report's folder that it opens
     """
 
     heading: str
@@ -56,6 +57,7 @@ class Section:
     alt: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     narrow: Figure | None = None
+    links: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.figure is not None and not self.alt.strip():
@@ -79,12 +81,16 @@ def _section(number: int, section: Section) -> str:
     figure = "" if section.figure is None else _figure(number, section.figure, section.narrow, section.alt)
     return (
         f"<section>\n<h2>{escape(section.heading)}</h2>\n{_paragraphs(section.text)}{_facts(section.facts)}"
-        f"{figure}</section>"
+        f"{_links(section.links)}{figure}</section>"
     )
 
 
 def _paragraphs(text: str) -> str:
     return "".join(f"<p>{escape(paragraph.strip())}</p>\n" for paragraph in text.split("\n\n") if paragraph.strip())
+
+
+def _links(links: Mapping[str, str]) -> str:
+    return "".join(f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n' for words, file in links.items())
 
 
 def _facts(facts: Mapping[str, str]) -> str:

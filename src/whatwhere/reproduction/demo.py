@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from whatwhere import data
+from whatwhere.atomic import write_atomic
 from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.errors import RunError
+from whatwhere.explorer.export import export
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import RawPixels
@@ -24,6 +26,7 @@ from whatwhere.spec import Recipe
 from whatwhere.spec_toml import read_recipe
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+EXPLORED = 1_000  # examples in the explorer
 MARK = "demo.json"  # the results; a folder that holds it is a demo's, and may be made anew
 
 
@@ -62,7 +65,10 @@ def run_demo(
     recipe: Recipe | None = None,
     images: tuple[Images, Images] | None = None,
 ) -> Demo:
-    """Run it all into a folder: a run, `demo.json` and `report.html`. `images` are for training and for the test."""
+    """Run it all into a folder: a run, `demo.json`, `explorer.html` and `report.html`.
+
+    `images` are for training and for the test.
+    """
     start = time.monotonic()
     recipe = recipe or demo_recipe()
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
@@ -81,6 +87,9 @@ def run_demo(
     for name, x, x_test in descriptions(done.model, recipe, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             lines.append(measure(name, x, training.labels, x_test, test.labels, advance))
+    with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
+        page = export(done.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine, progress=advance)
+        write_atomic(folder / "explorer.html", page.encode("utf-8"))
     with stage("drawing the report", 1):
         seconds = time.monotonic() - start
         demo = Demo(tuple(lines), seconds, done.history[-1].engine, recipe, done.model, folder / "report.html")
@@ -127,7 +136,7 @@ def descriptions(
 
 def draw_report(demo: Demo, test: Images) -> str:
     """The page: errors side by side, reconstructions, filters."""
-    from whatwhere.figures import report
+    from whatwhere.figures import Section, report
     from whatwhere.figures.sections import error_section, filter_section, plane_section, reconstruction_section
     from whatwhere.inference import infer
 
@@ -147,6 +156,13 @@ def draw_report(demo: Demo, test: Images) -> str:
     ]
     if model.spec.depth > 1:
         sections.append(plane_section(model))
+    sections.append(
+        Section(
+            "Explore it",
+            "Draw a digit, watch inference explain it, and move the explanation with the mouse.",
+            links={"Open the explorer": "explorer.html"},
+        )
+    )
     layers = " and ".join(str(layer.maps) for layer in model.spec.layers)
     facts = {
         "model": f"{model.spec.depth} layers of {layers} maps",

@@ -48,7 +48,7 @@ const rounded = (value, digits) => Number(value.toFixed(digits));
 
 /** The precision in which an edit is kept, so that a link repeats it exactly. @param {Action} action @returns {Action} */
 export function roundAction(action) {
-  if (action.type === "what") return { ...action, value: rounded(action.value, 3) };
+  if (action.type === "what") return { ...action, value: Number(action.value.toPrecision(5)) };
   if (action.type !== "where") return action;
   const [muY, muX] = [rounded(action.muY, 3), rounded(action.muX, 3)];
   return { ...action, muY, muX, gammaY: rounded(action.gammaY, 4), gammaX: rounded(action.gammaX, 4) };

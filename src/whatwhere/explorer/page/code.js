@@ -159,8 +159,7 @@ function dragTo(session, { kind, j, axis }, point) {
 
 /** @param {Session} session @param {number} j @param {number} factor */
 export function scaleFeature(session, j, factor) {
-  const value = session.latents.p[j] || 0.1;
-  session.edit({ type: "what", j, value: value * factor });
+  session.edit({ type: "what", j, value: (session.latents.p[j] || 0.1 * session.strongest()) * factor });
 }
 
 /** Put the feature that is chosen into the region under a point. @param {Session} session @param {{ x: number, y: number }} point */
@@ -172,9 +171,8 @@ function addFeature(session, point) {
     Math.min(count - 1, Math.max(0, Math.floor(((pixel - offset) / scale + 0.5) / regions.stride)));
   const map = session.state.layer === k ? (session.state.feature ?? 0) : 0;
   const j = (map * regions.rows + region(point.y, regions.rows)) * regions.columns + region(point.x, regions.columns);
-  const largest = Math.abs(session.active(k)[0]?.value ?? 4);
   session.set({ layer: k, feature: map, selected: j }, "selection", "view");
-  session.edit({ type: "what", j, value: 0.6 * largest });
+  session.edit({ type: "what", j, value: 0.6 * session.strongest() });
 }
 
 /** Take a feature away. @param {Session} session @param {number} j */

@@ -47,7 +47,7 @@ export function short(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 100) return value.toFixed(0);
-  return size >= 10 ? value.toFixed(1) : size >= 0.1 ? value.toFixed(2) : value.toPrecision(2);
+  return size >= 10 ? value.toFixed(1) : size >= 0.1 ? value.toFixed(2) : value.toPrecision(3);
 }
 
 /**

@@ -47,7 +47,7 @@ export function elementPanel(session) {
     title.textContent = `Feature ${map + 1} of layer ${layer}, row ${row + 1}, column ${column + 1}`;
     title.style.borderColor = css(session.colours[layer - 1][map]);
     amplitude.disabled = byId("delete", HTMLButtonElement).disabled = !isTop;
-    amplitude.max = String(Math.max(1, 2 * Math.abs(session.active(session.top)[0]?.value ?? 1), value));
+    amplitude.max = String(Math.max(2 * session.strongest(), value));
     amplitude.value = String(value);
     byId("amplitude-value", HTMLElement).textContent = short(value);
     const reach = (regions.size - 1) / 2;

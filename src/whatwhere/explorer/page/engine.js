@@ -1,6 +1,7 @@
 // Algorithm 1 of the paper, its inner loop, for one image: infer the features p (what) and the Gaussians θ (where).
 import { correlate, planesOf } from "./convolution.js";
-import { fitTheta, pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./pooling.js";
+import { fitTheta } from "./moments.js";
+import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./pooling.js";
 
 /** @typedef {import("./convolution.js").Planes} Planes */
 /** @typedef {import("./pooling.js").Regions} Regions */
@@ -94,7 +95,7 @@ export const withPooling = (network, kind) => ({
 });
 
 /**
- * Reconstruct: [p̂_0 = R p, p̂_1, …, p̂_l = p], and z_k on the way.
+ * Reconstruct from the layer that the weights end at: [p̂_0 = R p, p̂_1, …, p̂_l = p], and z_k on the way.
  * @param {Network} network
  * @param {Float64Array} p
  * @param {Weights[]} weights
@@ -102,7 +103,7 @@ export const withPooling = (network, kind) => ({
 export function descend(network, p, weights) {
   const pHat = [p];
   /** @type {Float64Array[]} */ const z = [];
-  for (let k = network.layers.length; k > 0; k--) {
+  for (let k = weights.length; k > 0; k--) {
     const { regions, below, height, width, down } = network.layers[k - 1];
     z.unshift(new Float64Array(regions.maps * regions.height * regions.width));
     unpool(pHat[0], weights[k - 1], regions, z[0]);

@@ -1,53 +1,30 @@
 // What the page knows: its state, the trace of inference, and the latents that are shown. Panels read it and are told
 // what has changed, once a frame.
 import { fromAddress, LEVELS, roundAction, toAddress } from "./address.js";
-import { featureColours } from "./colours.js";
-import { allWeights, descend, networkOf, objective } from "./engine.js";
-import { placeOf } from "./geometry.js";
 import { Inference, Queue } from "./infer.js";
-import { clamp, regionCount } from "./pooling.js";
-import { unpackModel } from "./unpack.js";
+import { regionCount } from "./pooling.js";
+import { Shown } from "./shown.js";
 
 /** @typedef {import("./address.js").State} State */
 /** @typedef {import("./address.js").Action} Action */
 /** @typedef {import("./address.js").ImageChoice} ImageChoice */
 /** @typedef {import("./engine.js").Latents} Latents */
 /** @typedef {import("./engine.js").Objective} Objective */
+/** @typedef {import("./shown.js").PageData} PageData */
+/** @typedef {import("./shown.js").Active} Active */
 /** @typedef {"image" | "trace" | "latents" | "selection" | "other" | "scheme" | "view"} Change */
 
-/**
- * What the page carries.
- * @typedef {object} PageData
- * @property {string} name of the model
- * @property {string} about where it comes from, for the footer
- * @property {number} height
- * @property {number} width
- * @property {import("./unpack.js").PackedModel} model
- * @property {import("./engine.js").Settings} settings with which the page begins
- * @property {{ lambda: number, alpha: number, steps: number, poolingStep: number }} testSettings
- * @property {import("./examples.js").PackedExamples} examples
- */
-
-/** One active feature of a layer. @typedef {{ j: number, map: number, row: number, column: number, value: number }} Active */
-
 const SHOW_EVERY = 70; // milliseconds between pictures of an inference that is running
-const MOST_SHOWN = 150; // active features of a layer that are shown, the largest first
 
-export class Session {
+export class Session extends Shown {
   /**
    * @param {PageData} page
    * @param {string} workerSource
    * @param {import("./examples.js").Examples} examples
    */
   constructor(page, workerSource, examples) {
-    this.page = page;
+    super(page);
     this.examples = examples;
-    this.network = networkOf(unpackModel(page.model), page.height, page.width);
-    this.model = unpackModel(page.model);
-    this.top = this.network.layers.length;
-    this.size = { channels: page.model.channels, height: page.height, width: page.width };
-    this.pixels = this.size.channels * page.height * page.width;
-    this.colours = this.network.layers.map((layer) => featureColours(layer.regions.maps));
     this.inference = new Inference(workerSource, page);
     this.background = new Queue(new Inference(workerSource, page));
     this.sampling = new Queue(new Inference(workerSource, page)); // many jobs that nobody waits for
@@ -65,11 +42,8 @@ export class Session {
     /** @type {Action[]} */ this.edits = []; // to the last state of the trace
     this.running = false;
     this.shown = 0;
-    this.image = new Float64Array(this.pixels);
-    /** @type {Latents} */ this.latents = this.emptyLatents();
     /** @type {Set<Change>} */ this.changes = new Set();
     /** @type {((changes: Set<Change>) => void)[]} */ this.panels = [];
-    /** @type {Map<string, any>} */ this.cache = new Map();
   }
 
   // State and address ------------------------------------------------------------------------------------------
@@ -121,6 +95,12 @@ export class Session {
   imageOf(choice) {
     if ("example" in choice) return this.examples.image(choice.example);
     return Float64Array.from(choice.levels, (level) => level / LEVELS);
+  }
+
+  /** The strongest feature of the code, or of an example where the code is empty. */
+  strongest() {
+    const [first] = this.active(this.top);
+    return first ? Math.abs(first.value) : Math.max(...this.examples.codes[0].values, 1e-3);
   }
 
   /** @param {ImageChoice} image */
@@ -252,101 +232,6 @@ export class Session {
     this.state.step = null;
     this.edits = [];
     this.#segment(from, []);
-  }
-
-  // What is shown ----------------------------------------------------------------------------------------------
-
-  /** @template T @param {string} key @param {() => T} compute @returns {T} */
-  #once(key, compute) {
-    if (!this.cache.has(key)) this.cache.set(key, compute());
-    return this.cache.get(key);
-  }
-
-  weights() {
-    return this.#once("weights", () => allWeights(this.network, this.latents.theta));
-  }
-
-  /** p̂ of every layer (0: the reconstruction) and z. */
-  descent() {
-    return this.#once("descent", () => descend(this.network, this.latents.p, this.weights()));
-  }
-
-  residual() {
-    return this.#once("residual", () => this.descent().pHat[0].map((value, i) => value - this.image[i]));
-  }
-
-  objective() {
-    const { lambda, alpha } = this.state;
-    return this.#once("objective", () => objective(this.residual(), this.latents.p, lambda, alpha));
-  }
-
-  /** The active features of a layer, the largest first; of a lower layer, those that come down to it. @param {number} k */
-  active(k) {
-    return this.#once(`active ${k}`, () => {
-      const p = this.descent().pHat[k];
-      const { regions } = this.network.layers[k - 1];
-      const least = p.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0) * (k === this.top ? 0.005 : 0.08);
-      /** @type {Active[]} */ const found = [];
-      p.forEach((value, j) => {
-        if (value !== 0 && Math.abs(value) >= least) found.push({ j, ...placeOf(regions, j), value });
-      });
-      return found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST_SHOWN);
-    });
-  }
-
-  /** What features of layer k draw with the Gaussians that are shown. @param {number} k @param {Float64Array} p */
-  drawnBy(k, p) {
-    return descend(this.network, p, this.weights().slice(0, k)).pHat[0];
-  }
-
-  /** What each feature of layer k draws, all its places together. @param {number} k */
-  parts(k) {
-    return this.#once(`parts ${k}`, () => {
-      const p = this.descent().pHat[k];
-      const area = p.length / this.network.layers[k - 1].regions.maps;
-      return this.colours[k - 1].flatMap((colour, map) => {
-        if (!p.subarray(map * area, (map + 1) * area).some((value) => value !== 0)) return [];
-        const alone = new Float64Array(p.length);
-        alone.set(p.subarray(map * area, (map + 1) * area), map * area);
-        return [{ map, colour, pixels: this.drawnBy(k, alone) }];
-      });
-    });
-  }
-
-  /** What one active feature draws. @param {number} k @param {number} j */
-  drawnAlone(k, j) {
-    return this.#once(`alone ${k} ${j}`, () => {
-      const alone = new Float64Array(regionCount(this.network.layers[k - 1].regions));
-      alone[j] = this.descent().pHat[k][j];
-      return this.drawnBy(k, alone);
-    });
-  }
-
-  /** @param {Float32Array[]} message p, then μ_y, μ_x, γ_y, γ_x of every layer @returns {Latents} */
-  latentsOf(message) {
-    const [p, ...rest] = message.map((values) => Float64Array.from(values));
-    const theta = this.network.layers.map((_, k) => {
-      const [muY, muX, gammaY, gammaX] = rest.slice(4 * k, 4 * k + 4);
-      return { muY, muX, gammaY, gammaX };
-    });
-    return { p, theta };
-  }
-
-  emptyLatents() {
-    const sizes = this.network.layers.map(({ regions }) => regionCount(regions));
-    const zeros = sizes.flatMap((n) => [1, 2, 3, 4].map(() => new Float32Array(n)));
-    return this.latentsOf([new Float32Array(sizes[sizes.length - 1]), ...zeros]);
-  }
-
-  /** The bounds that inference keeps. @param {number} k @param {number} mu */
-  boundMu(k, mu) {
-    const reach = (this.network.layers[k - 1].regions.size - 1) / 2;
-    return clamp(mu, -reach, reach);
-  }
-
-  /** @param {number} gamma */
-  boundGamma(gamma) {
-    return clamp(gamma, this.page.settings.gammaMin, this.page.settings.gammaMax);
   }
 }
 

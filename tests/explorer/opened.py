@@ -1,0 +1,76 @@
+"""The page in a browser, with everything that must not happen recorded: errors, and requests to any host."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FEW_STEPS = "steps=60"  # so that tests need not wait
+
+
+class Opened:
+    """One tab with the page. Nothing is evaluated as a string in the page, which its policy forbids."""
+
+    def __init__(self, browser: Any, file: Path, fragment: str = "", **context: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 720}, **context})
+        self.tab = self.context.new_page()
+        self.tab.set_default_timeout(60_000)
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.tab.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.tab.on("request", lambda request: self.requests.append(request.url))
+        self.url = file.as_uri()
+        self.tab.goto(f"{self.url}#{fragment or FEW_STEPS}")
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until inference has ended and the pictures show its end."""
+        self.tab.locator("#step-label:not(:empty)").wait_for()
+        self.tab.locator("#running").wait_for(state="hidden")
+        self.tab.wait_for_timeout(250)
+
+    def number(self, selector: str) -> float:
+        return float(self.tab.locator(selector).inner_text())
+
+    def text(self, selector: str) -> str:
+        return str(self.tab.locator(selector).inner_text())
+
+    def pixels(self, selector: str) -> np.ndarray:
+        """A canvas as it is drawn: [height, width, 4]."""
+        width, height, values = self.tab.locator(selector).evaluate(
+            "c => [c.width, c.height, Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)]"
+        )
+        return np.array(values, dtype=int).reshape(height, width, 4)
+
+    def address(self) -> dict[str, str]:
+        """The state in the address, once it has been written."""
+        self.tab.wait_for_timeout(400)
+        fragment = self.tab.evaluate("location.hash").lstrip("#")
+        return dict(part.split("=", 1) for part in fragment.split("&") if "=" in part)
+
+    def box(self, selector: str) -> dict[str, float]:
+        found: dict[str, float] = self.tab.locator(selector).bounding_box()
+        return found
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float], steps: int = 8) -> None:
+        self.tab.mouse.move(*start)
+        self.tab.mouse.down()
+        self.tab.mouse.move(*end, steps=steps)
+        self.tab.mouse.up()
+
+    def close(self) -> None:
+        """End, and hold that nothing went wrong and nothing was asked of any host."""
+        self.context.close()
+        assert self.errors == []
+        assert [url for url in self.requests if not re.match(r"(file|blob|data):", url)] == []
+
+    def __enter__(self) -> "Opened":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.context.close()

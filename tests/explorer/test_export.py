@@ -1,0 +1,131 @@
+"""The page as one file: what it carries, how large it is, and that nothing in it can become script."""
+
+import base64
+import gzip
+import html.parser
+import json
+import re
+from typing import Any
+
+import html5lib
+import numpy as np
+import pytest
+import torch
+
+from explorer.conftest import HOSTILE, hostile_digits
+from whatwhere import models
+from whatwhere.data import load
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.explorer import bundle as bundling
+from whatwhere.explorer.bundle import bundle
+from whatwhere.explorer.export import CODE_STEPS, choose_examples, export, pack_examples
+from whatwhere.inference import infer
+from whatwhere.model import DeconvNet
+from whatwhere.model import load as load_model
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Recipe
+
+
+def carried(page: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    return data
+
+
+class Scripts(html.parser.HTMLParser):
+    """What an HTML parser takes for elements."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+
+
+def test_a_label_cannot_put_script_into_the_page(page: str) -> None:
+    data = carried(page)
+    assert data["name"] == HOSTILE
+    assert data["examples"]["classes"][3] == f"{HOSTILE}3"
+    assert HOSTILE not in page
+    assert Scripts(page).tags.count("script") == 3
+    assert "img" not in Scripts(page).tags
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+    parser = html5lib.HTMLParser(strict=False)
+    parser.parse(page)
+    assert [error for _, error, _ in parser.errors] == []
+    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]  # type: ignore[index]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_the_paper_model_with_2000_examples_takes_at_most_3_mb(page: str) -> None:
+    """Measured without inference: a page's code and images as they are, codes of 60 features an image, random ones."""
+    images = load("digits", split="test")
+    packed = carried(page)["examples"]
+    chance = np.random.default_rng(0)
+    codes = base64.b64encode(gzip.compress(chance.bytes(2000 * (8 + 60 * 3)), 9))
+    pixels = base64.b64encode(gzip.compress((255 * images[:2000].numpy()).astype(np.uint8).tobytes(), 9))
+    whole = len(page) - len(packed["images"]) - len(packed["codes"]) + len(pixels) + len(codes)
+    assert whole < 3e6
+
+
+def test_examples_and_their_codes_come_back_as_they_were() -> None:
+    model, images = load_model(models.path("mnist")), hostile_digits()
+    spec = InferenceSpec(lam=0.5, alpha=0.5, steps=5)
+    packed = pack_examples(model, images, spec, "reference", None)
+    pixels = np.frombuffer(gzip.decompress(base64.b64decode(packed["images"])), np.uint8)
+    np.testing.assert_array_equal(pixels.reshape(30, 1, 28, 28), images.pixels[np.arange(30)])
+    assert packed["labels"] == [int(label) for label in images.labels]  # type: ignore[union-attr]
+    p = infer(model, images[np.arange(30)], spec, engine="reference").features.flatten(1)
+    content = gzip.decompress(base64.b64decode(packed["codes"]))
+    counts, largest = np.frombuffer(content, "<u4", 30), np.frombuffer(content, "<f4", 30, 120)
+    places = np.frombuffer(content, "<u4", counts.sum(), 240).astype(int)
+    values = np.frombuffer(content, np.uint8, counts.sum(), 240 + 4 * int(counts.sum()))
+    found = torch.zeros_like(p)
+    rows = np.repeat(np.arange(30), counts)
+    found[rows, places] = torch.from_numpy(values / 255 * largest[rows]).to(p)
+    assert (found - p).abs().max() <= 0.5 / 255 * p.max() + 1e-6
+
+
+def test_examples_are_spread_over_the_set_and_large_images_are_fewer() -> None:
+    digits = load("digits", split="test")
+    assert choose_examples(digits, 4).tolist() == [0, 500, 1000, 1500]
+    photos = load(np.zeros((10, 3, 600, 700), np.uint8))
+    assert len(choose_examples(photos, 10)) == 1
+
+
+def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
+    with pytest.raises(ImageError, match="has 3 channels; the model explains images of 1"):
+        export(load_model(models.path("mnist")), Recipe.paper(), load(np.zeros((2, 3, 28, 28), np.uint8)), name="x")
+    model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=4, pool_maps=2),)))
+    recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
+    with pytest.raises(SpecError, match="pools 2 maps together"):
+        export(model, recipe, load(np.zeros((2, 8, 8), np.uint8)), name="x", engine="reference")
+
+
+def test_the_codes_are_inferred_with_the_settings_of_training(page: str) -> None:
+    data, training = carried(page), Recipe.paper().learning[-1].inference
+    assert (data["settings"]["lambda"], data["settings"]["alpha"]) == (training.lam, training.alpha)
+    assert data["examples"]["steps"] == CODE_STEPS
+    assert data["testSettings"] == {"lambda": 5.0, "alpha": 1.0, "steps": 50, "poolingStep": 3.0}
+
+
+def test_a_bundle_has_every_module_once_after_those_it_imports() -> None:
+    script = bundle("main")
+    assert script.count("function step(") == 1
+    assert script.index("function correlate(") < script.index("function descend(") < script.index("class Session ")
+    assert not re.search(r"^(?:import|export)\b", script, re.MULTILINE)
+
+
+def test_a_module_that_cannot_be_bundled_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {"a.js": 'import { x as y } from "./b.js";\n', "b.js": 'import { a } from "./c.js";\n'}
+    sources["c.js"] = 'import { b } from "./b.js";\n'
+    sources["d.js"] = 'import x from "./a.js";\n'
+    monkeypatch.setattr(bundling, "read", lambda name: sources[name])
+    with pytest.raises(ValueError, match="b → c → b import each other"):
+        bundle("b")
+    with pytest.raises(ValueError, match="cannot be bundled"):
+        bundle("d")
