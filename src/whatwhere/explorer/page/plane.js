@@ -131,7 +131,7 @@ function drawEllipse(context, session, k, j, map, share, selected, focused, zoom
   context.arc(e.x, e.y, 1.8 / zoom, 0, 2 * Math.PI);
   context.fillStyle = css(colour);
   context.fill();
-  if (!selected && !focused && share < 0.3) return;
+  if (!selected && !focused && (share < 0.3 || k < session.top)) return;
   context.font = `600 ${11 / zoom}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.lineWidth = 3 / zoom;
