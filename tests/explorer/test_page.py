@@ -312,6 +312,7 @@ def test_every_control_has_a_name(opened: Opened) -> None:
     nameless = opened.tab.evaluate(
         """() => [...document.querySelectorAll('button, input, select, canvas')].filter(e =>
             !(e.getAttribute('aria-label') ?? (e.title || e.textContent.trim()))
-            && !e.labels?.length && !e.closest('[aria-hidden]') && e.getAttribute('aria-hidden') !== 'true').map(e => e.id || e.outerHTML)"""
+            && !e.labels?.length && !e.closest('[aria-hidden]') && e.getAttribute('aria-hidden') !== 'true'
+        ).map(e => e.id || e.outerHTML)"""
     )
     assert nameless == []

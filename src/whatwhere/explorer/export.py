@@ -113,7 +113,8 @@ def about(model: DeconvNet, images: Images, examples: int) -> str:
     maps = " and ".join(str(layer.maps) for layer in model.spec.layers)
     return (
         f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps} features, learned "
-        f"without labels. {examples:,} examples of {images.name}. Everything runs in this page; nothing is sent anywhere."
+        f"without labels. {examples:,} examples of {images.name}. "
+        "Everything runs in this page; nothing is sent anywhere."
     )
 
 
