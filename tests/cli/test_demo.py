@@ -1,73 +1,174 @@
-"""`whatwhere demo`: the recipe, a small one end to end, its report; `make demo` itself takes minutes."""
+"""`whatwhere demo`: the recipe, a small demo from start to end, its report; `make demo` itself takes minutes."""
 
 import json
 import re
-from contextlib import nullcontext
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 
+import numpy as np
 import pytest
 
 import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere.data import load
 from whatwhere.errors import RunError
-from whatwhere.reproduction import demo
+from whatwhere.reproduction import demo, demo_report
+
+FILES = {"demo.json", "explorer.html", "history.jsonl", "model.safetensors", "recipe.toml", "report.html"}
+
+
+def images():
+    return tuple(load(*tiny.bars(count, seed)) for count, seed in ((90, 1), (60, 2)))
+
+
+def run(folder, stage=lambda title, total: nullcontext(lambda done: None)):
+    return demo.run_demo(folder, stage, engine="reference", recipe=tiny.recipe(), images=images())
+
+
+@pytest.fixture
+def no_drawing(monkeypatch):
+    """Drawing takes most of the time of so small a demo."""
+    monkeypatch.setattr(demo_report, "demo_page", lambda *_: "a page")
+
+
+def content_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[demo.Demo, list[str]]:
-    images = tuple(load(*tiny.bars(count, seed)) for count, seed in ((90, 1), (60, 2)))
-    said: list[str] = []
+def made(tmp_path_factory):
+    """A demo, and of every stage its title, its total and how much of it was reported as done."""
+    stages = []
 
-    def stage(title: str, total: int):  # type: ignore[no-untyped-def]
-        said.append(title)
-        return nullcontext(lambda done: None)
+    @contextmanager
+    def stage(title, total):
+        stages.append([title, total, 0])
 
-    folder = tmp_path_factory.mktemp("demo") / "made"
-    return demo.run_demo(folder, stage, engine="reference", recipe=tiny.recipe(), images=images), said  # type: ignore[arg-type]
+        def advance(pieces):
+            stages[-1][2] += pieces
+
+        yield advance
+
+    return run(tmp_path_factory.mktemp("demo") / "made", stage), stages
 
 
-def test_pixels_and_every_layer_are_measured(made) -> None:  # type: ignore[no-untyped-def]
-    done, said = made
-    assert [line.name for line in done.lines] == ["raw pixels", "layer 1", "layer 2"]
-    assert all(line.score.images == 60 for line in done.lines)
-    assert done.lines[0].dimensions == 100
+def test_pixels_and_every_layer_are_measured(made):
+    done, _ = made
+    assert [score.name for score in done.scores] == ["raw pixels", "layer 1", "layer 2"]
+    assert all(score.score.images == 60 for score in done.scores)
+    assert done.scores[0].dimensions == 100
     stored = json.loads((done.report.parent / "demo.json").read_text())
-    assert [line["score"]["error"] for line in stored["lines"]] == [line.score.error for line in done.lines]
-    assert any(title.startswith("learning 2 layers") for title in said)
+    assert [score["score"]["error"] for score in stored["scores"]] == [score.score.error for score in done.scores]
 
 
-def test_the_report_needs_nothing_beside_it(made) -> None:  # type: ignore[no-untyped-def]
+def test_every_stage_reports_its_progress_to_the_end(made):
+    _, stages = made
+    assert stages[0][0] == "learning 2 layers from 90 images"
+    assert stages[-1][0] == "drawing the report"
+    for title, total, done in stages:
+        assert done == total, title
+
+
+def test_the_report_needs_no_other_file_and_links_to_the_explorer(made):
     done, _ = made
     page = done.report.read_text(encoding="utf-8")
     assert page.count("<img") == 4
     assert set(re.findall(r"(?:src|href)=\"(?!data:)([^\"]*)", page)) == {"explorer.html"}
     assert (done.report.parent / "explorer.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    for line in done.lines:
-        assert f"{line.score.error:.2%} ({line.score.errors} of 60" in page
+    for score in done.scores:
+        assert f"{score.score.error:.2%} ({score.score.errors} of 60" in page
 
 
-def test_the_folder_is_a_run(made, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_folder_is_a_run(made, tmp_path):
     done, _ = made
-    import numpy as np
-
+    assert {path.name for path in done.report.parent.iterdir()} == FILES
     np.save(tmp_path / "bars.npy", tiny.bars(4)[0])
     whatwhere("encode", done.report.parent, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *tiny.PLAIN)
 
 
-def test_a_demo_makes_way_for_the_next_and_others_are_left_alone(tmp_path: Path) -> None:
-    demo.clear(tmp_path / "demo")
-    (tmp_path / "demo" / "model.safetensors").touch()
-    demo.clear(tmp_path / "demo")
-    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["demo.json"]
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(RunError, match="holds something that is not a demo"):
-        whatwhere("demo", "--out", tmp_path / "mine")
-    assert (tmp_path / "mine" / "thesis.tex").exists()
+@pytest.mark.usefixtures("no_drawing")
+def test_a_demo_replaces_its_own_files_and_no_others(tmp_path):
+    folder = tmp_path / "demo"
+    first = run(folder)
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    (folder / "thesis.tex").write_text("mine")
+    (folder / "photos").mkdir()
+    (folder / "photos" / "cat.png").write_text("mine")
+    second = run(folder)
+    assert {path.name for path in folder.iterdir()} == FILES | {"thesis.tex", "photos"}
+    assert (folder / "thesis.tex").read_text() == (folder / "photos" / "cat.png").read_text() == "mine"
+    assert [s.score.error for s in first.scores] == [s.score.error for s in second.scores]
+    assert (folder / "model.safetensors").stat().st_size > 100
 
 
-def test_the_recipe_trains_two_layers_and_describes_the_top_one() -> None:
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"thesis.tex": "mine"},
+        {"demo.json": "{}", "thesis.tex": "mine"},
+        {"demo.json": '{"scores": []}', "model.safetensors": "mine"},
+        {"demo.json": "[1, 2]"},
+        {"demo.json": "[" * 100_000},
+        {"demo.json": "not JSON", "photo.png": "mine"},
+    ],
+)
+def test_a_folder_that_is_no_demo_is_an_error_and_stays_as_it_was(files, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    before = content_of(tmp_path)
+    with pytest.raises(RunError, match="holds something that is not a demo; choose another folder"):
+        whatwhere("demo", "--out", tmp_path)
+    assert content_of(tmp_path) == before
+
+
+def interrupt_at(title):
+    @contextmanager
+    def stage(name, total):
+        if title in name:
+            raise KeyboardInterrupt
+        yield lambda pieces: None
+
+    return stage
+
+
+@pytest.mark.parametrize("title", ["learning", "layer 1: linear SVM", "drawing"])
+def test_an_interrupted_demo_leaves_nothing_behind(title, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "new" / "demo", interrupt_at(title))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_an_interrupted_demo_leaves_an_earlier_one_as_it_was(tmp_path):
+    run(tmp_path)
+    before = content_of(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, interrupt_at("drawing"))
+    assert content_of(tmp_path) == before
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_the_workplace_of_a_demo_that_was_killed_is_no_obstacle(tmp_path):
+    (tmp_path / ".demo-abc").mkdir()
+    run(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == FILES | {".demo-abc"}
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("a file")
+    for folder in (tmp_path / "file", tmp_path / "file" / "demo", tmp_path / ("x" * 300)):
+        with pytest.raises(RunError, match=r"making the folder .* failed: .*; choose another folder with --out"):
+            run(folder)
+
+    def read_only(*args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(tmp_path / "new"))
+
+    monkeypatch.setattr(demo.tempfile, "TemporaryDirectory", read_only)
+    with pytest.raises(RunError, match="failed: Permission denied"):
+        run(tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_recipe_trains_two_layers_and_describes_the_top_one():
     recipe = demo.demo_recipe()
     assert recipe.model.depth == 2
     assert recipe.descriptor.layers == ()

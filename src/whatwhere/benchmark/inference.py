@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import load
-from whatwhere.errors import EngineError
+from whatwhere.errors import SpecError
 from whatwhere.inference import ista
 from whatwhere.inference.engines import ENGINES
 from whatwhere.latents import Latents, Solution
@@ -61,60 +61,62 @@ JOINT = Phase(layer=2, update_pooling=(1, 2))
 
 
 def cases(steps: int) -> tuple[Case, ...]:
-    """The paper's settings in training and at test, and the variants an engine must serve."""
+    """The paper's settings in training and at test, and the variants that an engine must support."""
     training = InferenceSpec(lam=0.5, alpha=0.5, step_size="batch", steps=steps)
     test = InferenceSpec(lam=5.0, alpha=1.0, step_size="image", steps=steps)
-    alone = Phase(layer=1, update_pooling=(1,))
+    layer_1 = Phase(layer=1, update_pooling=(1,))
     return (
         Case(name="joint, batch step, α ½", phase=JOINT, spec=training, compiled=True),
         Case(name="joint, image step, α 1", phase=JOINT, spec=test),
         Case(name="joint, image step, α ½", phase=JOINT, spec=replace(test, alpha=0.5)),
         Case(name="joint, θ₁ frozen, batch step", phase=Phase(layer=2, update_pooling=(2,)), spec=training),
         Case(name="joint, max pooling, batch step", phase=JOINT, spec=training, pooling_kind="max"),
-        Case(name="layer 1, batch step, α ½", phase=alone, spec=replace(training, lam=2.0), compiled=True),
-        Case(name="layer 1, image step, α 1", phase=alone, spec=test),
+        Case(name="layer 1, batch step, α ½", phase=layer_1, spec=replace(training, lam=2.0), compiled=True),
+        Case(name="layer 1, image step, α 1", phase=layer_1, spec=test),
     )
 
 
 def bench_inference(
-    device: torch.device, *, images: int, steps: int, repeats: int, only: str = "", say: Callable[[str], None] = print
+    device: torch.device, *, images: int, steps: int, repeats: int, only: str = "", log: Callable[[str], None] = print
 ) -> list[Measurement]:
-    """Measure every case whose name holds `only`, with every engine that can serve it."""
+    """Measure every case whose name contains `only`, with every engine that supports it."""
+    chosen = [case for case in cases(steps) if only in case.name]
+    if not chosen:
+        names = ", ".join(repr(case.name) for case in cases(steps))
+        raise SpecError(f"--only {only!r} was given; no case has such a name. The cases are {names}")
     digits = load("digits", split="train")[slice(0, min(images, 5000))]
     v = digits.repeat(-(-images // len(digits)), 1, 1, 1)[:images].to(device)
-    found = []
-    for pooling in ("gaussian", "max"):
-        chosen = [case for case in cases(steps) if case.pooling_kind == pooling and only in case.name]
-        if not chosen:
-            continue
-        model = prepared_model(pooling, device)
+    measurements = []
+    for pooling_kind in dict.fromkeys(case.pooling_kind for case in chosen):
+        model = prepared_model(pooling_kind, device)
         for case in chosen:
-            found += measure(case, model, v, repeats, say)
-    return found
+            if case.pooling_kind == pooling_kind:
+                measurements += measure(case, model, v, repeats, log)
+    return measurements
 
 
-def prepared_model(pooling: PoolingKind, device: torch.device) -> DeconvNet:
+def prepared_model(pooling_kind: PoolingKind, device: torch.device) -> DeconvNet:
     """The paper's architecture after a short training on 500 digits, so that features are as sparse as in use."""
-    layers = (LayerSpec(maps=16, pooling_kind=pooling), LayerSpec(maps=48, fan_in=8, pooling_kind=pooling))
+    layers = (LayerSpec(maps=16, pooling_kind=pooling_kind), LayerSpec(maps=48, fan_in=8, pooling_kind=pooling_kind))
     brief = {"batch_size": 500, "learning": {"each": {"epochs": 4, "reset_at": [2], "inference": {"steps": 20}}}}
     recipe = override(Recipe(model=ModelSpec(layers=layers)), brief)
     return train(recipe, load("digits", split="train")[slice(0, 500)], options=TrainingOptions(device=device)).model
 
 
-def measure(case: Case, model: DeconvNet, v: Tensor, repeats: int, say: Callable[[str], None]) -> list[Measurement]:
-    """One case through every engine that serves it, at each number of threads."""
-    found = []
+def measure(case: Case, model: DeconvNet, v: Tensor, repeats: int, log: Callable[[str], None]) -> list[Measurement]:
+    """One case through every engine that supports it, at each number of threads."""
+    measurements = []
     for name, solve in solvers(case, model, v):
         for threads in (1, 2) if v.device.type == "cpu" else (1,):
             with torch_threads(threads), torch.no_grad():
                 result = time_solve(case, name, threads, solve, model, v, repeats)
-            say(f"{case.name:<32} {name:<10} {threads} thread(s)  {result.median:>14,.0f} image-iterations/s")
-            found.append(result)
-    return found
+            log(f"{case.name:<32} {name:<10} {threads} thread(s)  {result.median:>14,.0f} image-iterations/s")
+            measurements.append(result)
+    return measurements
 
 
 def solvers(case: Case, model: DeconvNet, v: Tensor) -> Iterator[tuple[str, Solve]]:
-    """The engines that can serve a case; on a GPU, where the case asks for it, also the compiled reference step."""
+    """The engines that support a case; on a GPU, where the case asks for it, also the compiled reference step."""
     if v.device.type == "cuda" and case.compiled:
         yield "compiled", compiled_solve()
     for name, engine in ENGINES.items():
@@ -180,9 +182,7 @@ def torch_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def table(found: list[Measurement]) -> list[dict[str, Any]]:
+def speedup_rows(measurements: list[Measurement]) -> list[dict[str, Any]]:
     """Rows with the speed-up over the reference engine at the same number of threads, best against best."""
-    reference = {(m.case, m.threads): m.best for m in found if m.engine == "reference"}
-    if not reference:
-        raise EngineError("nothing was measured; the name given to --only fits no case")
-    return [{**asdict(m), "speedup": m.best / reference[m.case, m.threads]} for m in found]
+    reference = {(m.case, m.threads): m.best for m in measurements if m.engine == "reference"}
+    return [{**asdict(m), "speedup": m.best / reference[m.case, m.threads]} for m in measurements]

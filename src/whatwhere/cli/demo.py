@@ -19,14 +19,13 @@ def demo(
 ) -> None:
     """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report."""
     from whatwhere.cli.stages import Stages
-    from whatwhere.reproduction.demo import MARK, row, run_demo
+    from whatwhere.reproduction.demo import run_demo, score_text
 
     done = run_demo(out, Stages(quiet=quiet).stage, engine=engine)
     if as_json:
-        found = json.loads((out / MARK).read_text(encoding="utf-8"))
-        typer.echo(json.dumps({**found, "report": str(done.report)}))
+        typer.echo(json.dumps({**done.table(), "report": str(done.report)}))
         return
     typer.echo("test error of a linear SVM")
-    for line in done.lines:
-        typer.echo(f"  {line.name:<12} {row(line)}")
+    for score in done.scores:
+        typer.echo(f"  {score.name:<12} {score_text(score)}")
     typer.echo(f"{done.seconds:.0f} s; see {done.report}")

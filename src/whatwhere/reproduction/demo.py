@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from whatwhere import data
-from whatwhere.atomic import write_atomic
+from whatwhere.atomic import disk_errors, new_folder, write_atomic
 from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
-from whatwhere.errors import RunError
+from whatwhere.errors import ImageError, RunError
 from whatwhere.explorer.export import export
-from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.evaluation import SOLVER
@@ -26,13 +29,18 @@ from whatwhere.spec import Recipe
 from whatwhere.spec_toml import read_recipe
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+FORMAT = "whatwhere demo 1"  # in demo.json: the folder holds a demo, whose files the next demo may replace
+WORKPLACE = ".demo-"  # temporary folders of demos under way
+RESULT = "demo.json"
+REPORT = "report.html"
+EXPLORER = "explorer.html"
 EXPLORED = 1_000  # examples in the explorer
-MARK = "demo.json"  # the results; a folder that holds it is a demo's, and may be made anew
+RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 
 
 @dataclass(frozen=True)
-class Line:
-    """One way to describe the digits, and the errors a linear SVM makes with it."""
+class DemoScore:
+    """The errors of a linear SVM with one description of the digits."""
 
     name: str
     dimensions: int
@@ -42,14 +50,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo came to."""
+    """The outcome of a demo."""
 
-    lines: tuple[Line, ...]
+    scores: tuple[DemoScore, ...]
     seconds: float
     engine: str
     recipe: Recipe
     model: DeconvNet
     report: Path
+
+    def table(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        scores = [asdict(score) for score in self.scores]
+        return {"format": FORMAT, "scores": scores, "seconds": self.seconds, "engine": self.engine}
 
 
 def demo_recipe() -> Recipe:
@@ -65,65 +78,85 @@ def run_demo(
     recipe: Recipe | None = None,
     images: tuple[Images, Images] | None = None,
 ) -> Demo:
-    """Run it all into a folder: a run, `demo.json`, `explorer.html` and `report.html`.
+    """Run the demo into a folder: the files of a run, `demo.json`, `explorer.html` and `report.html`.
 
-    `images` are for training and for the test.
+    images  for training and for the test; by default the embedded digits
     """
+    from whatwhere.reproduction.demo_report import demo_page
+
     start = time.monotonic()
     recipe = recipe or demo_recipe()
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
-    clear(folder)
-    with stage(
-        f"learning {recipe.model.depth} layers from {len(training):,} images", epochs(recipe) * len(training)
-    ) as advance:
-        done = train(
+    with demo_folder(folder) as workplace:
+        run = learn(recipe, training, workplace, stage, engine)
+        scores = []
+        for name, x, x_test in descriptions(run.model, recipe, training, test, engine, stage):
+            with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
+                scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
+        with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
+            explorer = export(
+                run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine, progress=advance
+            )
+        seconds = time.monotonic() - start
+        demo = Demo(tuple(scores), seconds, run.history[-1].engine, recipe, run.model, folder / REPORT)
+        with stage("drawing the report", 1) as advance:
+            page = demo_page(demo, test)
+            advance(1)
+        with disk_errors(f"writing the demo to {folder}", "choose another folder with --out"):
+            write_atomic(workplace / EXPLORER, explorer.encode())
+            write_atomic(workplace / REPORT, page.encode())
+            write_atomic(workplace / RESULT, (json.dumps(demo.table(), indent=1) + "\n").encode())
+            for file in (*RUN_FILES, EXPLORER, REPORT, RESULT):
+                os.replace(workplace / file, folder / file)
+    return demo
+
+
+@contextmanager
+def demo_folder(folder: Path) -> Iterator[Path]:
+    """Check and make the folder of a demo; gives a temporary folder in it, which is removed in the end.
+
+    Nothing else is ever deleted: a finished demo replaces the files of an earlier one by name, and a demo that fails or
+    is interrupted leaves the folder as it was.
+    """
+    remedy = "choose another folder with --out"
+    with ExitStack() as stack:
+        with disk_errors(f"making the folder {folder}", remedy):
+            check_replaceable(folder)
+            stack.enter_context(new_folder(folder))
+            workplace = stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix=WORKPLACE))
+        yield Path(workplace)
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise if the folder holds something that is not a demo. Workplaces of demos that were killed are left alone."""
+    if not folder.exists() or all(path.name.startswith(WORKPLACE) for path in folder.iterdir()):
+        return
+    try:
+        content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise RunError(f"{folder} holds something that is not a demo; choose another folder with --out")
+
+
+def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedModel:
+    """Train all layers."""
+    epochs = sum(learning.epochs for learning in recipe.learning)
+    title = f"learning {recipe.model.depth} layers from {len(images):,} images"
+    with stage(title, epochs * len(images)) as advance:
+        return train(
             recipe,
-            training,
+            images,
             folder,
             options=TrainingOptions(engine=engine, device="cpu", checkpoint_every=0),
             callbacks=TrainingCallbacks(on_batch=lambda report: advance(report.images)),
         )
-    lines = []
-    for name, x, x_test in descriptions(done.model, recipe, training, test, engine, stage):
-        with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
-            lines.append(measure(name, x, training.labels, x_test, test.labels, advance))
-    with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
-        page = export(done.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine, progress=advance)
-        write_atomic(folder / "explorer.html", page.encode("utf-8"))
-    with stage("drawing the report", 1):
-        seconds = time.monotonic() - start
-        demo = Demo(tuple(lines), seconds, done.history[-1].engine, recipe, done.model, folder / "report.html")
-        demo.report.write_text(draw_report(demo, test), encoding="utf-8")
-    content = {"lines": [asdict(line) for line in lines], "seconds": seconds, "engine": demo.engine}
-    (folder / MARK).write_text(json.dumps(content, indent=1), encoding="utf-8")
-    return demo
-
-
-def clear(folder: Path) -> None:
-    """Make the folder, or empty it where an earlier demo made it; another's folder is left alone."""
-    if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / MARK).is_file():
-            raise RunError(f"{folder} holds something that is not a demo; choose another folder with --out")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).write_text("{}", encoding="utf-8")
-
-
-def measure(
-    name: str, x: Matrix, y: Any, x_test: Matrix, y_test: Any, advance: Callable[[int], None] = lambda n: None
-) -> Line:
-    """Choose C on a sixth of the training images, fit all of them, test once."""
-    best, trials = protocol.choose({name: x}, y, solver=SOLVER, progress=advance)
-    score = protocol.evaluate(x, y, x_test, y_test, best.C, solver=SOLVER)
-    line = Line(name, x.shape[1], score, trials)
-    advance(1)
-    return line
 
 
 def descriptions(
     model: DeconvNet, recipe: Recipe, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
-    """The images described in every way: by their pixels, then by every layer of the model."""
+    """The images described by their pixels, then by every layer of the model."""
     yield "raw pixels", *RawPixels().describe(training, test)
     for k in range(1, recipe.model.depth + 1):
         by_layer = replace(recipe, descriptor=replace(recipe.descriptor, layers=(k,)))
@@ -134,58 +167,25 @@ def descriptions(
         yield f"layer {k}", x, x_test
 
 
-def draw_report(demo: Demo, test: Images) -> str:
-    """The page: errors side by side, reconstructions, filters."""
-    from whatwhere.figures import Section, report
-    from whatwhere.figures.sections import error_section, filter_section, plane_section, reconstruction_section
-    from whatwhere.inference import infer
-
-    recipe, model, best = demo.recipe, demo.model, demo.lines[-1]
-    shown = test[:36]
-    solution = infer(model, shown, recipe.inference, recipe.plan, engine=demo.engine)
-    sections = [
-        error_section(
-            {line.name: (line.score.error, *line.score.interval) for line in demo.lines},
-            f"The same linear SVM on {best.score.images:,} test digits, which were used neither for training nor for "
-            "choosing settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the "
-            "training digits. A line is the 95 % interval.",
-            {line.name: row(line) for line in demo.lines},
-        ),
-        reconstruction_section(model, shown, solution.latents, len(shown)),
-        filter_section(model),
-    ]
-    if model.spec.depth > 1:
-        sections.append(plane_section(model))
-    sections.append(
-        Section(
-            "Explore it",
-            "Draw a digit, watch inference explain it, and move the explanation with the mouse.",
-            links={"Open the explorer": "explorer.html"},
-        )
-    )
-    layers = " and ".join(str(layer.maps) for layer in model.spec.layers)
-    facts = {
-        "model": f"{model.spec.depth} layers of {layers} maps",
-        "training": ", ".join(
-            f"layer {k}: {learning.epochs} epochs of {learning.inference.steps} steps at λ {learning.inference.lam:g}"
-            for k, learning in enumerate(recipe.learning, start=1)
-        ),
-        "inference": f"λ {recipe.inference.lam:g}, {recipe.inference.steps} steps, {demo.engine} engine",
-        "time": f"{demo.seconds:.0f} s",
-    }
-    lead = (
-        "Two layers of features learned from digits without their labels, and what a linear classifier makes of them."
-    )
-    return report("whatwhere: the demo", sections, lead, facts)
+def score(
+    name: str, x: Matrix, y: np.ndarray, x_test: Matrix, y_test: np.ndarray, advance: Callable[[int], None]
+) -> DemoScore:
+    """Choose C on a sixth of the training images, fit all of them, test once."""
+    best, trials = protocol.choose({name: x}, y, solver=SOLVER, progress=advance)
+    tested = protocol.evaluate(x, y, x_test, y_test, best.C, solver=SOLVER)
+    advance(1)
+    return DemoScore(name, x.shape[1], tested, trials)
 
 
-def row(line: Line) -> str:
-    low, high = line.score.interval
+def labels_of(images: Images) -> np.ndarray:
+    if images.labels is None:
+        raise ImageError(f"{images.name} has no labels; the demo needs one for each image")
+    return images.labels
+
+
+def score_text(score: DemoScore) -> str:
+    low, high = score.score.interval
     return (
-        f"{line.score.error:.2%} ({line.score.errors} of {line.score.images:,}; {low:.2%} to {high:.2%}), "
-        f"{line.dimensions:,} dimensions, C = {line.score.C:g}"
+        f"{score.score.error:.2%} ({score.score.errors} of {score.score.images:,}; {low:.2%} to {high:.2%}), "
+        f"{score.dimensions:,} dimensions, C = {score.score.C:g}"
     )
-
-
-def epochs(recipe: Recipe) -> int:
-    return sum(learning.epochs for learning in recipe.learning)
