@@ -14,10 +14,14 @@ from whatwhere.errors import ImageError
     ("shape", "expected"),
     [
         ((5, 6, 4), (1, 6, 4)),
-        ((5, 1, 6, 4), (1, 6, 4)),
-        ((5, 3, 6, 4), (3, 6, 4)),
-        ((5, 6, 4, 1), (1, 6, 4)),
-        ((5, 6, 4, 3), (3, 6, 4)),
+        ((5, 1, 6, 5), (1, 6, 5)),
+        ((5, 3, 6, 5), (3, 6, 5)),
+        ((5, 6, 5, 1), (1, 6, 5)),
+        ((5, 6, 5, 3), (3, 6, 5)),
+        ((5, 32, 32, 3), (3, 32, 32)),
+        ((5, 5, 20, 20), (5, 20, 20)),
+        ((5, 2, 6, 9), (2, 6, 9)),
+        ((5, 6, 9, 4), (4, 6, 9)),
     ],
 )
 def test_shapes_grey_and_colour(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -30,13 +34,15 @@ def test_shapes_grey_and_colour(shape: tuple[int, ...], expected: tuple[int, ...
     np.testing.assert_array_equal(images[:].numpy(), channels_first / np.float32(255))
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 4), (5, 2, 6, 4), (5, 6, 4, 4), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)])
+@pytest.mark.parametrize(
+    "shape", [(4,), (4, 4), (5, 20, 20, 5), (5, 64, 8, 8), (5, 9, 9, 9), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)]
+)
 def test_other_shapes_raise(shape: tuple[int, ...]) -> None:
     with pytest.raises(ImageError, match="shape"):
         load(np.zeros(shape, np.uint8))
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint32, complex, object, "U3", "datetime64[s]", "u1,u1"])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint32, complex, object, "U3", "datetime64[s]", "u1,u1"])
 def test_other_types_raise(dtype: str) -> None:
     with pytest.raises(ImageError, match="pixels of type"):
         load(np.zeros((2, 4, 4), dtype))
@@ -135,3 +141,11 @@ def test_labels_that_do_not_fit_into_int64_raise(grey: np.ndarray) -> None:
     with pytest.raises(ImageError, match="the label 18446744073709551615 is larger than int64 holds"):
         load(grey, labels=labels)
     assert load(grey, labels=labels % np.uint64(5)).labels is not None
+
+
+def test_the_axis_of_the_channels_can_be_stated() -> None:
+    raw = np.random.default_rng(0).integers(0, 256, (2, 5, 7, 5), np.uint8)
+    for channels, expected in (("first", raw), ("last", raw.transpose(0, 3, 1, 2))):
+        np.testing.assert_array_equal(load(raw, channels=channels)[:].numpy(), expected / np.float32(255))
+    with pytest.raises(ImageError, match="does not show which axis holds the channels"):
+        load(raw)

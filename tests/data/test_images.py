@@ -1,11 +1,11 @@
-"""Images: scaled to [0, 1] and nothing else, read by rows, with a fingerprint of what they hold."""
+"""Images: scaled by a constant of their type and nothing else, read by rows, with a fingerprint of their pixels."""
 
 import numpy as np
 import pytest
 import torch
 
 from whatwhere.data import Images, load
-from whatwhere.data.images import unit_range
+from whatwhere.data.images import scale
 from whatwhere.errors import ImageError
 
 
@@ -24,14 +24,33 @@ def test_floats_are_taken_as_they_are(dtype: str) -> None:
     np.testing.assert_array_equal(images.numpy(), raw.astype(np.float32))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -0.001, 1.001, 1e300])
-def test_a_float_outside_the_range_raises(bad: float) -> None:
+@pytest.mark.parametrize(("dtype", "divisor"), [(np.int8, 128), (np.int16, 32768)])
+def test_signed_integers_are_divided_to_lie_between_minus_one_and_one(dtype: type, divisor: int) -> None:
+    raw = np.arange(-divisor, divisor).astype(dtype).reshape(-1, 1, 1)
+    expected = torch.arange(-divisor, divisor, dtype=torch.float32) / divisor
+    assert torch.equal(load(raw)[:].flatten(), expected)
+
+
+def test_floats_of_any_range_are_taken_as_they_are() -> None:
+    raw = np.random.default_rng(0).normal(0, 1000, (3, 4, 5)).astype(np.float32)
+    np.testing.assert_array_equal(load(raw)[:].numpy()[:, 0], raw)
+
+
+def test_floats_that_look_like_bytes_are_taken_with_a_warning() -> None:
+    raw = np.arange(24, dtype=np.float64).reshape(2, 3, 4)
+    with pytest.warns(UserWarning, match="floats are used as they are, here up to 23"):
+        images = load(raw)
+    np.testing.assert_array_equal(images[:].numpy()[:, 0], raw)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300, -1e300])
+def test_a_float_that_is_not_finite_raises(bad: float) -> None:
     raw = np.zeros((3, 4, 4))
     raw[2, 1, 1] = bad
-    with pytest.raises(ImageError, match="finite and in"):
+    with pytest.raises(ImageError, match="expected finite values"):
         load(raw)
-    with pytest.raises(ImageError, match="finite and in"):
-        unit_range(raw, "raw")
+    with pytest.raises(ImageError, match="expected finite values"):
+        scale(raw, "raw")
 
 
 def test_rows_are_chosen_by_slice_list_array_tensor_mask_and_number(grey: np.ndarray) -> None:

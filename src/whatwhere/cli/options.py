@@ -11,7 +11,7 @@ RunOrModel = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, o
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 
 SOURCE_HELP = (
-    "digits (included), mnist, fashion-mnist or kmnist; an IDX, .npy or .npz file; or a folder of pictures. "
+    "digits (included), mnist, fashion-mnist or kmnist; an IDX, .npy or .npz file; a picture or a folder of pictures. "
     "A name of a data set comes first: write ./digits for a folder of that name."
 )
 Source = Annotated[str, typer.Argument(metavar="IMAGES", help=SOURCE_HELP)]

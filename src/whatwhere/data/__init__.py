@@ -10,24 +10,32 @@ import torch
 
 from whatwhere.data import arrays, cache, catalogue, idx
 from whatwhere.data.array_file import ArrayFile
-from whatwhere.data.folders import load_folder
-from whatwhere.data.images import Images, Pixels, check_unit_range
+from whatwhere.data.folders import load_folder, load_folder_by_size, load_picture
+from whatwhere.data.images import Images, Pixels, check_finite
 from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, printable
+from whatwhere.regular_file import is_folder
 
-__all__ = ["Images", "few_labels", "load", "train_validation"]
+__all__ = ["Images", "few_labels", "load", "load_by_size", "train_validation"]
+
+LARGEST_USUAL_FLOAT = 2.0
+"""Non-negative floats beyond this are probably bytes that were not scaled."""
 
 Source = str | Path | np.ndarray | torch.Tensor | Images
 
 
-def load(source: Source, labels: Any = None, *, split: str | None = None) -> Images:
+def load(
+    source: Source, labels: Any = None, *, split: str | None = None, channels: arrays.Channels | None = None
+) -> Images:
     """Images from a name, a file, a folder or an array.
 
     `source` is the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`); the path of an IDX, .npy or .npz
-    file or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A name comes before
-    a file or folder of the same name, which is given as `./digits` or as a `Path`. `Images` are returned as they are.
+    file, of a picture or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A name
+    comes before a file or folder of the same name, which is given as `./digits` or as a `Path`. `Images` are returned
+    as they are.
     `labels` may be given for files and arrays that have none: an array, or the path of an IDX or .npy file.
     `split` is `train` (the default) or `test`, only for data sets known by name.
+    `channels` is `first` or `last`, for arrays whose shape does not show it.
 
     Pictures and float pixels are read once completely, so that a bad one is an error before a run begins.
     """
@@ -40,8 +48,18 @@ def load(source: Source, labels: Any = None, *, split: str | None = None) -> Ima
         raise ImageError(f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave `split` out")
     if isinstance(source, Images):
         return source if labels is None else _with_labels(source, labels)
-    images = _load_path(source) if isinstance(source, str | Path) else _from_values(arrays.as_array(source), "array")
+    if isinstance(source, str | Path):
+        images = _load_path(source, channels)
+    else:
+        images = _from_values(arrays.as_array(source), "array", channels)
     return images if labels is None else _with_labels(images, labels)
+
+
+def load_by_size(source: Source) -> list[Images]:
+    """The same as `load`, but a folder of pictures may hold several sizes and kinds: one `Images` for each of them."""
+    if isinstance(source, str | Path) and source not in catalogue.CATALOGUE and is_folder(Path(source)):
+        return load_folder_by_size(Path(source))
+    return [load(source)]
 
 
 def _warn_if_also_a_path(name: str) -> None:
@@ -63,28 +81,36 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
     return Images(pixels, arrays.as_labels(idx.read(cache.verified_path(entry, files.labels)), name), name)
 
 
-def _load_path(source: str | Path) -> Images:
+def _load_path(source: str | Path, channels: arrays.Channels | None) -> Images:
     if source == "":
         raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
     path = Path(source)
     try:
         if path.is_dir():
             return load_folder(path)
+        if arrays.is_picture(path):
+            return load_picture(path)
         pixels, labels = arrays.read_file(path)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)
         raise ImageError(f"{path}: neither a file or folder nor the name of a data set ({names})") from None
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    images = _from_values(pixels, printable(path))
+    images = _from_values(pixels, printable(path), channels)
     return images if labels is None else _with_labels(images, labels)
 
 
-def _from_values(values: Pixels, name: str) -> Images:
-    pixels = arrays.as_pixels(values, name)
+def _from_values(values: Pixels, name: str, channels: arrays.Channels | None) -> Images:
+    pixels = arrays.as_pixels(values, name, channels)
     if pixels.dtype.kind == "f":
-        for chunk in values.chunks() if isinstance(values, ArrayFile) else (values[:],):
-            check_unit_range(chunk, name)
+        chunks = values.chunks() if isinstance(values, ArrayFile) else iter((values[:],))
+        lows, highs = zip(*(check_finite(chunk, name) for chunk in chunks), strict=True)
+        if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
+            warnings.warn(
+                f"{name}: floats are used as they are, here up to {max(highs):g}; the paper's settings are for values "
+                "in [0, 1]: divide by 255, or give bytes as uint8",
+                stacklevel=3,
+            )
     return Images(pixels, None, name)
 
 

@@ -3,17 +3,20 @@
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from whatwhere.data import idx, npy
 from whatwhere.data.images import Pixels
+from whatwhere.data.pictures import MAGICS
 from whatwhere.errors import ImageError
 from whatwhere.regular_file import open_regular
 
-CHANNELS = (1, 3)
+Channels = Literal["first", "last"]
+FEW_CHANNELS = 4
+"""An axis with at most as many entries is taken for the channels: grey, grey and alpha, colour, colour and alpha."""
 
 
 def read_file(path: Path) -> tuple[Pixels, Pixels | None]:
@@ -25,6 +28,12 @@ def read_file(path: Path) -> tuple[Pixels, Pixels | None]:
     if start.startswith(npy.ZIP_MAGIC):
         return _read_npz(path)
     return idx.read(path), None
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file begins like a picture."""
+    with open_regular(path) as file:
+        return file.read(4).startswith(MAGICS)
 
 
 def _read_npz(path: Path) -> tuple[Pixels, Pixels | None]:
@@ -62,32 +71,44 @@ class ChannelsFirst:
         return values[:, None] if values.ndim == 3 else values.transpose(0, 3, 1, 2)
 
 
-def as_pixels(values: Pixels, name: str) -> Pixels:
-    """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C] with 1 or 3 channels; not copied."""
+def as_pixels(values: Pixels, name: str, channels: Channels | None = None) -> Pixels:
+    """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
     dtype, shape = values.dtype, values.shape
-    if dtype.kind not in "buf" or (dtype.kind == "u" and dtype.itemsize > 2):
+    if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
         raise ImageError(
-            f"{name}: pixels of type {dtype}; expected uint8, uint16 or bool, which are scaled, or floats in [0, 1]"
+            f"{name}: pixels of type {dtype}; expected bool, uint8, uint16, int8 or int16, which are scaled, or "
+            "floats, which are used as they are; convert the array, for instance with array.astype('uint8')"
         )
-    first = len(shape) == 4 and shape[1] in CHANNELS
-    last = len(shape) == 4 and shape[3] in CHANNELS
-    if not (len(shape) == 3 or first or last):
-        raise ImageError(
-            f"{name}: an array of shape {shape}; expected [N, H, W], or [N, C, H, W] or [N, H, W, C] with 1 or 3 "
-            "channels"
-        )
-    if 0 in shape:
-        raise ImageError(f"{name}: no pixels in an array of shape {shape}")
-    if first and last and shape[2] > 1:
-        warnings.warn(
-            f"{name}: in an array of shape {shape}, axis 1 was taken for the {shape[1]} channels; if axis 3 holds "
-            "them, move it: array.transpose(0, 3, 1, 2)",
-            stacklevel=3,
-        )
-    if first:
+    if len(shape) not in (3, 4) or 0 in shape:
+        raise ImageError(f"{name}: an array of shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W, C]")
+    if len(shape) == 3:
+        return ChannelsFirst(values, (shape[0], 1, *shape[1:]))
+    if (channels or channel_axis(shape, name)) == "first":
         return values
-    height, width = shape[1:3]
-    return ChannelsFirst(values, (shape[0], shape[3] if last else 1, height, width))
+    return ChannelsFirst(values, (shape[0], shape[3], *shape[1:3]))
+
+
+def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
+    """Which axis of [N, a, b, c] values holds the channels: the one of at most 4 entries, where only one is.
+
+    Where both are, it is the second axis, and a warning says so. Where neither is, it is the second axis if it is the
+    shortest of the three, and otherwise an error: it has to be stated.
+    """
+    _, a, b, c = shape
+    if a <= FEW_CHANNELS or c <= FEW_CHANNELS:
+        if a <= FEW_CHANNELS and c <= FEW_CHANNELS and (a > 1 or c == 1) and b > 1:
+            warnings.warn(
+                f"{name}: in an array of shape {shape}, axis 1 was taken for the {a} channels; write "
+                "load(array, channels='last') if axis 3 holds them",
+                stacklevel=5,  # the caller of `load`
+            )
+        return "first" if a <= FEW_CHANNELS else "last"
+    if a < min(b, c):
+        return "first"
+    raise ImageError(
+        f"{name}: an array of shape {shape} does not show which axis holds the channels; "
+        "state it: load(array, channels='first') for axis 1, channels='last' for axis 3"
+    )
 
 
 def as_labels(values: Pixels, name: str) -> np.ndarray:

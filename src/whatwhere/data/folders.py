@@ -1,6 +1,6 @@
-"""A folder of PNG and JPEG pictures of one size, grey or colour; sub-folders, if there are any, are the labels."""
+"""Folders of pictures; sub-folders, if there are any, are the labels."""
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 
 from whatwhere.data.images import Images
-from whatwhere.errors import ImageError, MissingExtra, printable
-from whatwhere.regular_file import open_regular
-
-SUFFIXES = (".png", ".jpg", ".jpeg")
-LARGEST_PICTURE = 1 << 24
-"""Pixels of one picture (4096 × 4096); a larger one is rejected before it is decoded."""
-
-MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
-"""Pillow's kinds of picture that are supported, and what each is read as: grey or colour."""
+from whatwhere.data.pictures import SUFFIXES, decode, describe
+from whatwhere.errors import ImageError, printable
 
 
 @dataclass(frozen=True)
@@ -25,10 +18,7 @@ class Pictures:
 
     files: tuple[Path, ...]
     shape: tuple[int, ...]
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.uint8)
+    dtype: np.dtype
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         chosen = np.arange(len(self.files))[rows]
@@ -37,39 +27,70 @@ class Pictures:
 
     def _decode(self, file: Path) -> np.ndarray:
         pixels = decode(file)
-        if pixels.shape != self.shape[1:]:
+        if pixels.shape != self.shape[1:] or pixels.dtype != self.dtype:
             raise ImageError(
-                f"{file}: {_describe(pixels.shape)}, but {self.files[0].name} is {_describe(self.shape[1:])}; "
-                "all pictures must have one size and be all grey or all colour"
+                f"{file}: {describe(pixels.shape, pixels.dtype)}, but {self.files[0].name} is "
+                f"{describe(self.shape[1:], self.dtype)}; all pictures must be of one size and kind "
+                "(`whatwhere.data.load_by_size` groups them)"
             )
         return pixels
 
 
 def load_folder(folder: Path) -> Images:
     """The pictures of a folder in the order of their names; labels number the sub-folders in the same order."""
+    files, classes = _find_pictures(folder)
+    first = decode(files[0])
+    return _as_images(files, (first.shape, first.dtype), classes, _name(folder))
+
+
+def load_folder_by_size(folder: Path) -> list[Images]:
+    """The pictures of a folder as one `Images` for each size and kind, those of most pictures first."""
+    files, classes = _find_pictures(folder)
+    groups: dict[tuple[tuple[int, ...], np.dtype], list[Path]] = {}
+    for file in files:
+        pixels = decode(file)
+        groups.setdefault((pixels.shape, pixels.dtype), []).append(file)
+    return [
+        _as_images(group, kind, classes, f"{_name(folder)} ({describe(*kind)})")
+        for kind, group in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def load_picture(file: Path) -> Images:
+    """One picture."""
+    pixels = decode(file)
+    return Images(pixels[None], None, printable(file))
+
+
+def _as_images(
+    files: Sequence[Path], kind: tuple[tuple[int, ...], np.dtype], classes: Sequence[str], name: str
+) -> Images:
+    """Pictures of one kind, all of which are decoded once, so that a bad one is an error now."""
+    shape, dtype = kind
+    pixels = Pictures(tuple(files), (len(files), *shape), dtype)
+    for row in range(len(files)):
+        pixels[row]
+    if not classes:
+        return Images(pixels, None, name)
+    labels = np.array([classes.index(file.parent.name) for file in files], np.int64)
+    return Images(pixels, labels, name, tuple(map(printable, classes)))
+
+
+def _name(folder: Path) -> str:
+    return printable(folder.name or folder.absolute().name)
+
+
+def _find_pictures(folder: Path) -> tuple[list[Path], list[str]]:
+    """The pictures in the order of their names, and the names of the sub-folders that label them."""
     files, labelled_files = _pictures(folder), _pictures_of_subfolders(folder)
     if not files and not labelled_files:
-        raise ImageError(f"{folder}: no pictures; expected PNG or JPEG files in it or in its sub-folders")
+        raise ImageError(f"{folder}: no pictures; expected {', '.join(SUFFIXES)} files in it or in its sub-folders")
     if files and labelled_files:
         raise ImageError(
             f"{folder}: pictures at different depths ({files[0].name} and {labelled_files[0].relative_to(folder)}); "
             "expected pictures in the folder itself, or one sub-folder of pictures for each label"
         )
-    name = printable(folder.name or folder.absolute().name)
-    if files:
-        return Images(_open_pictures(files), None, name)
-    classes = sorted({file.parent.name for file in labelled_files})
-    numbers = {label: number for number, label in enumerate(classes)}
-    labels = np.array([numbers[file.parent.name] for file in labelled_files], np.int64)
-    return Images(_open_pictures(labelled_files), labels, name, tuple(map(printable, classes)))
-
-
-def _open_pictures(files: list[Path]) -> Pictures:
-    """The pictures, all of which are decoded once, so that a bad one is an error now."""
-    pictures = Pictures(tuple(files), (len(files), *decode(files[0]).shape))
-    for row in range(len(files)):
-        pictures[row]
-    return pictures
+    return files or labelled_files, sorted({file.parent.name for file in labelled_files})
 
 
 def _pictures(folder: Path) -> list[Path]:
@@ -97,41 +118,3 @@ def _pictures_of_subfolders(folder: Path) -> list[Path]:
 
 def _subfolders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def decode(file: Path) -> np.ndarray:
-    """The pixels of one picture, uint8 [C, H, W]."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingExtra("Pillow", "data", "reading PNG and JPEG pictures") from None
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with open_regular(file) as stream, Image.open(stream, formats=("PNG", "JPEG")) as picture:
-                _check_header(file, picture)
-                pixels = np.asarray(picture.convert(MODES[picture.mode]))
-    except ImageError:
-        raise
-    except Exception as error:  # whatever a decoder may raise on damaged bytes
-        raise ImageError(f"{file}: not a valid PNG or JPEG picture ({error})") from None
-    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-
-
-def _check_header(file: Path, picture: Any) -> None:
-    """Reject a picture by its header, before its pixels are decompressed."""
-    if picture.width * picture.height > LARGEST_PICTURE:
-        raise ImageError(
-            f"{file}: {picture.width} × {picture.height}, more than {LARGEST_PICTURE:,} pixels; make it smaller"
-        )
-    if picture.mode not in MODES or "transparency" in picture.info:
-        raise ImageError(
-            f"{file}: a picture of kind {picture.mode} (transparent, or of more than 8 bits a channel); "
-            "save it as plain grey or RGB"
-        )
-
-
-def _describe(shape: tuple[int, ...]) -> str:
-    channels, height, width = shape
-    return f"{width} × {height}, {'grey' if channels == 1 else 'colour'}"

@@ -14,6 +14,8 @@ from whatwhere.errors import ImageError
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 BATCH_BYTES = 1 << 26
+SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
+"""What integers are divided by: unsigned ones come to lie in [0, 1], signed ones in [-1, 1)."""
 
 
 class Pixels(Protocol):
@@ -47,7 +49,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W] in [0, 1]."""
+    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W]."""
 
     pixels: Pixels
     labels: np.ndarray | None
@@ -73,7 +75,7 @@ class Images:
             rows = rows.cpu().numpy()
         elif isinstance(rows, tuple):  # an array would take it for one index per axis
             rows = list(rows)
-        return torch.from_numpy(unit_range(self.pixels[rows], self.name))
+        return torch.from_numpy(scale(self.pixels[rows], self.name))
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"
@@ -106,22 +108,20 @@ class Images:
         return Images(Selection(self.pixels, rows), labels, name or self.name, self.classes)
 
 
-def unit_range(raw: np.ndarray, name: str) -> np.ndarray:
-    """Raw pixels as float32 in [0, 1]: integers divided by the largest value of their type, floats as they are."""
+def scale(raw: np.ndarray, name: str) -> np.ndarray:
+    """Raw pixels as float32: integers divided by a constant of their type (`SCALES`), floats as they are."""
     if raw.dtype.kind == "f":
-        check_unit_range(raw, name)
+        check_finite(raw, name)
         return np.array(raw, np.float32)
-    largest = 1 if raw.dtype.kind == "b" else np.iinfo(raw.dtype).max
-    scaled: np.ndarray = np.divide(raw, np.float32(largest), dtype=np.float32)
+    scaled: np.ndarray = np.divide(raw, np.float32(SCALES[raw.dtype.kind + str(raw.dtype.itemsize)]), dtype=np.float32)
     return scaled
 
 
-def check_unit_range(raw: np.ndarray, name: str) -> None:
-    """Raise an error if floats are not finite and in [0, 1]."""
+def check_finite(raw: np.ndarray, name: str) -> tuple[float, float]:
+    """The range of floats, with 0; raises an error if any is NaN, infinite, or too large for float32."""
     with np.errstate(invalid="ignore"):
-        low, high = raw.min(initial=0), raw.max(initial=1)
-    if not (low >= 0 and high <= 1):  # NaN is neither
-        raise ImageError(
-            f"{name}: pixels from {low} to {high}; floats must be finite and in [0, 1]: scale or clip them "
-            "(uint8 pixels are scaled when they are read)"
-        )
+        low, high = raw.min(initial=0), raw.max(initial=0)
+    largest = np.finfo(np.float32).max
+    if not (low >= -largest and high <= largest):  # NaN is neither
+        raise ImageError(f"{name}: pixels from {low} to {high}; expected finite values: replace or remove the others")
+    return float(low), float(high)

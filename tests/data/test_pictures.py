@@ -1,0 +1,92 @@
+"""Single pictures, written by Pillow in every supported format and kind: the pixels are those that were written."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from whatwhere.data import load
+from whatwhere.errors import ImageError
+
+
+@pytest.fixture
+def colour() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (6, 5, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "channels"),
+    [("png", 1), ("png", 3), ("bmp", 1), ("bmp", 3), ("tif", 1), ("tiff", 3), ("webp", 3)],  # WebP has no grey
+)
+def test_lossless_formats(tmp_path: Path, colour: np.ndarray, suffix: str, channels: int) -> None:
+    pixels = colour if channels == 3 else colour[..., 0]
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(pixels).save(path, **({"lossless": True} if suffix == "webp" else {}))
+    for source in (path, tmp_path):
+        images = load(source)
+        assert (len(images), images.shape, images.labels) == (1, (channels, 6, 5), None)
+        expected = pixels.transpose(2, 0, 1) if channels == 3 else pixels[None]
+        np.testing.assert_array_equal(images[0].numpy(), expected / np.float32(255))
+
+
+def test_the_name_of_a_picture_does_not_matter(tmp_path: Path, colour: np.ndarray) -> None:
+    Image.fromarray(colour).save(tmp_path / "a.png", format="TIFF")
+    assert load(tmp_path).shape == load(tmp_path / "a.png").shape == (3, 6, 5)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_sixteen_bits_are_divided_by_65535(tmp_path: Path, suffix: str) -> None:
+    pixels = np.random.default_rng(0).integers(0, 65536, (6, 5), np.uint16)
+    Image.fromarray(pixels).save(tmp_path / f"a.{suffix}")
+    images = load(tmp_path)
+    assert images.pixels.dtype == np.uint16
+    np.testing.assert_array_equal(images[0][0].numpy(), pixels / np.float32(65535))
+
+
+def test_a_float_tiff_is_taken_as_it_is(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    Image.fromarray(pixels).save(tmp_path / "a.tif")
+    np.testing.assert_array_equal(load(tmp_path / "a.tif")[0][0].numpy(), pixels)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_transparent_pixels_are_blended_with_black(tmp_path: Path, mode: str, suffix: str) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (6, 5, len(mode)), np.uint8)
+    values[0, :, -1], values[1, :, -1] = 0, 255
+    Image.fromarray(values, mode).save(tmp_path / f"a.{suffix}")
+    expected = np.rint(values[..., :-1] * (values[..., -1:] / 255.0)) / 255
+    read = load(tmp_path)[0].numpy()
+    np.testing.assert_allclose(read, expected.transpose(2, 0, 1), atol=1e-6)
+    assert (read[:, 0] == 0).all()
+
+
+def test_a_palette_becomes_colour_and_its_transparent_entry_black(tmp_path: Path, colour: np.ndarray) -> None:
+    picture = Image.fromarray(colour).quantize(8)
+    expected = np.asarray(picture.convert("RGB"))
+    picture.save(tmp_path / "a.png")
+    np.testing.assert_array_equal(load(tmp_path / "a.png")[0].numpy(), expected.transpose(2, 0, 1) / np.float32(255))
+    picture.save(tmp_path / "b.png", transparency=0)
+    blended = np.where(np.asarray(picture)[..., None] == 0, 0, expected)
+    np.testing.assert_array_equal(load(tmp_path / "b.png")[0].numpy(), blended.transpose(2, 0, 1) / np.float32(255))
+
+
+def test_two_tones_are_grey(tmp_path: Path, colour: np.ndarray) -> None:
+    tones = colour[..., 0] > 99
+    Image.fromarray(tones).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(load(tmp_path)[0][0].numpy(), tones)
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "LAB"])
+def test_other_kinds_raise(tmp_path: Path, mode: str) -> None:
+    Image.new(mode, (4, 4)).save(tmp_path / "a.tif")
+    with pytest.raises(ImageError, match=f"a picture of kind {mode}; save it as grey or RGB"):
+        load(tmp_path / "a.tif")
+
+
+def test_several_pages_raise(tmp_path: Path) -> None:
+    pages = [Image.new("L", (4, 4)) for _ in range(3)]
+    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    with pytest.raises(ImageError, match="3 frames or pages; save each as a picture of its own"):
+        load(tmp_path / "a.tif")
