@@ -5,10 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
 from whatwhere.errors import RunError
+from whatwhere.model import load
+from whatwhere.model.files import FORMAT
 from whatwhere.reproduction import report
 from whatwhere.reproduction.index import index_page
+from whatwhere.reproduction.jobs import TrainingJob
 from whatwhere.reproduction.naming import Names
 from whatwhere.reproduction.records import ResultStore
 from whatwhere.reproduction.report import (
@@ -148,3 +152,15 @@ def test_a_page_that_cannot_be_written_is_a_clear_error(measured_folder, tmp_pat
     monkeypatch.setitem(report.SCALE_NOTES, "tiny", "Tiny.")
     with pytest.raises(RunError, match="writing the report failed"):
         write_report(results, tmp_path / "no such folder" / "RESULTS.md")
+
+
+def test_every_published_model_loads_and_is_the_one_of_its_record(published):
+    for _, store in published:
+        files = sorted(store.folder.rglob("*.safetensors"))
+        assert files
+        trained = {record.name: job for job, record in store.records.items() if isinstance(job, TrainingJob)}
+        for file in files:
+            with safe_open(file, framework="pt") as content:
+                assert content.metadata()["format"] == FORMAT, "saved with a checksum"
+            job = trained[file.relative_to(store.folder).with_suffix("").as_posix()]
+            assert load(file).spec == job.recipe.model
