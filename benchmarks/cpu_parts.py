@@ -94,11 +94,11 @@ def main() -> None:
         solver.advance(0, STEPS, slice(0, 1), buffers)
         step = min(step, (time.perf_counter() - since) / STEPS * 1e6)
     at_hand = buffers[0][0], solver.filters, solver.layers, solver.packed.numpy()[0]
-    found = {name: round(timed(part, arguments, at_hand), 1) for name, (part, arguments) in PARTS.items()}
-    found["a whole step with line search"] = round(step, 1)
+    microseconds = {name: round(timed(part, arguments, at_hand), 1) for name, (part, arguments) in PARTS.items()}
+    microseconds["a whole step with line search"] = round(step, 1)
     nonzeros = int(solver.trace[0, -1, 2])
     text = json.dumps(
-        {"benchmark": "parts of a step", "machine": machine(), "nonzeros": nonzeros, "microseconds": found},
+        {"benchmark": "parts of a step", "machine": machine(), "nonzeros": nonzeros, "microseconds": microseconds},
         indent=1,
         ensure_ascii=False,
     )

@@ -3,7 +3,7 @@
 python benchmarks/cpu_startup.py --out benchmarks/results/cpu_startup.json
 
 Each process imports the package, makes the paper's model and infers one image with one step. The compiled code is
-kept in a folder of its own, empty at first. The processor time is given beside the wall time: on a busy machine the
+kept in a folder of its own, empty at first. The processor time is given next to the wall time: on a busy machine the
 two differ. The reference engine in the same kind of process shows what importing torch alone takes.
 """
 
@@ -47,12 +47,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
     with tempfile.TemporaryDirectory() as cache:
-        found = {
+        seconds = {
             "compiling": start("cpu", cache),
             "compiled": [start("cpu", cache) for _ in range(3)],
             "reference": [start("reference", cache) for _ in range(3)],
         }
-    text = json.dumps({"benchmark": "start of the CPU engine", "machine": machine(), "seconds": found}, indent=1)
+    text = json.dumps({"benchmark": "start of the CPU engine", "machine": machine(), "seconds": seconds}, indent=1)
     print(text)
     if out:
         out.write_text(text + "\n")

@@ -1,4 +1,4 @@
-"""`whatwhere demo` as a person runs it: wall-clock and processor seconds, memory, and the errors it comes to.
+"""`whatwhere demo` as a person runs it: wall-clock and processor seconds, memory, and its errors.
 
     python benchmarks/demo.py
 
@@ -28,15 +28,15 @@ def main() -> None:
         command = [sys.executable, "-m", "whatwhere", "demo", "--out", f"{folder}/demo", "--json"]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     wall, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = json.loads(done.stdout)
-    found.pop("report")
+    result = json.loads(done.stdout)
+    result.pop("report")
     cost = {
         "wall_seconds": round(wall, 1),
         "processor_seconds": round(used.ru_utime + used.ru_stime, 1),
         "peak_bytes": used.ru_maxrss * 1024,
         "load_average": [before[0], os.getloadavg()[0]],
     }
-    RESULTS.write_text(json.dumps({"machine": machine(), **cost, "result": found}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"machine": machine(), **cost, "result": result}, indent=1) + "\n")
     print(json.dumps(cost))
 
 

@@ -45,13 +45,13 @@ def main() -> None:
         p = torch.rand(shape, generator=generator) * (torch.rand(shape, generator=generator) < share)
         return describe([p], DescriptorSpec(), [2]).numpy()
 
-    found = {"images": given.images, "nonzeros": given.nonzeros, "peak_before": peak()}
+    measured = {"images": given.images, "nonzeros": given.nonzeros, "peak_before": peak()}
     start = time.perf_counter()
     x = collect_rows(rows, given.images, 1000)
-    found |= {"seconds": round(time.perf_counter() - start, 1), "peak_describing": peak()}
+    measured |= {"seconds": round(time.perf_counter() - start, 1), "peak_describing": peak()}
     dense = isinstance(x, np.ndarray)
-    found |= {"dimensions": x.shape[1], "kind": "dense" if dense else "CSR"}
-    found["density"] = float(np.count_nonzero(x) if dense else x.nnz) / (x.shape[0] * x.shape[1])
+    measured |= {"dimensions": x.shape[1], "kind": "dense" if dense else "CSR"}
+    measured["density"] = float(np.count_nonzero(x) if dense else x.nnz) / (x.shape[0] * x.shape[1])
     if given.fit:
         from sklearn.svm import LinearSVC
 
@@ -59,10 +59,10 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             LinearSVC(C=0.01, dual=False, max_iter=2).fit(x, y)
-        found["peak_fitting"] = peak()
-    print(json.dumps(found))
+        measured["peak_fitting"] = peak()
+    print(json.dumps(measured))
     results = json.loads(RESULTS.read_text())["runs"] if RESULTS.is_file() else []
-    RESULTS.write_text(json.dumps({"machine": machine(), "runs": [*results, found]}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"machine": machine(), "runs": [*results, measured]}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/latent_memory.py [--images 2000 20000] [--tiers file ram]
 
 Each measurement trains layer 2 of the paper's model for one epoch in a process of its own, and reads the highest
-resident memory that the operating system saw (VmHWM; its anonymous part at the end is given beside it).
+resident memory that the operating system saw (VmHWM; its anonymous part at the end is given next to it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time GaussianPool2d and GaussianUnpool2d beside max_pool2d, avg_pool2d and the plain-torch form, on one CUDA GPU.
+"""Time GaussianPool2d and GaussianUnpool2d against max_pool2d, avg_pool2d and the plain-torch form, on one CUDA GPU.
 
     python benchmarks/pooling_layers.py --out benchmarks/results/pooling_layers.json
 
@@ -106,21 +106,23 @@ def with_gradient(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Ten
 def times(case: Case) -> dict[str, dict[str, float]]:
     """Milliseconds of every function: pooling alone, and there and back; forward, and forward with backward."""
     z = case.maps()
-    found: dict[str, dict[str, float]] = {}
+    milliseconds: dict[str, dict[str, float]] = {}
     for name, functions in (("pool", pool_functions(case)), ("pool+unpool", autoencoders(case))):
         in_graph = {who: functions[who] for who in ("max", "fused")}
         with torch.no_grad():
-            found[f"{name} forward"] = {who: median_ms(f, z) for who, f in functions.items()}
-            found[f"{name} forward, graph"] = {who: graph_ms(f, z) for who, f in in_graph.items()}
+            milliseconds[f"{name} forward"] = {who: median_ms(f, z) for who, f in functions.items()}
+            milliseconds[f"{name} forward, graph"] = {who: graph_ms(f, z) for who, f in in_graph.items()}
         leaf, gradient = z.detach().requires_grad_(), torch.randn_like(functions["max"](z))
         both = f"{name} forward+backward"
-        found[both] = {who: median_ms(with_gradient(f), leaf, gradient) for who, f in functions.items()}
-        found[f"{both}, graph"] = {who: graph_ms(with_gradient(f), leaf, gradient) for who, f in in_graph.items()}
-    return found
+        milliseconds[both] = {who: median_ms(with_gradient(f), leaf, gradient) for who, f in functions.items()}
+        milliseconds[f"{both}, graph"] = {
+            who: graph_ms(with_gradient(f), leaf, gradient) for who, f in in_graph.items()
+        }
+    return milliseconds
 
 
 def peak_mib(function: Callable[[Tensor], Tensor], z: Tensor) -> float:
-    """What forward and backward need beside the input and the gradient."""
+    """What forward and backward need in addition to the input and the gradient."""
     leaf = z.detach().requires_grad_()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -211,11 +213,11 @@ def main() -> None:
         return
     rows = []
     for case in (case for case in CASES if options.only in str(case)):
-        found = times(case)
+        milliseconds = times(case)
         memory = {who: peak_mib(f, case.maps()) for who, f in pool_functions(case).items()}
-        rows.append({"case": asdict(case), "milliseconds": found, "peak MiB": memory})
+        rows.append({"case": asdict(case), "milliseconds": milliseconds, "peak MiB": memory})
         print(case, flush=True)
-        for what, by in found.items():
+        for what, by in milliseconds.items():
             listed = "  ".join(f"{who} {ms:.3f}" for who, ms in by.items())
             print(f"    {what:36} {listed}   fused/max {by['fused'] / by['max']:.2f}", flush=True)
         print("    peak MiB                            ", "  ".join(f"{who} {mib:.0f}" for who, mib in memory.items()))

@@ -1,4 +1,4 @@
-"""Convolutional sparse coding: the CPU engine beside SPORCO's `cbpdn`, by ADMM and by PGM.
+"""Convolutional sparse coding: the CPU engine against SPORCO's `cbpdn`, by ADMM and by PGM.
 
     python benchmarks/sporco_comparison.py --out benchmarks/results/sporco_comparison.json
 
@@ -7,7 +7,7 @@ time until the objective is within 1 % of the best that any method reached when 
 
 The problems are the same. Ours is λ/2 ‖Rp - v‖² + ‖p‖₁, SPORCO's is 1/λ of it. SPORCO's convolution is circular, ours
 is not: so the images get a frame of K - 1 zeros, beyond which no useful code can reach, and both have the same minimum.
-Every code, whoever found it, is judged by the same function: `DeconvNet.objective` in float64.
+Every code is evaluated by the same function: `DeconvNet.objective` in float64.
 
 SPORCO is given each of several settings, among them its own recommended ones, and the best of them counts; preparing
 its transforms is not counted. Ours is the whole call, from the image to the code.
@@ -85,7 +85,7 @@ def problems(model: DeconvNet, lam: float) -> Iterator[Problem]:
         yield Problem(name, torch.nn.functional.pad(images, [border] * 4), lam)
 
 
-def evaluate_claim(model: DeconvNet, problem: Problem, p: Tensor) -> float:
+def objective_sum(model: DeconvNet, problem: Problem, p: Tensor) -> float:
     """The objective of all images together, in float64."""
     double = model.to(torch.float64)
     latents = initial_latents(double, problem.images.double(), Latents(), PHASE)
@@ -94,7 +94,7 @@ def evaluate_claim(model: DeconvNet, problem: Problem, p: Tensor) -> float:
     return float(sized.objective(problem.images.double(), p.double(), weights, problem.lam, 1.0).cost.sum())
 
 
-# The methods: each yields its visits, and may be told to go on for so many steps ----------------------------
+# The methods: each yields its visits, up to a given number of steps ----------------------------
 
 
 def ours(model: DeconvNet, problem: Problem, spec: InferenceSpec, most: int) -> Iterator[Visit]:
@@ -108,7 +108,7 @@ def ours(model: DeconvNet, problem: Problem, spec: InferenceSpec, most: int) -> 
             p = get_engine("cpu").solve(model, problem.images, Latents(), PHASE, settings).features
             processor = min(processor, time.process_time() - since[0])
             wall = min(wall, time.perf_counter() - since[1])
-        yield Visit(steps, processor, wall, evaluate_claim(model, problem, p))
+        yield Visit(steps, processor, wall, objective_sum(model, problem, p))
         steps = next_visit(steps)
 
 
@@ -120,7 +120,7 @@ def next_visit(steps: int) -> int:
 def theirs(
     model: DeconvNet, problem: Problem, make: Callable[..., Any], options: dict[str, Any], most: int
 ) -> list[Visit]:
-    """One run of a SPORCO solver; its clock stands still while a code is judged."""
+    """One run of a SPORCO solver; its clock is stopped while a code is evaluated."""
     visits: list[Visit] = []
     used, since, steps, visit_at = [0.0, 0.0], [0.0, 0.0], 0, 2
 
@@ -131,7 +131,7 @@ def theirs(
         steps += 1
         if steps == visit_at:
             code = solver.Y if hasattr(solver, "U") else solver.X
-            visits.append(Visit(steps, *used, evaluate_claim(model, problem, as_features(model, problem, code))))
+            visits.append(Visit(steps, *used, objective_sum(model, problem, as_features(model, problem, code))))
             visit_at = next_visit(steps)
         since[:] = time.process_time(), time.perf_counter()
 
@@ -182,7 +182,7 @@ def our_settings(lam: float) -> dict[str, InferenceSpec]:
     }
 
 
-def compare(model: DeconvNet, problem: Problem, long: int, say: Callable[[str], None]) -> dict[str, Any]:
+def compare(model: DeconvNet, problem: Problem, long: int, log: Callable[[str], None]) -> dict[str, Any]:
     """Every method's way to within 1 % of the best objective."""
     ways: dict[str, list[Visit]] = {}
     best = float("inf")
@@ -191,7 +191,7 @@ def compare(model: DeconvNet, problem: Problem, long: int, say: Callable[[str], 
         best = min(best, *(visit.cost for visit in ways[f"SPORCO {name}"]))
     accurate = InferenceSpec(lam=problem.lam, step_size="fixed", momentum=True, steps=5 * long)
     thorough = get_engine("cpu").solve(model, problem.images, Latents(), PHASE, accurate).features
-    best = min(best, evaluate_claim(model, problem, thorough))
+    best = min(best, objective_sum(model, problem, thorough))
     for name, spec in our_settings(problem.lam).items():
         ways[f"whatwhere {name}"] = until(ours(model, problem, spec, 5 * long), CLOSE * best)
     rows = []
@@ -199,7 +199,7 @@ def compare(model: DeconvNet, problem: Problem, long: int, say: Callable[[str], 
         there = next((visit for visit in visits if visit.cost <= CLOSE * best), None)
         rows.append({"method": name, **(vars(there) if there else {"steps": None, "last": vars(visits[-1])})})
         time_needed = f"{there.processor:8.3f} s in {there.steps} steps" if there else "not reached"
-        say(f"{problem.name:<22} {name:<40} {time_needed}")
+        log(f"{problem.name:<22} {name:<40} {time_needed}")
     return {"problem": problem.name, "lam": problem.lam, "best": best, "rows": rows, "ratios": ratios(rows)}
 
 
@@ -218,8 +218,8 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float | None]:
     def fastest(start: str) -> float:
         return min((r["processor"] for r in rows if r["method"].startswith(start) and r["steps"]), default=float("inf"))
 
-    found = fastest("whatwhere")
-    return {kind: fastest(f"SPORCO {kind}") / found for kind in ("ADMM", "PGM")}
+    ours = fastest("whatwhere")
+    return {kind: fastest(f"SPORCO {kind}") / ours for kind in ("ADMM", "PGM")}
 
 
 def main() -> None:
@@ -237,9 +237,9 @@ def main() -> None:
     for result in results:
         print(result["problem"], {kind: f"{ratio:.1f} times faster" for kind, ratio in result["ratios"].items()})
     packages = {name: version(name) for name in ("sporco", "pyfftw", "scikit-image")}
-    found = {"benchmark": "sporco", "machine": machine(), "packages": packages, "threads": 1, "results": results}
+    report = {"benchmark": "sporco", "machine": machine(), "packages": packages, "threads": 1, "results": results}
     if arguments.out:
-        arguments.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        arguments.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

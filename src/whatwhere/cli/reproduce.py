@@ -1,4 +1,4 @@
-"""`whatwhere reproduce`: the paper's tables and curves, its numbers beside ours."""
+"""`whatwhere reproduce`: the paper's tables and curves, its numbers next to ours."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Names = Annotated[
 def reproduce(
     names: Names,
     scale: Annotated[ScaleName, typer.Option(help="All of MNIST, or the embedded digits.")] = ScaleName.quick,
-    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Of the result files.")] = Path("results"),
+    results: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the result files.")] = Path("results"),
     cache: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Of trainings under way and models that are not kept.")
+        Path, typer.Option(metavar="FOLDER", help="Folder of unfinished trainings and unpublished models.")
     ] = Path("runs/reproduce"),
     device: Device = "auto",
     engine: Engine = "auto",
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop cleanly after so long; the same command goes on.")
+        float | None, typer.Option(min=0, help="Stop cleanly after this time; the same command continues.")
     ] = None,
     seeds: Annotated[
         int | None,
@@ -45,10 +45,12 @@ def reproduce(
     checkpoint_every: Annotated[
         int | None, typer.Option(min=0, help="Epochs from one checkpoint of a training to the next; 0: when stopped.")
     ] = None,
-    only: Annotated[str, typer.Option(metavar="TEXT", help="Only cells whose name, 'row / column', holds this.")] = "",
-    page: Annotated[Path, typer.Option(metavar="FILE", help="What `report` writes.")] = Path("RESULTS.md"),
+    only: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only cells whose name, 'row / column', contains this.")
+    ] = "",
+    page: Annotated[Path, typer.Option(metavar="FILE", help="The page that `report` writes.")] = Path("RESULTS.md"),
 ) -> None:
-    """Measure what has no result file yet; a run that was cut off goes on where it stopped."""
+    """Measure what has no result file yet; a run that was cut off continues where it stopped."""
     from whatwhere.reproduction.report import write_report
     from whatwhere.reproduction.reproduce import ReproduceOptions
     from whatwhere.reproduction.reproduce import reproduce as run
