@@ -29,8 +29,8 @@ INTRODUCTION = """\
 # Results
 
 Every table and every curve of the paper (M. D. Zeiler and R. Fergus, *Differentiable Pooling for Hierarchical Feature
-Learning*), our number next to the paper's. This page is made by `whatwhere reproduce report` from the result files under
-`results/`; a test fails when the two disagree. How it is measured: [docs/reproduction.md](docs/reproduction.md).
+Learning*), our number next to the paper's. This page is made by `whatwhere reproduce report` from the result files
+under `results/`; a test fails when the two disagree. How it is measured: [docs/reproduction.md](docs/reproduction.md).
 
 Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
 means; where two error rates have overlapping 95 % intervals, the page says so. Why some do not hold, by further trials:
