@@ -1,4 +1,4 @@
-"""What the tests of the data share: images in all kinds of file, and full MNIST where it is at hand."""
+"""What the tests of the data share: images in all kinds of file, and full MNIST if it is available."""
 
 import gzip
 import tracemalloc

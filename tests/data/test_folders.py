@@ -29,7 +29,7 @@ def test_grey_pictures_in_the_order_of_their_names(tmp_path: Path, grey: np.ndar
     for row in (3, 0, 4, 1, 2):
         save(tmp_path / f"{row}.png", grey[row])
     (tmp_path / "notes.txt").write_text("not a picture")
-    (tmp_path / "._0.png").write_bytes(b"what some systems leave beside a picture")
+    (tmp_path / "._0.png").write_bytes(b"what some systems leave next to a picture")
     images = load(tmp_path)
     assert (len(images), images.shape, images.labels) == (5, (1, 6, 4), None)
     assert torch.equal(images[:], load(grey)[:])
