@@ -14,6 +14,7 @@ from typing import Literal
 from whatwhere.errors import SpecError
 
 PoolingKind = Literal["gaussian", "max", "sum"]
+InputKind = Literal["none", "highpass", "onoff"]
 StepSize = Literal["image", "batch", "fixed"]
 
 
@@ -82,8 +83,34 @@ class LayerSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """What happens to an image before the model explains it, and is undone in the reconstruction.
+
+    kind             'none' (the image as it is), 'highpass' (a Gaussian low-pass is subtracted) or
+                     'onoff' (its positive and negative part as channels, for non-negative models)
+    sigma            of the low-pass, in pixels
+    contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
+    contrast_sigma   of the neighbourhood whose contrast is measured, in pixels
+    contrast_floor   a contrast, in units of the image, below which little is amplified
+    """
+
+    kind: InputKind = "none"
+    sigma: float = 4.0
+    contrast: float = 0.0
+    contrast_sigma: float = 4.0
+    contrast_floor: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_choice("kind", self.kind, ("none", "highpass", "onoff"))
+        for name in ("sigma", "contrast_sigma", "contrast_floor"):
+            value = getattr(self, name)
+            require(0 < value < 1e6, f"{name} = {value}", "a number above 0")
+        require(0 <= self.contrast <= 1, f"contrast = {self.contrast}", "a number from 0 to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """The architecture: colour channels of the image, and the layers from the image upwards.
+    """The architecture: colour channels of the image, its input stage, and the layers from the image upwards.
 
     nonnegative  features and filters are projected to be ≥ 0, images must be ≥ 0
     normalise    unit length per 'filter' (all planes of one map together) or per 'plane'
@@ -93,12 +120,18 @@ class ModelSpec:
     channels: int = 1
     nonnegative: bool = True
     normalise: Literal["filter", "plane"] = "plane"
+    input: InputSpec = InputSpec()
 
     def __post_init__(self) -> None:
         require(len(self.layers) > 0, "a model without layers", "at least one LayerSpec")
         require_count("channels", self.channels)
         require_choice("normalise", self.normalise, ("filter", "plane"))
-        below = self.channels
+        require(
+            self.input.kind != "highpass" or not self.nonnegative,
+            "input.kind = 'highpass' with nonnegative = true",
+            "nonnegative = false, since a high-passed image has both signs, or input.kind = 'onoff'",
+        )
+        below = self.signal_channels
         for k, layer in enumerate(self.layers, start=1):
             require(
                 layer.fan_in is None or layer.fan_in <= below,
@@ -111,9 +144,14 @@ class ModelSpec:
     def depth(self) -> int:
         return len(self.layers)
 
+    @property
+    def signal_channels(self) -> int:
+        """Channels of the signal that layer 1 explains: those of the image, twice as many with ON and OFF apart."""
+        return 2 * self.channels if self.input.kind == "onoff" else self.channels
+
     def maps_below(self, k: int) -> int:
-        """Maps of the signal that layer k reconstructs: the image's channels, or the pooled maps below."""
-        return self.channels if k == 1 else self.layers[k - 2].pooled_maps
+        """Maps of the signal that layer k reconstructs: the input stage's channels, or the pooled maps below."""
+        return self.signal_channels if k == 1 else self.layers[k - 2].pooled_maps
 
     @classmethod
     def paper(cls) -> ModelSpec:
