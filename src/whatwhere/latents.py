@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Protocol
 
@@ -31,20 +31,42 @@ class PoolingParams:
 
 
 @dataclass(frozen=True)
+class Background:
+    """What the input stage of a model took off a set of images, and puts back into their reconstruction.
+
+    low    the low-pass, [N, C, H, W]; None if none was taken off
+    scale  the local contrast that the rest was divided by, [N, 1, H, W]; None if it was not
+    """
+
+    low: Tensor | None = None
+    scale: Tensor | None = None
+
+    def map(self, function: Any) -> Background:
+        return Background(*(None if part is None else function(part) for part in (self.low, self.scale)))
+
+    def tensors(self) -> list[Tensor]:
+        return [part for part in (self.low, self.scale) if part is not None]
+
+
+@dataclass(frozen=True)
 class Latents:
     """What and where of a set of images.
 
-    p        features of the top layer inferred so far, [N, B, H, W]; None before inference
+    p               features of the top layer inferred so far, [N, B, H, W]; None before inference
     pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted yet
+    background      what the model's input stage took off; engines neither see nor move it
     """
 
     p: Tensor | None = None
     pooling_params: tuple[PoolingParams, ...] = ()
+    background: Background = field(default_factory=Background)
 
     def map(self, function: Any) -> Latents:
         """The same latents with `function` applied to every tensor."""
         return Latents(
-            None if self.p is None else function(self.p), tuple(theta.map(function) for theta in self.pooling_params)
+            None if self.p is None else function(self.p),
+            tuple(theta.map(function) for theta in self.pooling_params),
+            self.background.map(function),
         )
 
     def __getitem__(self, images: Any) -> Latents:
@@ -59,9 +81,9 @@ class Latents:
         return self.map(lambda old: old.index_put((images,), next(new)))
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor, in a fixed order: p, then μ and γ of layer 1, 2, …"""
+        """Every tensor, in a fixed order: p, then μ and γ of layer 1, 2, …, then the background."""
         thetas = [tensor for theta in self.pooling_params for tensor in (theta.mu, theta.gamma)]
-        return thetas if self.p is None else [self.p, *thetas]
+        return [*([] if self.p is None else [self.p]), *thetas, *self.background.tensors()]
 
     @staticmethod
     def cat(parts: Sequence[Latents]) -> Latents:
@@ -75,7 +97,7 @@ class Latents:
 class Stats:
     """What every step of inference measured, for every image: step t is the state before step t, the last is the end.
 
-    reconstruction  λ/2 ‖Rp - v‖², [T + 1, N]
+    reconstruction  λ/2 ‖M ⊙ (Rp - v)‖², [T + 1, N]
     penalty         Σ|p|^α, [T + 1, N]
     nonzeros        number of p ≠ 0, [T + 1, N]
     step            β, [T, N]

@@ -113,7 +113,8 @@ class ModelSpec:
     """The architecture: colour channels of the image, its input stage, and the layers from the image upwards.
 
     nonnegative  features and filters are projected to be ≥ 0, images must be ≥ 0
-    normalise    unit length per 'filter' (all planes of one map together) or per 'plane'
+    normalise    unit length per 'filter' (all planes of one map together) or per 'plane'; the channels of an image
+                 always share one length, so that filters can have a colour
     """
 
     layers: tuple[LayerSpec, ...]

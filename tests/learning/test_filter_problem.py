@@ -54,7 +54,7 @@ def test_run_long_it_is_the_dense_least_squares_solution(name: str) -> None:
         columns.append(A(unit.view_as(f)).flatten())
     dense = torch.stack(columns, 1)
     truth = torch.linalg.lstsq(dense, v.flatten()[:, None], driver="gelsd").solution.flatten()
-    found = solve_filters(model, k, lambda: ((v[i : i + 5], latents[i : i + 5]) for i in (0, 5)), steps=300)
+    found = solve_filters(model, k, lambda: ((v[i : i + 5], latents[i : i + 5], None) for i in (0, 5)), steps=300)
     best = (dense @ truth - v.flatten()).square().sum()
     reached = (A(found) - v).square().sum()
     assert float(reached - best) <= 1e-8 * float(best)
@@ -76,7 +76,7 @@ def test_the_dense_comparison_sees_full_rank_somewhere() -> None:
 def test_two_steps_lower_the_cost(name: str) -> None:
     model, v, latents = problem(name)
     for k in range(1, model.spec.depth + 1):
-        f = solve_filters(model, k, lambda: [(v, latents)], steps=2)
+        f = solve_filters(model, k, lambda: [(v, latents, None)], steps=2)
         assert cost(model.with_filters(k, f), v, latents) < 0.999 * cost(model, v, latents)
 
 
@@ -84,7 +84,7 @@ def test_two_steps_lower_the_cost(name: str) -> None:
 def test_updated_filters_are_projected_and_the_rest_untouched(name: str) -> None:
     model, v, latents = problem(name)
     k = model.spec.depth
-    new = update_filters(model, k, lambda: [(v, latents)], steps=2)
+    new = update_filters(model, k, lambda: [(v, latents, None)], steps=2)
     torch.testing.assert_close(new.filters[k - 1], model.project(k, new.filters[k - 1]))
     assert not torch.equal(new.filters[k - 1], model.filters[k - 1])
     for j in range(k - 1):
@@ -97,15 +97,15 @@ def test_a_filter_that_would_vanish_keeps_its_values() -> None:
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 1)
     latents = random_latents(model, v)
     latents.p.zero_()[0, 0, 5, 5] = 1
-    new = update_filters(model, 1, lambda: [(-v, latents)], steps=2)
+    new = update_filters(model, 1, lambda: [(-v, latents, None)], steps=2)
     assert torch.equal(new.filters[0], model.filters[0])
-    assert (update_filters(model, 1, lambda: [(v, latents)], steps=2).filters[0] != model.filters[0]).any()
+    assert (update_filters(model, 1, lambda: [(v, latents, None)], steps=2).filters[0] != model.filters[0]).any()
 
 
 def test_batches_and_processes_add_up() -> None:
     model, v, latents = problem("2 layers")
-    whole = solve_filters(model, 2, lambda: [(v, latents)], steps=2)
-    split = solve_filters(model, 2, lambda: [(v[:2], latents[:2]), (v[2:], latents[2:])], steps=2)
+    whole = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2)
+    split = solve_filters(model, 2, lambda: [(v[:2], latents[:2], None), (v[2:], latents[2:], None)], steps=2)
     torch.testing.assert_close(split, whole)
-    doubled = solve_filters(model, 2, lambda: [(v, latents)], steps=2, reduce=lambda total: 2 * total)
+    doubled = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2, reduce=lambda total: 2 * total)
     torch.testing.assert_close(doubled, whole)  # twice the images, the same minimum along the same directions

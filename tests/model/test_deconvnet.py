@@ -45,9 +45,9 @@ def test_filters_are_masked_projected_and_of_unit_length(name: str) -> None:
     for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
         assert (f[~connected] == 0).all()
         assert bool((f >= 0).all()) == spec.nonnegative
-        dims = (0, 2, 3) if spec.normalise == "filter" else (2, 3)
-        lengths = f.square().sum(dims)
-        if spec.normalise == "plane":  # a plane without a positive element has vanished: the smaller, the likelier
+        per_filter = spec.normalise == "filter" or (k == 1 and spec.channels > 1)  # a filter's colour is its own
+        lengths = f.square().sum((0, 2, 3) if per_filter else (2, 3))
+        if not per_filter:  # a plane without a positive element has vanished: the smaller, the likelier
             assert (lengths > 0)[connected].double().mean() > 0.8
             lengths = lengths[lengths > 0]
         torch.testing.assert_close(lengths, torch.ones_like(lengths))

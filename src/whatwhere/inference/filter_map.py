@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
-from whatwhere.model.sized import residual
+from whatwhere.model.sized import masked, residual
 from whatwhere.ops.convolution import convolve_down, filter_gradient
 from whatwhere.ops.pooling import unpool
 
@@ -29,23 +29,23 @@ class LinearMap(Protocol):
 class FilterMap:
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
-    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
+    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None) -> None:
         assert latents.p is not None
-        self.model, self.images = model.at(*images.shape[2:]), images
+        self.model, self.images, self.mask = model.at(*images.shape[2:]), images, mask
         weights = self.model.weights(latents.pooling_params)
         self.below = weights[: k - 1]
         self.z = unpool(self.model.reconstruct(latents.p, weights, to=k), weights[k - 1])
 
     def __call__(self, f: Tensor) -> Tensor:
-        """A f = R_{k-1} (z_k * f)."""
-        return self.model.reconstruct(convolve_down(self.z, f), self.below)
+        """A f = M ⊙ R_{k-1} (z_k * f)."""
+        return masked(self.model.reconstruct(convolve_down(self.z, f), self.below), self.mask)
 
     def adjoint(self, e: Tensor) -> Tensor:
         """Aᵀ e: the error propagated up to the maps below the filters, correlated with z_k."""
-        return filter_gradient(self.z, self.model.propagate(e, self.below))
+        return filter_gradient(self.z, self.model.propagate(masked(e, self.mask), self.below))
 
     def normal(self, f: Tensor) -> Tensor:
         return self.adjoint(self(f))
 
     def negative_gradient(self, f: Tensor) -> Tensor:
-        return self.adjoint(-residual(self(f), self.images))
+        return self.adjoint(-residual(self(f), masked(self.images, self.mask)))

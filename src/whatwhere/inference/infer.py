@@ -12,7 +12,8 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import ista
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.plan import joint
-from whatwhere.latents import Latents, Solution, Stats
+from whatwhere.inference.target import make_target
+from whatwhere.latents import Background, Latents, Solution, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
@@ -23,6 +24,7 @@ def infer(
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
+    mask: Tensor | None = None,
     latents: Latents | None = None,
     engine: str = "auto",
     batch_size: int = 1000,
@@ -33,34 +35,36 @@ def infer(
     Images and latents are brought to the model's device and type.
 
     plan      phases, one after the other; empty means one joint phase from the top layer
+    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
     latents   where to start from, as an earlier solution returned them; None starts anew
     engine    'auto' takes the fastest that supports the problem; the solution records which one ran
     progress  called after every batch with the number of images in it
     """
-    model.check_images(images)
-    if len(images) == 0:
+    if isinstance(images, Tensor) and len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     spec = spec if spec is not None else InferenceSpec()
     plan = tuple(plan) or joint(model.spec.depth)
     for phase in plan:
         if phase.layer > model.spec.depth:
             raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
-    images = images.to(model.device, model.dtype)
+    target = make_target(model, images, mask)
+    images = target.v
     if latents is not None:
         check_latents(model, images, latents)
-        latents = latents.to(model.device, model.dtype)
+        latents = replace(latents, background=Background()).to(model.device, model.dtype)
     highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
-    resolved = resolve(engine, model, images, highest, spec)
+    resolved = resolve("reference" if target.mask is not None else engine, model, images, highest, spec)
     solutions = []
     with torch.no_grad():
         for batch in torch.arange(len(images)).split(batch_size):
             chosen = slice(int(batch[0]), int(batch[-1]) + 1)
             start = Latents() if latents is None else latents[chosen]
-            solutions.append(run_plan(model, images[chosen], start, plan, spec, resolved))
+            own_mask = None if target.mask is None else target.mask[chosen]
+            solutions.append(run_plan(model, images[chosen], start, plan, spec, resolved, own_mask))
             if progress is not None:
                 progress(len(batch))
     return Solution(
-        Latents.cat([s.latents for s in solutions]),
+        replace(Latents.cat([s.latents for s in solutions]), background=target.background),
         Stats.cat([s.stats for s in solutions]),
         resolved.name,
         decoder=model.at(*images.shape[2:]),
@@ -88,25 +92,43 @@ def check_latents(model: DeconvNet, images: Tensor, latents: Latents) -> None:
 
 
 def run_plan(
-    model: DeconvNet, images: Tensor, latents: Latents, plan: Sequence[Phase], spec: InferenceSpec, engine: Engine
+    model: DeconvNet,
+    images: Tensor,
+    latents: Latents,
+    plan: Sequence[Phase],
+    spec: InferenceSpec,
+    engine: Engine,
+    mask: Tensor | None = None,
 ) -> Solution:
     """One batch through every phase; each phase starts from the latents that the one before left."""
     for phase in plan:
-        ended = run_phase(model, images, latents, phase, spec, engine)
-        solution = keep_the_better(model, images, latents, phase, spec, ended)
+        ended = run_phase(model, images, latents, phase, spec, engine, mask)
+        solution = keep_the_better(model, images, latents, phase, spec, ended, mask)
         latents = solution.latents
     return solution
 
 
 def run_phase(
-    model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec, engine: Engine
+    model: DeconvNet,
+    images: Tensor,
+    latents: Latents,
+    phase: Phase,
+    spec: InferenceSpec,
+    engine: Engine,
+    mask: Tensor | None = None,
 ) -> Solution:
     """One batch through one phase."""
-    return engine.solve(model, images, latents, phase, spec)
+    return engine.solve(model, images, latents, phase, spec, mask)
 
 
 def keep_the_better(
-    model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec, solution: Solution
+    model: DeconvNet,
+    images: Tensor,
+    latents: Latents,
+    phase: Phase,
+    spec: InferenceSpec,
+    solution: Solution,
+    mask: Tensor | None = None,
 ) -> Solution:
     """Where an image's objective ended above its start, keep the start.
 
@@ -118,7 +140,8 @@ def keep_the_better(
     worse = stats.cost[-1] > stats.cost[0]
     if not worse.any():
         return solution
-    begun = ista.start(model.at(*images.shape[2:]), images[worse], latents[worse], phase, spec)
+    mask = None if mask is None else mask[worse]
+    begun = ista.start(model.at(*images.shape[2:]), images[worse], latents[worse], phase, spec, mask)
 
     def ended_as_begun(trace: Tensor) -> Tensor:
         return torch.cat([trace[:-1], trace[0].where(worse, trace[-1])[None]])

@@ -11,7 +11,7 @@ from whatwhere.inference.pooling_update import start_pooling, step_pooling
 from whatwhere.inference.step_size import line_search, safe_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet, Objective, SizedModel
-from whatwhere.model.sized import objective, residual
+from whatwhere.model.sized import masked, objective, residual
 from whatwhere.ops import sparsity
 from whatwhere.spec import InferenceSpec, Phase
 
@@ -31,35 +31,48 @@ class IstaState:
     beta: Tensor
 
 
-def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+def solve(
+    model: DeconvNet,
+    images: Tensor,
+    latents: Latents,
+    phase: Phase,
+    spec: InferenceSpec,
+    mask: Tensor | None = None,
+) -> Solution:
     """Run T steps of ISTA on the features of `phase.layer` and gradient steps on the pooling of `phase.update_pooling`.
 
-    images [N, C, H, W]; `latents` are where to start from: what is missing is fitted, p starts at 0.
+    images [N, C, H, W]; `latents` are where to start from: what is missing is fitted, p starts at 0. `mask`
+    [N, 1 or C, H, W] weighs the pixels.
     """
     sized = model.at(*images.shape[2:])
-    state = start(sized, images, latents, phase, spec)
+    state = start(sized, images, latents, phase, spec, mask)
     moving = moving_layers(model, phase)
     trace: list[Objective] = []
     betas: list[Tensor] = []
     for _ in range(spec.steps):
-        state, measured, beta = step(sized, images, state, moving, spec)
+        state, measured, beta = step(sized, images, state, moving, spec, mask)
         trace.append(measured)
         betas.append(beta)
-    trace.append(sized.objective(images, state.p, sized.weights(state.theta), spec.lam, spec.alpha))
+    trace.append(sized.objective(images, state.p, sized.weights(state.theta), spec.lam, spec.alpha, mask))
     return Solution(Latents(state.p, state.theta), stats(trace, betas), engine="reference")
 
 
 def step(
-    model: SizedModel, v: Tensor, state: IstaState, moving: tuple[int, ...], spec: InferenceSpec
+    model: SizedModel,
+    v: Tensor,
+    state: IstaState,
+    moving: tuple[int, ...],
+    spec: InferenceSpec,
+    mask: Tensor | None = None,
 ) -> tuple[IstaState, Objective, Tensor]:
     """One step, all of it from one residual; also the objective before the step, and its size β."""
     lam, alpha, y, theta = spec.lam, spec.alpha, state.y, list(state.theta)
     U = model.weights(theta)
     p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
-    e = residual(p_hat[0], v)  #                            e = R p - v
-    g, errors = model.ascend(e, U)  #                       ∇p = Rᵀ e, and the error at every z_k
+    e = residual(p_hat[0], v, mask)  #                      e = M ⊙ (R p - v)
+    g, errors = model.ascend(masked(e, mask), U)  #         ∇p = Rᵀ (M ⊙ e), and the error at every z_k
     searching = spec.step_size != "fixed"
-    beta = line_search(spec.step_size, model, g, U, lam) if searching else state.beta
+    beta = line_search(spec.step_size, model, g, U, lam, mask) if searching else state.beta
 
     shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
     p = shrink(y - lam * beta * g, beta, alpha)  #          gradient and shrinkage step
@@ -71,12 +84,19 @@ def step(
     return IstaState(p, tuple(theta), *ahead, beta), objective(e, y, lam, alpha), beta.flatten()
 
 
-def start(model: SizedModel, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> IstaState:
+def start(
+    model: SizedModel,
+    images: Tensor,
+    latents: Latents,
+    phase: Phase,
+    spec: InferenceSpec,
+    mask: Tensor | None = None,
+) -> IstaState:
     """Fit the pooling variables that are not known; take the features that are known if they are this layer's, else 0.
 
     Known features belong to the last layer that has pooling variables.
     """
-    theta = start_pooling(model, images, latents.pooling_params, phase.layer, spec)
+    theta = start_pooling(model, masked(masked(images, mask), mask), latents.pooling_params, phase.layer, spec)
     if latents.p is not None and len(latents.pooling_params) == phase.layer:
         p = latents.p
     else:

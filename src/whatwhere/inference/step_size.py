@@ -1,6 +1,6 @@
 """The size β of a step on the features: the exact line search of the smooth term, or a safe constant.
 
-    β = ‖g‖² / (λ ‖R g‖²)      (Eqn. autostep)
+    β = ‖g‖² / (λ ‖M ⊙ R g‖²)      (Eqn. autostep)
 
 Deviation: the print lacks λ, although the step is λ β g; at λ = 5 it diverges.
 """
@@ -13,18 +13,27 @@ import torch
 from torch import Tensor
 
 from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model.sized import masked
 from whatwhere.ops.pooling import Weights
 from whatwhere.spec import StepSize
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
 
 
-def line_search(rule: StepSize, model: SizedModel, g: Tensor, weights: Sequence[Weights], lam: float) -> Tensor:
+def line_search(
+    rule: StepSize,
+    model: SizedModel,
+    g: Tensor,
+    weights: Sequence[Weights],
+    lam: float,
+    mask: Tensor | None = None,
+) -> Tensor:
     """β of every image, [N, 1, 1, 1]: each its own by the 'image' rule, all the same by the 'batch' rule."""
     if rule == "image":
-        return best_step(model, g, weights, lam, per_image=True)
+        return best_step(model, g, weights, lam, mask, per_image=True)
     seen = slice(0, batch_sample(len(g)))
-    beta = best_step(model, g[seen], [w[seen] for w in weights], lam, per_image=False)
+    mask = None if mask is None else mask[seen]
+    beta = best_step(model, g[seen], [w[seen] for w in weights], lam, mask, per_image=False)
     return beta.expand(len(g), 1, 1, 1)
 
 
@@ -33,10 +42,18 @@ def batch_sample(images: int) -> int:
     return max(1, round(BATCH_SHARE * images))
 
 
-def best_step(model: SizedModel, g: Tensor, weights: Sequence[Weights], lam: float, *, per_image: bool) -> Tensor:
-    """‖g‖² / (λ ‖R g‖²), for every image or for all together; 0 where there is no gradient."""
+def best_step(
+    model: SizedModel,
+    g: Tensor,
+    weights: Sequence[Weights],
+    lam: float,
+    mask: Tensor | None = None,
+    *,
+    per_image: bool,
+) -> Tensor:
+    """‖g‖² / (λ ‖M ⊙ R g‖²), for every image or for all together; 0 where there is no gradient."""
     numerator = g.square().sum((1, 2, 3), keepdim=True)
-    denominator = lam * model.reconstruct(g, weights).square().sum((1, 2, 3), keepdim=True)
+    denominator = lam * masked(model.reconstruct(g, weights), mask).square().sum((1, 2, 3), keepdim=True)
     if not per_image:
         numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
     return (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))

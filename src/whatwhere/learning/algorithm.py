@@ -19,6 +19,7 @@ from whatwhere.latents import Latents, Solution
 from whatwhere.learning.filter_problem import update_filters
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
+from whatwhere.model.sized import masked
 from whatwhere.spec import LearningSpec, Phase, Recipe
 
 
@@ -56,12 +57,12 @@ def learn(model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequenc
     for layer, learning in enumerate(recipe.learning, start=1):
         for epoch in hooks.epochs(layer):
             for batch in hooks.batches():
-                v, latents = data.read_images(batch), data.store.read(batch)
+                v, mask, latents = data.read_images(batch), data.read_mask(batch), data.store.read(batch)
                 if epoch - 1 in learning.reset_at:
                     latents = reset_features(latents)
-                solution = infer_batch(model, v, latents, layer, recipe, engines)
+                solution = infer_batch(model, v, mask, latents, layer, recipe, engines)
                 data.store.write(batch, solution.latents, save=hooks.checkpoint_due)
-                hooks.end_batch(model, v, solution)
+                hooks.end_batch(model, masked(v, mask), solution)
             for k in moving_filters(layer, learning):
                 sums = hooks.all_reduce_sum
                 model = update_filters(model, k, data.stored, learning.cg_steps, sums, engines[layer - 1])
@@ -70,7 +71,13 @@ def learn(model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequenc
 
 
 def infer_batch(
-    model: DeconvNet, v: Tensor, latents: Latents, layer: int, recipe: Recipe, engines: Sequence[Engine]
+    model: DeconvNet,
+    v: Tensor,
+    mask: Tensor | None,
+    latents: Latents,
+    layer: int,
+    recipe: Recipe,
+    engines: Sequence[Engine],
 ) -> Solution:
     """Infer a layer from the latents of the epoch before.
 
@@ -79,7 +86,7 @@ def infer_batch(
     """
     for k in (*range(len(latents.pooling_params) + 1, layer), layer):
         learning = recipe.learning[k - 1]
-        solution = run_phase(model, v, latents, training_phase(k, learning), learning.inference, engines[k - 1])
+        solution = run_phase(model, v, latents, training_phase(k, learning), learning.inference, engines[k - 1], mask)
         latents = solution.latents
     return solution
 

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.engines import REFERENCE, Engine
+from whatwhere.inference.filter_map import LinearMap
 from whatwhere.latents import Latents
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.model import DeconvNet
 
-Batches = Callable[[], Iterable[tuple[Tensor, Latents]]]  # a fresh pass over (images, latents)
+# A fresh pass over (images, latents, mask); the mask is None if all pixels count the same.
+Batches = Callable[[], Iterable[tuple[Tensor, Latents, Tensor | None]]]
 Reduce = Callable[[Tensor], Tensor]  # the sum over all processes
 
 
@@ -51,19 +53,17 @@ def solve_filters(
 
     engine  that inferred the latents, and applies A
     """
-    mask = model.connectivity[k - 1][:, :, None, None]
+    connected = model.connectivity[k - 1][:, :, None, None]
 
-    def summed(part: Callable[[Tensor, Latents], Tensor]) -> Tensor:
+    def summed(part: Callable[[LinearMap], Tensor]) -> Tensor:
         total = torch.zeros_like(model.filters[k - 1], dtype=torch.float64)
-        for images, latents in batches():
-            total += part(images, latents)
-        return reduce(total) * mask
+        for images, latents, mask in batches():
+            total += part(engine.filter_map(model, k, images, latents, mask))
+        return reduce(total) * connected
 
     def normal(f: Tensor) -> Tensor:
         direction = f.to(model.dtype)
-        return summed(lambda images, latents: engine.filter_map(model, k, images, latents).normal(direction))
+        return summed(lambda linear_map: linear_map.normal(direction))
 
-    def negative_gradient(images: Tensor, latents: Latents) -> Tensor:
-        return engine.filter_map(model, k, images, latents).negative_gradient(model.filters[k - 1])
-
-    return conjugate_gradient(normal, summed(negative_gradient), model.filters[k - 1].double(), steps)
+    gradient = summed(lambda linear_map: linear_map.negative_gradient(model.filters[k - 1]))
+    return conjugate_gradient(normal, gradient, model.filters[k - 1].double(), steps)

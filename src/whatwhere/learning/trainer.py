@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.run_folder import RunFacts, RunFolder, fingerprint
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState, first_epoch
-from whatwhere.learning.training_data import ImageSource, TrainingData, as_image_source, split_batches
+from whatwhere.learning.training_data import ImageSource, TrainingData, as_image_source, as_signals, split_batches
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 from whatwhere.storage import LatentFiles, LatentStore, choose_tier, latent_dtype
@@ -50,6 +50,7 @@ def train(
     images: ImageSource | np.ndarray | str | Path,
     out: str | os.PathLike[str] | None = None,
     *,
+    mask: ImageSource | None = None,
     resume: bool = False,
     start: DeconvNet | None = None,
     progress: bool = False,
@@ -60,6 +61,7 @@ def train(
 
     images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as `data.load` takes them
     out        folder of the run; None keeps everything in memory
+    mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
     progress   show how far training is, on standard error
@@ -70,19 +72,22 @@ def train(
     images = as_image_source(images)
     if resume and out is None:
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
+    if start is None and len(images) > 0:  # channels are those of the images
+        recipe = replace(recipe, model=replace(recipe.model, channels=images[slice(0, 1)].shape[1]))
     if start is not None and start.spec != recipe.model:
         raise SpecError("a start model was given that is not the recipe's; expected one of the same ModelSpec")
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if progress:
         with TrainingProgress(recipe, len(images), quiet=not distributed.is_main_process()) as display:
-            return run_training(recipe, images, out, resume, start, options, display.attach(callbacks))
-    return run_training(recipe, images, out, resume, start, options, callbacks)
+            return run_training(recipe, images, mask, out, resume, start, options, display.attach(callbacks))
+    return run_training(recipe, images, mask, out, resume, start, options, callbacks)
 
 
 def run_training(
     recipe: Recipe,
     images: ImageSource,
+    mask: ImageSource | None,
     out: str | os.PathLike[str] | None,
     resume: bool,
     start: DeconvNet | None,
@@ -96,16 +101,19 @@ def run_training(
         model = (start or DeconvNet(recipe.model, seed=recipe.seed)).to(device)
         dtype = latent_dtype(options.latent_dtype, model.dtype)
         batches = split_batches(len(images), recipe.batch_size)
-        check_images(model, images, batches)
-        engines = resolve_engines(options.engine, model, images[slice(0, 1)].to(device, model.dtype), recipe)
+        signals, masks = as_signals(model, images, mask, batches)
+        engines = resolve_engines(options.engine, model, signals[slice(0, 1)].to(device, model.dtype), recipe)
         if folder is not None and distributed.rank() == 0:
             closing.enter_context(folder.locked())
         store = closing.enter_context(open_store(options, model, images, batches, dtype, folder, callbacks))
-        data = TrainingData(on_device(images, batches, store), batches, store)
+        data = TrainingData(
+            on_device(signals, batches, store), batches, store, masks and on_device(masks, batches, store)
+        )
         state = TrainingState(model, *first_epoch(recipe))
         checkpointer = None
         if folder is not None:
-            facts = RunFacts(recipe, fingerprint(images, batches), dtype, options.notes)
+            prints = [fingerprint(source, batches) for source in (images, mask) if source is not None]
+            facts = RunFacts(recipe, " ".join(prints), dtype, options.notes)
             checkpointer = Checkpointer(folder, facts, data)
             state = checkpointer.resume(device) if resume else checkpointer.begin(state)
         schedule = CheckpointSchedule(options.checkpoint_every)
@@ -158,12 +166,6 @@ def latent_size(model: DeconvNet, height: int, width: int) -> int:
     grids = [(math.prod(r.grid), len(r.axes)) for r in model.at(height, width).regions]
     pooling = [2 * axes * regions for regions, axes in grids]
     return max(grids[k][0] + sum(pooling[: k + 1]) for k in range(len(grids)))
-
-
-def check_images(model: DeconvNet, images: ImageSource, batches: list[slice]) -> None:
-    """Raise if the model cannot explain the images, before anything is done with them."""
-    for batch in batches[distributed.rank() :: distributed.world_size()]:
-        model.check_images(images[batch])
 
 
 def on_device(images: ImageSource, batches: list[slice], store: LatentStore) -> ImageSource:

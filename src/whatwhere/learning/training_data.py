@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from whatwhere import distributed
 from whatwhere.data import load
+from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InputSpec
 from whatwhere.storage import LatentStore
 
 
@@ -29,12 +33,64 @@ class ImageSource(Protocol):
 
 
 @dataclass(frozen=True)
+class SignalSource:
+    """Images after the model's input stage, computed when they are read."""
+
+    model: DeconvNet
+    images: ImageSource
+    masks: ImageSource | None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def target(self, rows: slice) -> Target:
+        return make_target(self.model, self.images[rows], None if self.masks is None else self.masks[rows])
+
+    def __getitem__(self, rows: slice, /) -> Tensor:
+        return self.target(rows).v
+
+
+@dataclass(frozen=True)
+class MaskSource:
+    """The masks that belong to a `SignalSource`."""
+
+    signals: SignalSource
+
+    def __len__(self) -> int:
+        return len(self.signals)
+
+    def __getitem__(self, rows: slice, /) -> Tensor:
+        target = self.signals.target(rows)
+        return torch.ones_like(target.v[:, :1]) if target.mask is None else target.mask
+
+
+def as_signals(
+    model: DeconvNet, images: ImageSource, masks: ImageSource | None, batches: Sequence[slice]
+) -> tuple[ImageSource, ImageSource | None]:
+    """What the model explains, and its masks; raises if it cannot explain the images, before anything is written.
+
+    Images that need no input stage and have no unknown pixels are returned as they are.
+    """
+    signals, unknown = SignalSource(model, images, masks), False
+    for batch in batches[distributed.rank() :: distributed.world_size()]:
+        unknown |= signals.target(batch).mask is not None
+    if distributed.all_reduce_sum(torch.tensor([float(unknown)])) > 0:
+        return signals, MaskSource(signals)
+    return (images if model.spec.input == InputSpec() else signals), None
+
+
+@dataclass(frozen=True)
 class TrainingData:
-    """What stays the same through a run. Batch i belongs to process i modulo their number, from start to end."""
+    """What stays the same through a run. Batch i belongs to process i modulo their number, from start to end.
+
+    images   what the model explains, after its input stage
+    masks    the weights of its pixels; None if all count the same
+    """
 
     images: ImageSource
     batches: Sequence[slice]
     store: LatentStore
+    masks: ImageSource | None = None
 
     def local_batches(self) -> range:
         """The batches of this process."""
@@ -43,10 +99,13 @@ class TrainingData:
     def read_images(self, batch: int) -> Tensor:
         return self.images[self.batches[batch]].to(self.store.device, self.store.dtype)
 
-    def stored(self) -> Iterator[tuple[Tensor, Latents]]:
-        """Images and latents of every batch of this process."""
+    def read_mask(self, batch: int) -> Tensor | None:
+        return None if self.masks is None else self.masks[self.batches[batch]].to(self.store.device, self.store.dtype)
+
+    def stored(self) -> Iterator[tuple[Tensor, Latents, Tensor | None]]:
+        """Images, latents and masks of every batch of this process."""
         for batch in self.local_batches():
-            yield self.read_images(batch), self.store.read(batch)
+            yield self.read_images(batch), self.store.read(batch), self.read_mask(batch)
 
 
 def split_batches(images: int, batch_size: int) -> list[slice]:

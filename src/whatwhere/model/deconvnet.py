@@ -11,6 +11,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.model.sized import SizedModel, bind
 from whatwhere.ops.connectivity import project_filters, random_connectivity
+from whatwhere.preprocessing import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -35,7 +36,7 @@ class DeconvNet:
             below, size = spec.maps_below(k), layer.filter_size
             connectivity.append(random_connectivity(below, layer.maps, layer.fan_in, generator))
             gaussian = torch.randn(below, layer.maps, size, size, generator=generator, dtype=torch.float64)
-            filters.append(_project(spec, gaussian, connectivity[-1]).to(dtype))
+            filters.append(_project(spec, k, gaussian, connectivity[-1]).to(dtype))
         self._set(spec, filters, connectivity)
 
     @classmethod
@@ -88,7 +89,7 @@ class DeconvNet:
 
     def project(self, k: int, f: Tensor) -> Tensor:
         """Filters of layer k masked, projected to ≥ 0 where the model is non-negative, and of unit length."""
-        return _project(self.spec, f, self.connectivity[k - 1])
+        return _project(self.spec, k, f, self.connectivity[k - 1])
 
     def with_filters(self, k: int, f: Tensor) -> DeconvNet:
         """The same model with other filters at layer k."""
@@ -100,6 +101,11 @@ class DeconvNet:
         filters = [f.to(*args, **kwargs) for f in self.filters]
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
         return self.from_parts(self.spec, filters, connectivity)
+
+    @property
+    def input_stage(self) -> InputStage:
+        """What turns an image into the signal that layer 1 explains, and back."""
+        return InputStage(self.spec.input)
 
     def at(self, height: int, width: int) -> SizedModel:
         """The model for images of this size, which reconstructs and propagates."""
@@ -129,15 +135,18 @@ class DeconvNet:
             raise ImageError(f"images of shape {list(images.shape)} were given; expected at least one pixel each")
         if not images.isfinite().all():
             raise ImageError("images with NaN or Inf were given; expected finite values (clean them first)")
-        if spec.nonnegative and (images < 0).any():
+        if spec.nonnegative and spec.input.kind == "none" and (images < 0).any():
             raise ImageError(
                 f"images with values down to {images.min():.4g} were given to a non-negative model; expected values ≥ 0"
-                " (shift them, or make the model with nonnegative=False)"
+                " (shift them, or make the model with nonnegative=False or input.kind='onoff')"
             )
 
 
-def _project(spec: ModelSpec, f: Tensor, connected: Tensor) -> Tensor:
-    return project_filters(f, connected, nonnegative=spec.nonnegative, normalise=spec.normalise)
+def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
+    # Several channels of an image share one length: planes of equal length would make every filter grey.
+    colour = k == 1 and spec.signal_channels > 1
+    normalise = "filter" if colour else spec.normalise
+    return project_filters(f, connected, nonnegative=spec.nonnegative, normalise=normalise)
 
 
 def _describe(layer: LayerSpec) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Objective:
-    """The parts of the cost C = λ/2 ‖Rp - v‖² + Σ|p|^α of every image, [N] each."""
+    """The parts of the cost C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α of every image, [N] each."""
 
     reconstruction: Tensor
     penalty: Tensor
@@ -83,18 +83,26 @@ class SizedModel:
         return self.ascend(signal, weights, start)[0]
 
     def decode(self, latents: Latents) -> Tensor:
-        """The images that latents reconstruct, R p: [N, C, H, W]."""
+        """The images that latents reconstruct, [N, C, H, W]: R p, with what the input stage took off put back."""
         assert latents.p is not None
-        return self.reconstruct(latents.p, self.weights(latents.pooling_params))
+        signal = self.reconstruct(latents.p, self.weights(latents.pooling_params))
+        return self.model.input_stage.inverse(signal, latents.background)
 
-    def objective(self, v: Tensor, p: Tensor, weights: Sequence[Weights], lam: float, alpha: float) -> Objective:
-        """C = λ/2 ‖Rp - v‖² + Σ|p|^α in its parts (Eqn. multi)."""
-        return objective(residual(self.reconstruct(p, weights), v), p, lam, alpha)
+    def objective(
+        self, v: Tensor, p: Tensor, weights: Sequence[Weights], lam: float, alpha: float, mask: Tensor | None = None
+    ) -> Objective:
+        """C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α in its parts (Eqn. multi)."""
+        return objective(residual(self.reconstruct(p, weights), v, mask), p, lam, alpha)
 
 
-def residual(v_hat: Tensor, v: Tensor) -> Tensor:
-    """e = R p - v, the one place where a reconstruction meets the images."""
-    return v_hat - v
+def residual(v_hat: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """e = M ⊙ (R p - v), the one place where a reconstruction meets the images."""
+    return masked(v_hat - v, mask)
+
+
+def masked(x: Tensor, mask: Tensor | None) -> Tensor:
+    """M ⊙ x; without a mask, x."""
+    return x if mask is None else mask * x
 
 
 def objective(e: Tensor, p: Tensor, lam: float, alpha: float) -> Objective:

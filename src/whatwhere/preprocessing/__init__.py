@@ -1,5 +1,5 @@
 """Input stages: from an image to the signal that a model explains, and back."""
 
-from whatwhere.preprocessing.stage import Background, InputStage
+from whatwhere.preprocessing.stage import InputStage
 
-__all__ = ["Background", "InputStage"]
+__all__ = ["InputStage"]

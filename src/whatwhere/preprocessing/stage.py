@@ -9,28 +9,13 @@ What the way up takes off is the `Background` of the images; the way down puts i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from whatwhere.latents import Background
 from whatwhere.preprocessing.lowpass import lowpass, radius
 from whatwhere.spec import InputSpec
-
-
-@dataclass(frozen=True)
-class Background:
-    """What an input stage took off a set of images.
-
-    low    the low-pass, [N, C, H, W]; None where none was taken off
-    scale  the local contrast that the rest was divided by, [N, 1, H, W]; None where it was not
-    """
-
-    low: Tensor | None = None
-    scale: Tensor | None = None
-
-    def __getitem__(self, images: Any) -> Background:
-        return Background(*(None if part is None else part[images] for part in (self.low, self.scale)))
 
 
 @dataclass(frozen=True)
@@ -64,9 +49,9 @@ class InputStage:
             detail = detail * background.scale
         return detail if background.low is None else detail + background.low
 
-    def weight(self, weight: Tensor) -> Tensor:
-        """The weight of every channel of the signal, from that of the pixels [N, 1 or C, H, W]."""
-        return torch.cat([weight, weight], 1) if self.spec.kind == "onoff" and weight.shape[1] > 1 else weight
+    def spread_mask(self, mask: Tensor) -> Tensor:
+        """The mask of the signal's channels, from that of the pixels [N, 1 or C, H, W]."""
+        return torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
 
 
 def take_lowpass(images: Tensor, sigma: float, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -25,11 +25,21 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+    def solve(
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        latents: Latents,
+        phase: Phase,
+        spec: InferenceSpec,
+        mask: Tensor | None = None,
+    ) -> Solution:
         """Run all steps of one phase for one batch of images."""
         ...
 
-    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> LinearMap:
+    def filter_map(
+        self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
+    ) -> LinearMap:
         """The linear map from the filters of layer k to the reconstruction, which learning inverts."""
         ...
 

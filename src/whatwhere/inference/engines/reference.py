@@ -16,11 +16,21 @@ class ReferenceEngine:
 
     name = "reference"
 
-    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
-        return ista.solve(model, images, latents, phase, spec)
+    def solve(
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        latents: Latents,
+        phase: Phase,
+        spec: InferenceSpec,
+        mask: Tensor | None = None,
+    ) -> Solution:
+        return ista.solve(model, images, latents, phase, spec, mask)
 
-    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> FilterMap:
-        return FilterMap(model, k, images, latents)
+    def filter_map(
+        self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
+    ) -> FilterMap:
+        return FilterMap(model, k, images, latents, mask)
 
     def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
         """None: it supports every problem."""

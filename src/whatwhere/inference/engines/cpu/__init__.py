@@ -23,13 +23,23 @@ class CPUEngine:
 
     name = "cpu"
 
-    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+    def solve(
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        latents: Latents,
+        phase: Phase,
+        spec: InferenceSpec,
+        mask: Tensor | None = None,
+    ) -> Solution:
         """Run all steps of one phase for one batch of images."""
         from whatwhere.inference.engines.cpu.batch_solver import BatchSolver  # here: importing Numba takes a second
 
         return BatchSolver(model, images, latents, phase, spec).solve()
 
-    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> LinearMap:
+    def filter_map(
+        self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
+    ) -> LinearMap:
         """The same as `inference.filter_map.FilterMap`, faster."""
         from whatwhere.inference.engines.cpu.filters import CPUFilterMap
 

@@ -68,7 +68,7 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
     """The table of layers 0 … top for images of this size, and the number of numbers in the state of one image."""
     table = np.zeros(top + 1, LAYER)
     layers = model.spec.layers[:top]
-    channels = model.spec.channels
+    channels = model.spec.signal_channels
     table[0]["real_maps"], table[0]["maps"] = channels, channels
     table[0]["rows"], table[0]["columns"] = height, width
     for k, (layer, regions) in enumerate(zip(layers, model.at(height, width).regions, strict=False), start=1):

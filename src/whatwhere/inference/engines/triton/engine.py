@@ -55,16 +55,26 @@ class TritonEngine:
 
     name = "triton"
 
-    def solve(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+    def solve(
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        latents: Latents,
+        phase: Phase,
+        spec: InferenceSpec,
+        mask: Tensor | None = None,
+    ) -> Solution:
         """Run all steps of one phase for one batch of images."""
-        state = start(model.at(*images.shape[2:]), images, latents, phase, spec)
+        state = start(model.at(*images.shape[2:]), images, latents, phase, spec, mask)
         prepared = prepare(model, images, phase, spec)
         workspace = prepared.workspace
         workspace.load(model, images, state.p, state.theta)
         prepared.run()
         return Solution(workspace.latents(), workspace.stats(), engine=self.name)
 
-    def filter_map(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> TritonFilterMap:
+    def filter_map(
+        self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
+    ) -> TritonFilterMap:
         """`inference.filter_map.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
         from whatwhere.inference.engines.triton.filters import TritonFilterMap
 

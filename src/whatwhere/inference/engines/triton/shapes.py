@@ -106,7 +106,7 @@ class LayerShape:
 
 def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[LayerShape]:
     """The shapes of layers 1 … layer for images of this size."""
-    below, found = (model.spec.channels, height, width), []
+    below, found = (model.spec.signal_channels, height, width), []
     for spec, regions in zip(model.spec.layers, model.at(height, width).regions[:layer], strict=False):
         found.append(layer_shape(regions, below, spec.filter_size))
         below = regions.grid

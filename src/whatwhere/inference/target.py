@@ -1,0 +1,73 @@
+"""What inference explains: images after the model's input stage, with a weight for every pixel.
+
+A pixel with weight 0 is unknown: its value has no influence on anything. NaN marks an unknown pixel, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError
+from whatwhere.latents import Background
+from whatwhere.model import DeconvNet
+
+
+@dataclass(frozen=True)
+class Target:
+    """The data term's v and M in λ/2 ‖M ⊙ (R p - v)‖².
+
+    v           the signal that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
+    mask        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
+    background  what the input stage took off the images
+    """
+
+    v: Tensor
+    mask: Tensor | None = None
+    background: Background = field(default_factory=Background)
+
+
+def make_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None) -> Target:
+    """Check images and mask, mark NaN as unknown, and apply the model's input stage, on the model's device."""
+    images, mask = separate_unknown(images, None if mask is None else torch.as_tensor(mask))
+    model.check_images(images)
+    if mask is not None:
+        check_mask(images, mask)
+        mask = mask.to(model.device, model.dtype)
+    signal, background = model.input_stage.forward(images.to(model.device, model.dtype), mask)
+    return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+
+
+def separate_unknown(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
+    if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
+        return images, mask  # the checks that follow say what is wrong
+    unknown = images.isnan()
+    if mask is not None and _fits(images, mask):
+        unknown = unknown | (mask == 0)
+    if not unknown.any():
+        return images, mask
+    weight = torch.ones_like(images) if mask is None or not _fits(images, mask) else mask.to(images).expand_as(images)
+    return torch.where(unknown, 0, images), torch.where(unknown, 0, weight)
+
+
+def check_mask(images: Tensor, mask: Tensor) -> None:
+    """Raise an ImageError for a mask that does not belong to these images."""
+    N, C, H, W = images.shape
+    if not _fits(images, mask):
+        raise ImageError(
+            f"a mask of shape {list(mask.shape)} was given for images of shape {list(images.shape)}; "
+            f"expected [{N}, 1 or {C}, {H}, {W}]"
+        )
+    if not mask.isfinite().all() or (mask < 0).any():
+        raise ImageError("a mask with negative, NaN or infinite values was given; expected weights ≥ 0 (0: unknown)")
+    empty = (mask == 0).flatten(1).all(1).nonzero().flatten().tolist()
+    if empty:
+        raise ImageError(f"image {empty[0]} has no known pixel (its mask is 0 everywhere); leave it out")
+
+
+def _fits(images: Tensor, mask: Tensor) -> bool:
+    N, C, H, W = images.shape
+    return mask.shape in ((N, 1, H, W), (N, C, H, W))
