@@ -116,7 +116,7 @@ def test_a_folder_that_is_no_demo_is_an_error_and_stays_as_it_was(files, tmp_pat
         (tmp_path / name).write_text(text)
     before = content_of(tmp_path)
     with pytest.raises(RunError, match="holds something that is not a demo; choose another folder"):
-        whatwhere("demo", "--out", tmp_path)
+        run(tmp_path)
     assert content_of(tmp_path) == before
 
 

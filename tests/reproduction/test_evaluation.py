@@ -33,10 +33,10 @@ def test_c_is_chosen_without_the_test_images_and_they_are_used_once(monkeypatch)
 def test_c_is_chosen_by_the_last_sixth_of_the_training_images():
     y = np.arange(60) % 2
     x = np.where(y == 1, 1.0, -1.0)[:, None].astype(np.float32) * np.ones((1, 2), np.float32)
-    x[50:] *= -1  # only the last ten are on the wrong side
+    x[50:53] *= -1  # three of the last ten are on the wrong side
     job = EvaluationJob(DataSpec("digits"), RawPixels(), (1.0,))
     _, trials = evaluate_all_labels(LabelledRows(x, y, x, y), job, CPU)
-    assert trials == (CTrial(C=1.0, error=1.0),)
+    assert trials == (CTrial(C=1.0, error=0.3),)
 
 
 def test_a_choice_never_opens_the_test_images(scale, evaluator, monkeypatch):
