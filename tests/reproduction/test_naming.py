@@ -8,7 +8,7 @@ from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, ModelFeatures, TrainingJob, first_layers
 from whatwhere.reproduction.naming import Names, slug
 from whatwhere.reproduction.scale import SCALES, read_scale
-from whatwhere.reproduction.table import SEEDS, TABLES_AND_CHOICE, cells_of
+from whatwhere.reproduction.table import ALL_TABLES, SEEDS, cells_of
 from whatwhere.spec_toml import override
 
 
@@ -83,7 +83,7 @@ def test_what_no_table_asks_for_has_a_name_too(names):
 @pytest.mark.parametrize("scale", SCALES)
 def test_no_two_jobs_of_the_tables_share_a_name(scale):
     names = Names(read_scale(scale))
-    jobs = {job for table in TABLES_AND_CHOICE for c in cells_of(table, names.scale, SEEDS) for job in c.jobs}
+    jobs = {job for table in ALL_TABLES for c in cells_of(table, names.scale, SEEDS) for job in c.jobs}
     features = [job.features for job in jobs if not isinstance(job, TrainingJob)]
     recipes = [recipe for f in features if isinstance(f, ModelFeatures) for recipe in f.recipes()]
     jobs |= {TrainingJob(names.scale.data, recipe) for recipe in recipes}

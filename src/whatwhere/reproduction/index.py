@@ -11,7 +11,7 @@ from whatwhere.reproduction.naming import OTHER
 from whatwhere.reproduction.records import MODELS, Record, ResultStore
 from whatwhere.reproduction.results import TrainingResult
 from whatwhere.reproduction.scale import Scale
-from whatwhere.reproduction.table import SEEDS, TABLES_AND_CHOICE, cells_of, read_table
+from whatwhere.reproduction.table import ALL_TABLES, SEEDS, cells_of, read_table
 
 INTRODUCTION = """\
 # Result files
@@ -27,7 +27,7 @@ def index_page(scales: Sequence[tuple[Scale, ResultStore]]) -> str:
     parts = [INTRODUCTION]
     for scale, store in scales:
         parts.append(f"## Scale: {scale.name}\n")
-        parts += [text for table in TABLES_AND_CHOICE if (text := table_section(table, scale, store))]
+        parts += [text for table in ALL_TABLES if (text := table_section(table, scale, store))]
         if other := [record for record in store.records.values() if record.name.startswith(f"{OTHER}/")]:
             lines = [f"- {record.name}: {file_link(record, scale)}" for record in other]
             parts.append("### Asked for by no table\n\n" + "\n".join(lines) + "\n")

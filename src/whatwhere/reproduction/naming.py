@@ -16,7 +16,7 @@ from typing import Any
 from whatwhere.reproduction.jobs import DataSpec, Job, ModelFeatures, TrainingJob, first_layers, seeds_of
 from whatwhere.reproduction.records import MODELS
 from whatwhere.reproduction.scale import Scale
-from whatwhere.reproduction.table import SEEDS, TABLES_AND_CHOICE, cells_of
+from whatwhere.reproduction.table import ALL_TABLES, SEEDS, cells_of
 from whatwhere.spec import Recipe
 
 OTHER = "other"  # folder of results that no table asks for
@@ -30,7 +30,7 @@ class Names:
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
         self.cells: dict[Job, str] = {}
-        for table in TABLES_AND_CHOICE:
+        for table in ALL_TABLES:
             for cell in cells_of(table, scale, SEEDS):
                 for job in cell.jobs:
                     self.cells.setdefault(job, f"{table}/{slug(cell.row)}-{slug(cell.column)}{seed_suffix(job)}")

@@ -16,9 +16,9 @@ from whatwhere.reproduction.reproduce import open_store
 from whatwhere.reproduction.results import Measure, mean_and_deviation
 from whatwhere.reproduction.scale import SCALES, Scale, read_scale
 from whatwhere.reproduction.table import (
-    CHOICE,
+    ALL_TABLES,
+    EXTRA,
     SEEDS,
-    TABLES_AND_CHOICE,
     Table,
     cells_of,
     columns_of,
@@ -67,9 +67,11 @@ def results_page(scales: Sequence[tuple[Scale, ResultStore]]) -> str:
 
 
 def measured_tables(scale: Scale, store: ResultStore) -> dict[str, CellsByName]:
-    """For every table, its cells with their results; the table of choices only if it was run."""
-    tables = {name: measured_cells(cells_of(name, scale, SEEDS), store) for name in TABLES_AND_CHOICE}
-    return {name: cells for name, cells in tables.items() if name != CHOICE or any(c.results for c in cells.values())}
+    """For every table, its cells with their results; tables that are not in the paper only if they were run."""
+    tables = {name: measured_cells(cells_of(name, scale, SEEDS), store) for name in ALL_TABLES}
+    return {
+        name: cells for name, cells in tables.items() if name not in EXTRA or any(c.results for c in cells.values())
+    }
 
 
 def summary(scale: Scale, tables: Mapping[str, CellsByName]) -> str:
