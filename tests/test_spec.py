@@ -1,5 +1,6 @@
 from dataclasses import FrozenInstanceError
 
+import numpy as np
 import pytest
 
 from whatwhere.errors import SpecError
@@ -39,6 +40,13 @@ BAD = {
     "fan_in = 2 at layer 1": lambda: ModelSpec(layers=(LayerSpec(maps=3, fan_in=2),)),
     "normalise = 'x'": lambda: ModelSpec(layers=(LayerSpec(maps=3),), normalise="x"),
     "lam = 0": lambda: InferenceSpec(lam=0.0),
+    "lam = 1000": lambda: InferenceSpec(lam=10**400),
+    "pooling_step = inf": lambda: InferenceSpec(pooling_step=float("inf")),
+    "momentum = 1": lambda: InferenceSpec(momentum=1),
+    "moment_power = True": lambda: InferenceSpec(moment_power=True),
+    "maps = a very large integer": lambda: LayerSpec(maps=10**5000),
+    "seed = 18446744073709551616": lambda: Recipe(seed=2**64),
+    "layers = 'a'": lambda: ModelSpec(layers=("a",)),
     "lam = nan": lambda: InferenceSpec(lam=float("nan")),
     "alpha = 0.4": lambda: InferenceSpec(alpha=0.4),
     "shrinkage = 'exact' with alpha = 0.7": lambda: InferenceSpec(alpha=0.7, shrinkage="exact"),
@@ -61,3 +69,23 @@ BAD = {
 def test_what_cannot_be_is_refused(given: str) -> None:
     with pytest.raises(SpecError, match=f"{given}.* given; expected"):
         BAD[given]()
+
+
+def test_lists_and_numpy_numbers_become_plain_values() -> None:
+    spec = ModelSpec(layers=[LayerSpec(maps=np.int64(3))])
+    assert spec == ModelSpec(layers=(LayerSpec(maps=3),))
+    assert type(spec.layers[0].maps) is int
+    assert type(InferenceSpec(lam=np.float32(2)).lam) is float
+    assert type(InferenceSpec(lam=2).lam) is float
+
+
+def test_the_papers_settings_for_another_model() -> None:
+    first, second = Recipe.paper().learning
+    three = ModelSpec(layers=(LayerSpec(maps=2),) * 3)
+    assert Recipe.paper(three).learning == (first, second, second)
+    assert Recipe.paper(ModelSpec(layers=(LayerSpec(maps=2),))).learning == (first,)
+    assert Recipe.paper(ModelSpec.paper()) == Recipe.paper()
+
+
+def test_the_repr_of_a_recipe_is_short() -> None:
+    assert repr(Recipe.paper()) == "Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)"

@@ -1,14 +1,18 @@
+import os
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from whatwhere.errors import SpecError
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
-from whatwhere.spec_toml import read_recipe, to_toml, write_recipe
+from whatwhere.spec_checks import type_hints
+from whatwhere.spec_toml import build, override, read_recipe, to_toml, write_recipe
 
 
 def read(tmp_path: Path, text: str) -> Recipe:
@@ -60,8 +64,8 @@ def test_a_third_layer(tmp_path: Path) -> None:
 BAD = {
     "sede = 1": "sede is not a setting; did you mean 'seed'",
     "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
-    "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'lam'",
-    "[learning.1.inference]\nstep = 1": r"learning\.1\.inference\.step is not a setting; did you mean 'steps'",
+    "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'inference.lam'",
+    "[learning.1.inference]\nstep = 1": r"inference\.step is not a setting; did you mean 'learning\.1\.inference\.steps'",
     "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected float, not str",
     "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
     "[inference]\nmomentum = 1": r"inference\.momentum = 1 was given; expected bool",
@@ -73,6 +77,14 @@ BAD = {
     "[model.layers.first]\nmaps = 3": r"model\.layers\.first was given",
     "[model.layers.3]\nfilter_size = 3": r"model\.layers\.3\.maps is missing",
     "seed = ": "not valid TOML",
+    "lam = 5": r"lam is not a setting; did you mean 'inference\.lam' or 'learning\.each\.inference\.lam'\?",
+    "epoch = 5": r"did you mean 'learning\.each\.epochs'\?",
+    "[inference]\npooling_step = inf": r"inference\.pooling_step = inf was given; expected a finite number",
+    f"[inference]\nlam = 1{'0' * 400}": r"inference\.lam = 1000.* was given; expected a finite number",
+    f"seed = {2**64}": "seed = 18446744073709551616 was given; expected an integer of at most",
+    f"seed = 1{'0' * 5000}": "not valid TOML: Exceeds the limit",
+    f"seed = {'[' * 10_000}": "nested too deeply",
+    "[learning.3]\nepochs = 4": r"learning\.3\.inference is missing",
 }
 
 
@@ -80,6 +92,44 @@ BAD = {
 def test_a_bad_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=BAD[text]):
         read(tmp_path, text)
+
+
+def test_the_learning_settings_follow_the_number_of_layers(tmp_path: Path) -> None:
+    first, second = Recipe.paper().learning
+    assert read(tmp_path, "model.layers = [{maps = 8}]").learning == (first,)
+    assert read(tmp_path, "[model.layers.3]\nmaps = 8").learning == (first, second, second)
+    one = read(tmp_path, "model.layers = [{maps = 8}]\n[learning.each]\nepochs = 3")
+    assert one.learning == (replace(first, epochs=3),)
+    with pytest.raises(SpecError, match="2 learning settings for 1 layers"):
+        read(tmp_path, "model.layers = [{maps = 8}]\n[learning.2]\ninference.lam = 1.0")
+    with pytest.raises(SpecError, match=r"learning\.3 was given; expected a number from 1 to 2"):
+        read(tmp_path, "model.layers = [{maps = 8}]\n[learning.3]\ninference.lam = 1.0")
+
+
+def make_fifo(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda folder: folder, "A folder"),
+        (lambda folder: folder / ("x" * 300), "name too long"),
+        (lambda folder: make_fifo(folder / "fifo"), "A pipe"),
+        (lambda folder: Path("/dev/zero"), "a device"),
+        (lambda folder: write(folder / "bytes", b"\xff\xfe"), "can't decode"),
+        (lambda folder: write(folder / "large", b"#" * (2**20 + 1)), "more than 1,048,576 bytes"),
+    ],
+)
+def test_what_cannot_be_a_recipe_is_named(make: Callable[[Path], Path], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=f"was given as a recipe; it cannot be read: .*{reason}"):
+        read_recipe(make(tmp_path))
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -130,8 +180,63 @@ def recipes(draw: st.DrawFn) -> Recipe:
 
 @given(recipes())
 def test_a_recipe_comes_back_as_it_was(recipe: Recipe) -> None:
-    from whatwhere.spec_toml import build
+    assert build(Recipe, tomllib.loads(to_toml(recipe))) == recipe
 
+
+anything = st.one_of(
+    st.integers(),
+    st.integers(-3, 5),
+    st.floats(),
+    st.floats(0, 1),
+    st.booleans(),
+    st.none(),
+    st.text(max_size=3),
+    st.sampled_from(["gaussian", "image", "exact", "rms", 10**400, 10**5000, np.float32(0.7), np.int64(2), -0.0]),
+    st.lists(st.integers(-1, 4), max_size=3),
+)
+
+
+def settings_of(kind: type, **given: st.SearchStrategy[object]) -> st.SearchStrategy[dict[str, object]]:
+    """Some settings of a spec with any values."""
+    return st.fixed_dictionaries(given, optional={name: anything for name in type_hints(kind) if name not in given})
+
+
+@given(
+    settings_of(LayerSpec, maps=st.one_of(anything, st.just(4))),
+    settings_of(InferenceSpec),
+    settings_of(LearningSpec, inference=st.just(InferenceSpec())),
+    settings_of(DescriptorSpec),
+    settings_of(Recipe, model=st.none(), learning=st.none(), inference=st.none(), descriptor=st.none()),
+)
+def test_every_recipe_that_can_be_made_can_be_written_and_read(layer, inference, learning, descriptor, recipe) -> None:
+    def make() -> Recipe:
+        model = ModelSpec(layers=[LayerSpec(**layer)])  # type: ignore[arg-type]
+        parts = {"model": model, "learning": [LearningSpec(**learning)], "inference": InferenceSpec(**inference)}
+        return Recipe(**recipe | parts | {"descriptor": DescriptorSpec(**descriptor)})
+
+    try:
+        made = make()
+    except SpecError:
+        return
+    assert build(Recipe, tomllib.loads(to_toml(made))) == made
+    assert override(Recipe.paper(), tomllib.loads(to_toml(made))) == made
+
+
+@pytest.mark.parametrize("kind", [InferenceSpec, LearningSpec, DescriptorSpec])
+@given(data=st.data())
+def test_every_single_setting_that_is_accepted_can_be_written_and_read(kind, data) -> None:
+    """One setting at a time, so that most values are accepted."""
+    required = {"inference": InferenceSpec()} if kind is LearningSpec else {}
+    name = data.draw(st.sampled_from([name for name in type_hints(kind) if name not in required]))
+    try:
+        spec = kind(**required, **{name: data.draw(anything)})
+    except SpecError:
+        return
+    part = {InferenceSpec: "inference", LearningSpec: "learning", DescriptorSpec: "descriptor"}[kind]
+    try:
+        recipe = replace(Recipe.paper(), **{part: (spec, spec) if kind is LearningSpec else spec})
+    except SpecError:  # a descriptor of a layer that the model does not have
+        return
     assert build(Recipe, tomllib.loads(to_toml(recipe))) == recipe
 
 

@@ -25,8 +25,8 @@ from whatwhere.spec import (
     ModelSpec,
     PoolingKind,
     Recipe,
-    require_choice,
 )
+from whatwhere.spec_checks import require_choice
 
 try:
     from scipy import sparse

@@ -1,36 +1,20 @@
-"""Every setting of the program, as frozen dataclasses that refuse what cannot be when they are made.
+"""Every setting of the program, as frozen dataclasses that check their values when they are made.
 
 `Recipe.paper()` holds the settings the paper gives; what it leaves open has the default written here, chosen on
-validation images (reproduction/scales/paper.toml tells how).
+validation images (reproduction/scales/paper.toml says how).
 `spec_toml` reads and writes recipes as files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from whatwhere.errors import SpecError
+from whatwhere.spec_checks import check_fields, require, require_count
 
 PoolingKind = Literal["gaussian", "max", "sum"]
 InputKind = Literal["none", "highpass", "onoff"]
 StepSize = Literal["image", "batch", "fixed"]
-
-
-def require(holds: bool, given: str, expected: str) -> None:
-    """Refuse a setting: say what was given and what was expected."""
-    if not holds:
-        raise SpecError(f"{given} was given; expected {expected}")
-
-
-def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    require(value in tuple(choices), f"{name} = {value!r}", "one of " + ", ".join(map(repr, choices)))
-
-
-def require_count(name: str, value: object, least: int = 1) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    require(whole, f"{name} = {value!r}", f"a whole number of at least {least}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +39,9 @@ class LayerSpec:
     fan_in: int | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("maps", "filter_size", "pool_size", "pool_maps"):
             require_count(name, getattr(self, name))
-        require_choice("pooling_kind", self.pooling_kind, ("gaussian", "max", "sum"))
         if self.pool_stride is not None:
             require_count("pool_stride", self.pool_stride)
             require(
@@ -124,9 +108,9 @@ class ModelSpec:
     input: InputSpec = InputSpec()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require(len(self.layers) > 0, "a model without layers", "at least one LayerSpec")
         require_count("channels", self.channels)
-        require_choice("normalise", self.normalise, ("filter", "plane"))
         require(
             self.input.kind != "highpass" or not self.nonnegative,
             "input.kind = 'highpass' with nonnegative = true",
@@ -208,16 +192,15 @@ class InferenceSpec:
     moment_power: int = MomentFit.power
 
     def __post_init__(self) -> None:
-        require(0 < self.lam < float("inf"), f"lam = {self.lam}", "a finite number above 0")
+        check_fields(self)
+        require(self.lam > 0, f"lam = {self.lam}", "a number above 0")
         require(0.5 <= self.alpha <= 1, f"alpha = {self.alpha}", "a number from 0.5 to 1")
-        require_choice("shrinkage", self.shrinkage, ("gradient", "exact"))
         require(
             self.shrinkage == "gradient" or self.alpha in (0.5, 1),
             f"shrinkage = 'exact' with alpha = {self.alpha}",
             "alpha = 0.5 or 1 (the proximal map has a closed form there), or shrinkage = 'gradient'",
         )
         require_count("steps", self.steps, least=0)
-        require_choice("step_size", self.step_size, ("image", "batch", "fixed"))
         require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
         _ = self.moment_fit  # raises where its values are not possible
 
@@ -235,10 +218,11 @@ class Phase:
     update_pooling: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require_count("layer", self.layer)
         for k in self.update_pooling:
             require(
-                isinstance(k, int) and 1 <= k <= self.layer,
+                1 <= k <= self.layer,
                 f"update_pooling = {self.update_pooling} with layer = {self.layer}",
                 f"layers from 1 to {self.layer}",
             )
@@ -264,6 +248,7 @@ class LearningSpec:
     update_lower_pooling: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         require_count("epochs", self.epochs, least=0)
         require_count("cg_steps", self.cg_steps)
         for epoch in self.reset_at:
@@ -290,13 +275,13 @@ class DescriptorSpec:
     raw: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("patch", "stride"):
             require(len(getattr(self, name)) > 0, f"{name} = ()", f"a {name} for each layer, or one for all")
         for name in ("layers", "patch", "stride"):
             for value in getattr(self, name):
                 require_count(name, value)
         require_count("cell", self.cell)
-        require_choice("cell_statistic", self.cell_statistic, ("rms", "max", "mean"))
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:
@@ -306,7 +291,7 @@ def _paper_learning() -> tuple[LearningSpec, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A whole experiment: the model, how each layer is trained, how features are inferred and described.
+    """An entire experiment: the model, how each layer is trained, how features are inferred and described.
 
     plan        phases of inference at test time; empty means one joint phase from the top layer
     batch_size  images inferred together; fixed for a run, since the batch rule of the step size sees it
@@ -321,6 +306,7 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         depth = self.model.depth
         require(
             len(self.learning) == depth,
@@ -335,6 +321,21 @@ class Recipe:
         require_count("seed", self.seed, least=0)
 
     @classmethod
-    def paper(cls) -> Recipe:
-        """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50 steps."""
-        return cls()
+    def paper(cls, model: ModelSpec | None = None) -> Recipe:
+        """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50 steps.
+
+        Another model is trained with the same settings; layers above the second with those of the second.
+        """
+        if model is None:
+            return cls()
+        return cls(model=model, learning=follow_depth(_paper_learning(), model.depth))
+
+    def __repr__(self) -> str:
+        maps = " and ".join(str(layer.maps) for layer in self.model.layers)
+        epochs = " and ".join(str(learning.epochs) for learning in self.learning)
+        return f"Recipe(layers of {maps} maps, {epochs} epochs, batch_size={self.batch_size}, seed={self.seed})"
+
+
+def follow_depth(learning: tuple[LearningSpec, ...], depth: int) -> tuple[LearningSpec, ...]:
+    """Learning settings for this number of layers: those above it are dropped, the last serves all layers after it."""
+    return (*learning[:depth], *learning[-1:] * (depth - len(learning)))

@@ -8,7 +8,7 @@
     [inference]
     lam = 20.0
 
-A key that no setting has is refused by name, with the nearest one that exists.
+A key that is not a setting raises an error that suggests the nearest one.
 """
 
 from __future__ import annotations
@@ -17,27 +17,45 @@ import difflib
 import json
 import os
 import tomllib
-import types
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError
-from whatwhere.spec import Recipe
+from whatwhere.regular_file import read_regular
+from whatwhere.spec import Recipe, follow_depth
+from whatwhere.spec_checks import convert, shown, type_hints
 
 Spec = TypeVar("Spec")
-_SETTINGS: dict[type, dict[str, Any]] = {}
+LONGEST = 2**20  # bytes of a recipe
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     """Read a recipe: the paper's settings with the file's differences."""
+    return override(Recipe.paper(), read_toml(path))
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The content of a recipe as plain values."""
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = read_regular(path, LONGEST).decode("utf-8")
     except FileNotFoundError:
         raise SpecError(f"{path} was given as a recipe; there is no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not valid TOML: {error}") from None
-    return override(Recipe.paper(), content)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte, or bytes that are not UTF-8
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"{shown(os.fspath(path))} was given as a recipe; it cannot be read: {reason}") from None
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """TOML as plain values; `name` says in an error where the text came from."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise SpecError(f"{name} is not a recipe: its tables are nested too deeply") from None
+    except ValueError as error:  # also an integer of more than 4,300 digits
+        raise SpecError(f"{name} is not valid TOML: {error}") from None
 
 
 def write_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:
@@ -46,39 +64,47 @@ def write_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:
 
 
 def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
-    """The same spec with the differences of a parsed TOML table."""
-    hints = _settings(type(spec))
+    """The same spec with the differences of a parsed TOML table.
+
+    If the number of layers changes, the learning settings follow (see `follow_depth`).
+    """
+    hints = type_hints(type(spec))
     new: dict[str, Any] = {}
-    for key, value in changes.items():
-        name = f"{where}{key}"
+    for key in sorted(changes, key=lambda key: key != "model"):  # the model first: the learning settings follow it
+        value, name = changes[key], f"{where}{key}"
         if key not in hints:
-            raise SpecError(f"{name} is not a setting{_nearest(key, hints)}")
+            raise SpecError(f"{name} is not a setting{_nearest(key, type(spec), where)}")
         old = getattr(spec, key)
+        if key == "learning" and "model" in new:
+            old = old[: new["model"].depth]
         if is_dataclass(old):
             new[key] = override(old, _table(name, value), f"{name}.")
         elif _item_spec(hints[key]) is not None:
             new[key] = _override_items(_item_spec(hints[key]), old, value, name)
         else:
-            new[key] = _convert(value, hints[key], name)
-    return _named(where, lambda: replace(spec, **new))  # type: ignore[type-var]
+            new[key] = convert(value, hints[key], name)
+    if isinstance(spec, Recipe) and "model" in new and not isinstance(changes.get("learning"), list):
+        learning, depth = new.get("learning", spec.learning), new["model"].depth
+        new["learning"] = learning if "learning" in new and len(learning) > depth else follow_depth(learning, depth)
+    return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
 
 
 def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its default."""
-    hints = _settings(kind)
+    hints = type_hints(kind)
     new: dict[str, Any] = {}
     for key, value in _table(where or kind.__name__, content).items():
         name = f"{where}{key}"
         if key not in hints:
-            raise SpecError(f"{name} is not a setting{_nearest(key, hints)}")
+            raise SpecError(f"{name} is not a setting{_nearest(key, kind, where)}")
         item = _item_spec(hints[key])
         if item is not None:
             new[key] = _override_items(item, (), value, name)
         elif is_dataclass(hints[key]):
             new[key] = build(hints[key], value, f"{name}.")
         else:
-            new[key] = _convert(value, hints[key], name)
-    missing = [f.name for f in fields(kind) if f.name not in new and not _has_default(f)]  # type: ignore[arg-type]
+            new[key] = convert(value, hints[key], name)
+    missing = [f.name for f in fields(cast(Any, kind)) if f.name not in new and not _has_default(f)]
     if missing:
         raise SpecError(f"{where}{missing[0]} is missing; it has no default")
     return _named(where, lambda: kind(**new))
@@ -124,35 +150,6 @@ def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> 
     return tuple(items[i] for i in sorted(items))
 
 
-def _convert(value: Any, hint: Any, name: str) -> Any:
-    """A plain value as the type that a setting has; nothing is guessed but int → float and list → tuple."""
-    if get_origin(hint) in (Union, types.UnionType):
-        if value is None:
-            return None
-        hint = next(h for h in get_args(hint) if h is not type(None))
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            expected = ", ".join(map(repr, get_args(hint)))
-            raise SpecError(f"{name} = {value!r} was given; expected one of {expected}")
-        return value
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple):
-            raise SpecError(f"{name} = {value!r} was given; expected a list")
-        return tuple(_convert(v, get_args(hint)[0], name) for v in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not (get_origin(hint) or hint):  # dict[str, Any] is taken as it stands
-        raise SpecError(f"{name} = {value!r} was given; expected {hint.__name__}, not {type(value).__name__}")
-    return value
-
-
-def _settings(kind: type) -> dict[str, Any]:
-    """The settings of a spec and their types; evaluating the annotations takes most of the time of reading a file."""
-    if kind not in _SETTINGS:
-        _SETTINGS[kind] = get_type_hints(kind)
-    return _SETTINGS[kind]
-
-
 def _item_spec(hint: Any) -> Any:
     """The spec that a tuple holds, or None."""
     item = get_args(hint)[0] if get_origin(hint) is tuple else None
@@ -165,17 +162,35 @@ def _has_default(f: Any) -> bool:
 
 def _table(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SpecError(f"{name} = {value!r} was given; expected a table of settings")
+        raise SpecError(f"{name} = {shown(value)} was given; expected a table of settings")
     return value
 
 
-def _nearest(key: str, known: dict[str, Any]) -> str:
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-    return f"; did you mean {close[0]!r}?" if close else f"; the settings here are {', '.join(known)}"
+def _nearest(key: str, kind: type, where: str) -> str:
+    """A suggestion for an unknown key: a setting of this name deeper down, by its full path, or one spelt alike."""
+    known, paths = list(type_hints(kind)), dict(_paths(kind, where))
+    close = [path for path, name in paths.items() if name == key]
+    close = close or [f"{where}{name}" for name in difflib.get_close_matches(key, known, n=1, cutoff=0.5)]
+    alike = difflib.get_close_matches(key, paths.values(), n=1, cutoff=0.6)
+    close = close or [path for path, name in paths.items() if name in alike]
+    suggestion = " or ".join(map(repr, sorted(close, key=len)))
+    return f"; did you mean {suggestion}?" if close else f"; the settings here are {', '.join(known)}"
 
 
-def _named(where: str, make: Any) -> Any:
-    """Run a constructor; if it refuses its values, say where in the file they stand."""
+def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:
+    """Every setting below a spec: its full path and its own name; the path of a layer's setting has `each`."""
+    for name, hint in type_hints(kind).items():
+        item = _item_spec(hint)
+        if item is not None:
+            yield from _paths(item, f"{where}{name}.each.")
+        elif is_dataclass(hint):
+            yield from _paths(cast(type, hint), f"{where}{name}.")
+        else:
+            yield f"{where}{name}", name
+
+
+def _named(where: str, make: Callable[[], Spec]) -> Spec:
+    """Call a constructor; if it raises an error, say where in the file its values are."""
     try:
         return make()
     except SpecError as error:

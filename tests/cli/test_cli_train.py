@@ -72,7 +72,7 @@ def test_settings_are_changed_by_name(images, recipe, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [("learning.each.epoch=1", "did you mean 'epochs'"), ("a b=1", "expected KEY=VALUE")],
+    [("learning.each.epoch=1", "did you mean 'learning.each.epochs'"), ("a b=1", "expected KEY=VALUE")],
 )
 def test_a_bad_setting_is_refused_by_name(change, message, images, tmp_path):
     with pytest.raises(SpecError, match=message):
