@@ -56,6 +56,20 @@ def die_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
         (folder / f"error{rank}").write_text(str(error))
 
 
+def stall_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
+    """The last rank stops answering in the second epoch, as under SIGSTOP; the others write down how they end."""
+    tiny.as_rank(rank, count, port)
+
+    def on_batch(report) -> None:
+        if rank == count - 1 and report.epoch == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    try:
+        tiny.train(tiny.recipe(), tiny.images(IMAGES), folder, on_batch=on_batch, timeout=3.0)
+    except RunError as error:
+        (folder / f"error{rank}").write_text(str(error))
+
+
 def join(processes: list, limit: float = 60) -> list[int]:
     end = time.monotonic() + limit
     for process in processes:
@@ -91,10 +105,20 @@ def test_a_killed_process_ends_the_others_and_the_run_resumes_in_another_number(
     assert time.monotonic() - began < 60
     for rank in (0, 1):
         message = (tmp_path / f"error{rank}").read_text()
-        assert f"process {rank} of 3 lost the others" in message
-        assert "start all of them again with --resume" in message
+        assert f"process {rank} of 3 lost the others: process 2 ended, or did not answer within 120 s" in message
+        assert "start all processes again with --resume" in message
     assert join(start(2, train_as, tmp_path, True, 0, "ram")) == [0, 0]
     assert close(load(tmp_path / "model.safetensors").filters, alone.model.filters)
+
+
+def test_a_process_that_hangs_is_named_after_the_time_out(tmp_path):
+    processes = start(3, stall_amid_training, tmp_path)
+    assert join(processes[:2]) == [0, 0]
+    processes[2].kill()  # a stopped process cannot end by itself
+    for rank in (0, 1):
+        message = (tmp_path / f"error{rank}").read_text()
+        assert "process 2 ended, or did not answer within 3 s" in message, message
+        assert "--timeout" in message
 
 
 def test_stopped_by_one_of_them_amid_an_epoch_the_run_resumes_in_another_number(alone, tmp_path):

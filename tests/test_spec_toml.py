@@ -65,7 +65,7 @@ BAD = {
     "sede = 1": "sede is not a setting; did you mean 'seed'",
     "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
     "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'inference.lam'",
-    "[learning.1.inference]\nstep = 1": r"inference\.step is not a setting; did you mean 'learning\.1\.inference\.steps'",
+    "[learning.1.inference]\nstep = 1": r"step is not a setting; did you mean 'learning\.1\.inference\.steps'",
     "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected float, not str",
     "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
     "[inference]\nmomentum = 1": r"inference\.momentum = 1 was given; expected bool",

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from whatwhere.latents import PoolingParams as PoolingParams
     from whatwhere.latents import Solution as Solution
     from whatwhere.learning import TrainedModel as TrainedModel
+    from whatwhere.learning import TrainedRun as TrainedRun
     from whatwhere.learning import TrainingCallbacks as TrainingCallbacks
     from whatwhere.learning import TrainingOptions as TrainingOptions
+    from whatwhere.learning import read_run as read_run
     from whatwhere.learning import train as train
     from whatwhere.model import DeconvNet as DeconvNet
     from whatwhere.model import load as load
@@ -49,12 +51,14 @@ _HOME = {
     "Recipe": "spec",
     "Solution": "latents",
     "TrainedModel": "learning",
+    "TrainedRun": "learning",
     "TrainingCallbacks": "learning",
     "TrainingOptions": "learning",
     "override": "spec_toml",
     "infer": "inference",
     "load": "model",
     "read_recipe": "spec_toml",
+    "read_run": "learning",
     "save": "model",
     "train": "learning",
 }

@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from whatwhere.errors import RunError, SpecError
 
@@ -22,25 +25,61 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+@dataclass
+class _Meeting:
+    """Where the processes write how many sums they have begun, so that one that does not answer can be named."""
+
+    store: Any  # torch exports the type of its stores only privately
+    timeout: float
+    sums: int = 0
+
+    def begin_sum(self) -> None:
+        self.sums += 1
+        self.store.set(f"sums/{rank()}", str(self.sums))
+
+    def absent(self) -> list[int]:
+        """The processes that have not begun this sum."""
+        self.store.set_timeout(timedelta(seconds=5))
+        others = (other for other in range(world_size()) if other != rank())
+        return [other for other in others if self._sums_of(other) < self.sums]
+
+    def _sums_of(self, other: int) -> int:
+        try:
+            return int(self.store.get(f"sums/{other}")) if self.store.check([f"sums/{other}"]) else 0
+        except RuntimeError:  # the process that holds the store is gone
+            return 0
+
+
+_meeting: _Meeting | None = None
+
+
 @contextmanager
 def process_group(device: torch.device, timeout: float = 120.0) -> Iterator[None]:
     """Join the processes that torchrun started, if it did: gloo adds up CPU tensors, nccl those of GPUs.
 
     timeout  seconds to wait for a process that does not answer; one that is killed is noticed at once
     """
+    global _meeting
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    limit = timedelta(seconds=timeout)
     try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+        store, own_rank, count = next(iter(rendezvous("env://", timeout=limit)))
+        dist.init_process_group(backend, store=store, rank=own_rank, world_size=count, timeout=limit)
     except (RuntimeError, ValueError) as error:
-        raise RunError(f"the processes of this run did not find each other: {_first_line(error)}") from error
+        raise RunError(
+            f"the processes of this run did not find each other within {timeout:g} s: {_first_line(error)}; start all "
+            "of them together, and check that they reach the address of the first"
+        ) from error
+    _meeting = _Meeting(dist.PrefixStore("whatwhere", store), timeout)  # type: ignore[attr-defined]
     try:
         yield
     finally:
+        _meeting = None
         dist.destroy_process_group()
 
 
@@ -60,17 +99,29 @@ def all_reduce_sum(tensor: Tensor) -> Tensor:
         return tensor
     summed = tensor.clone()
     try:
+        if _meeting is not None:
+            _meeting.begin_sum()
         dist.all_reduce(summed)
     except RuntimeError as error:
-        raise RunError(
-            f"process {rank()} of {world_size()} lost the others ({_first_line(error)}): one of them was ended "
-            "or cannot be reached; the last checkpoint stands, so start all of them again with --resume"
-        ) from error
+        raise RunError(_lost(error)) from error
     return summed
 
 
+def _lost(error: RuntimeError) -> str:
+    """Which process does not answer, and what to do."""
+    absent = [] if _meeting is None else _meeting.absent()
+    numbers = " and ".join(map(str, absent))
+    names = f"process{'es' if len(absent) > 1 else ''} {numbers}" if absent else "another process"
+    limit = "" if _meeting is None else f" within {_meeting.timeout:g} s"
+    return (
+        f"process {rank()} of {world_size()} lost the others: {names} ended, or did not answer{limit} "
+        f"({_first_line(error)}). The last checkpoint is intact: start all processes again with --resume. If a batch "
+        "takes longer than this limit, raise it with --timeout"
+    )
+
+
 def barrier() -> None:
-    """Go on when every process has come here."""
+    """Wait until every process has come here."""
     all_reduce_sum(torch.zeros(1))
 
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import tiny_training as tiny
 from whatwhere.cli import app, main
-from whatwhere.errors import RunError, SpecError
+from whatwhere.cli.train import stop_on_signal
+from whatwhere.errors import EngineError, RunError, SpecError
 from whatwhere.model import load
 from whatwhere.spec_toml import read_recipe, write_recipe
 
@@ -92,6 +93,53 @@ def test_tensorboard_events(images, recipe, tmp_path):
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     costs = [json.loads(line)["cost"] for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
     assert [event.value for event in events.Scalars("layer2/cost")] == pytest.approx(costs[2:])
+
+
+def test_tensorboard_in_a_folder_that_is_not_writable(images, recipe, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "tensorboard").write_text("a file where the folder should be")
+    with pytest.raises(RunError, match=r"writing TensorBoard events to .*tensorboard failed"):
+        whatwhere("train", images, "--out", out, "--recipe", recipe, "--tensorboard", *OPTIONS)
+
+
+def test_a_rejected_command_leaves_nothing_behind(images, recipe, tmp_path):
+    with pytest.raises(EngineError):
+        whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--tensorboard", "--engine", "warp")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_is_given_more_epochs(images, recipe, tmp_path):
+    out = tmp_path / "run"
+    whatwhere("train", images, "--out", out, "--recipe", recipe, *OPTIONS)
+    whatwhere("train", "--resume", out, "--set", "learning.2.epochs=3", "--set", "inference.lam=7")
+    written = read_recipe(out / "recipe.toml")
+    assert (written.learning[1].epochs, written.inference.lam) == (3, 7.0)
+    assert len((out / "history.jsonl").read_text().splitlines()) == 5
+
+
+def test_an_emptied_recipe_is_not_the_papers_on_resume(images, recipe, tmp_path):
+    whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, *OPTIONS)
+    (tmp_path / "run" / "recipe.toml").write_text("")
+    with pytest.raises(RunError, match=r"recipe\.toml lacks"):
+        whatwhere("train", "--resume", tmp_path / "run")
+
+
+def test_one_layer_by_set(images, recipe, tmp_path):
+    changes = ("--set", "model.layers=[{maps=2, filter_size=2}]", "--set", "learning.each.epochs=1")
+    whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, *changes, *OPTIONS)
+    assert load(tmp_path / "run" / "model.safetensors").spec.depth == 1
+
+
+def test_a_third_interrupt_does_nothing(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.delenv("RANK", raising=False)
+    try:
+        with pytest.raises(KeyboardInterrupt), stop_on_signal():
+            signal.raise_signal(signal.SIGINT) or signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # while the command cleans up
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_changed_recipe_file_is_refused(images, recipe, tmp_path):

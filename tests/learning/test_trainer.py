@@ -79,7 +79,6 @@ def test_a_run_is_a_folder_that_holds_the_model_and_the_history(reference, tmp_p
     found = sorted(path.relative_to(run.folder).as_posix() for path in run.folder.rglob("*"))
     assert found == [
         "checkpoint",
-        "checkpoint/lock",
         "checkpoint/state.safetensors",
         "history.jsonl",
         "model.safetensors",
@@ -352,7 +351,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_model_stays_usable(harm, messag
 
 
 def test_there_is_nothing_to_resume_in_an_empty_folder(tmp_path):
-    with pytest.raises(RunError, match=r"no checkpoint here to go on from; .* train again"):
+    with pytest.raises(RunError, match=r"no checkpoint here to continue from; .* train again"):
         tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=True)
 
 

@@ -1,7 +1,10 @@
 """Checkpoints: whole or not there, and refused when they are not what was written."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from safetensors import safe_open
 
 from whatwhere.errors import RunError
 from whatwhere.storage import Checkpoint, load_checkpoint, save_checkpoint
@@ -46,6 +49,22 @@ def test_a_checkpoint_cut_short_anywhere_or_with_any_byte_changed_is_refused(tmp
         assert all(torch.equal(read.tensors[name], tensor) for name, tensor in CHECKPOINT.tensors.items())
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [torch.arange(6.0).view(3, 2), torch.arange(6.0).view(torch.int32).view(2, 3), torch.arange(6.0).view(6)],
+)
+def test_the_checksum_covers_dtype_and_shape(changed, tmp_path, monkeypatch):
+    """The same bytes as another type, or in another shape."""
+    checkpoint = replace(CHECKPOINT, tensors={"f": torch.arange(6.0).view(2, 3)})
+    save_checkpoint(checkpoint, tmp_path)
+    checksum = safe_open(tmp_path / "state.safetensors", framework="pt").metadata()["checksum"]
+    monkeypatch.setattr("whatwhere.storage.checkpoints._checksum", lambda *_: checksum)
+    save_checkpoint(replace(checkpoint, tensors={"f": changed}), tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(RunError, match="its checksum is wrong"):
+        load_checkpoint(tmp_path)
+
+
 def test_a_missing_checkpoint_says_so(tmp_path):
     with pytest.raises(RunError, match="there is no checkpoint here"):
         load_checkpoint(tmp_path)
@@ -55,5 +74,5 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.storage.checkpoints.FORMAT", "whatwhere checkpoint 9")
     save_checkpoint(CHECKPOINT, tmp_path)
     monkeypatch.undo()
-    with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 1'"):
+    with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 2'"):
         load_checkpoint(tmp_path)

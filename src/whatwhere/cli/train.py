@@ -24,23 +24,26 @@ Source = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="RUN", help="Folder of a new run.")]
 Resume = Annotated[
-    Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run from its last checkpoint.")
+    Path | None, typer.Option("--resume", metavar="RUN", help="Continue a run from its last checkpoint.")
 ]
 RecipeFile = Annotated[
     Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file of differences from the paper's settings.")
 ]
 Store = Annotated[str | None, typer.Option(help="Where latents wait for the next epoch: auto, device, ram or file.")]
-LatentDtype = Annotated[str | None, typer.Option(help="Latents are kept as float32, float16 or bfloat16.")]
+LatentDtype = Annotated[str | None, typer.Option(help="Store latents as float32, float16 or bfloat16.")]
 Every = Annotated[
     int | None,
     typer.Option(
-        help="Epochs from one checkpoint to the next (default: every epoch, or less often where that would take more "
+        help="Epochs from one checkpoint to the next (default: every epoch, or less often if that would take more "
         "than a tenth of the time; 0: only when stopped).",
         min=0,
     ),
 ]
-Limit = Annotated[int | None, typer.Option(help="Take only the first images.", min=1)]
-TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events, too.")]
+Timeout = Annotated[
+    float | None, typer.Option(help="Seconds to wait for another process that does not answer (default: 120).")
+]
+Limit = Annotated[int | None, typer.Option(help="Use only the first images.", min=1)]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
 
 DEFAULTS: dict[str, Any] = {
     "source": "digits",
@@ -50,6 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "store": "auto",
     "latent_dtype": None,
     "checkpoint_every": None,
+    "timeout": 120.0,
 }
 
 
@@ -64,18 +68,19 @@ def train(
     store: Store = None,
     latent_dtype: LatentDtype = None,
     checkpoint_every: Every = None,
+    timeout: Timeout = None,
     limit: Limit = None,
     tensorboard: TensorBoard = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume goes on.
+    """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume continues it.
 
     Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train SOURCE --out RUN
     """
     from whatwhere.cli.inputs import absolute_source
 
     if (out is None) == (resume is None):
-        raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to go on with one")
+        raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
     given: dict[str, Any] = {
         "source": None if source is None else absolute_source(source),
         "limit": limit,
@@ -84,10 +89,11 @@ def train(
         "store": store,
         "latent_dtype": latent_dtype,
         "checkpoint_every": checkpoint_every,
+        "timeout": timeout,
     }
     began_with = DEFAULTS if resume is None else {**DEFAULTS, **notes_of(resume)}
     options = {name: began_with[name] if value is None else value for name, value in given.items()}
-    settings = read_settings(recipe if resume is None or recipe is not None else resume / "recipe.toml", set_ or [])
+    settings = read_settings(recipe, resume, set_ or [])
     images = read_images(options["source"], options["limit"])
     run(settings, images, options, out or resume or Path(), resume is not None, tensorboard, quiet)
 
@@ -101,6 +107,8 @@ def run(
     from whatwhere.learning import TrainingCallbacks, TrainingOptions, TrainingStopped
     from whatwhere.learning import train as train_model
     from whatwhere.learning.progress import TrainingProgress
+    from whatwhere.messages import command
+    from whatwhere.storage import has_checkpoint
 
     first = is_main_process()
     settings = {name: value for name, value in given.items() if name not in ("source", "limit")}
@@ -116,30 +124,40 @@ def run(
         if first:
             typer.echo(str(stopped), err=True)
         raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        if first and has_checkpoint(folder / "checkpoint"):
+            resume_command = command("whatwhere", "train", "--resume", folder)
+            typer.echo(f"interrupted; continue from the last checkpoint with: {resume_command}", err=True)
+        raise typer.Exit(130) from None
     if first and not quiet:
         typer.echo(folder / "model.safetensors")
 
 
-def read_settings(file: Path | None, changes: list[str]) -> Recipe:
-    """The recipe of a file (or the paper's) with the settings of --set changed."""
-    import tomllib
-
-    from whatwhere.errors import SpecError
+def read_settings(file: Path | None, run: Path | None, changes: list[str]) -> Recipe:
+    """The recipe of a file, of a run that is resumed, or of the paper, with the settings of --set changed."""
+    from whatwhere.learning.run_reader import read_run_recipe
     from whatwhere.spec import Recipe
     from whatwhere.spec_toml import override, read_recipe
 
-    recipe = Recipe.paper() if file is None else read_recipe(file)
+    base = Recipe.paper() if run is None else read_run_recipe(run)
+    recipe = base if file is None else read_recipe(file)
     for change in changes:
-        key, _, value = change.partition("=")
-        for text in (f"{key} = {value}", f"{key} = {value!r}"):  # the second is a word that needs no quotes
-            try:
-                recipe = override(recipe, tomllib.loads(text))
-                break
-            except tomllib.TOMLDecodeError:
-                continue
-        else:
-            raise SpecError(f"--set {change!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
+        recipe = override(recipe, parse_change(change))
     return recipe
+
+
+def parse_change(change: str) -> dict[str, Any]:
+    """KEY=VALUE as a parsed TOML table; a word as the value needs no quotes."""
+    from whatwhere.errors import SpecError
+    from whatwhere.spec_toml import parse_toml
+
+    key, _, value = change.partition("=")
+    for text in (f"{key} = {value}", f"{key} = {value!r}"):
+        try:
+            return parse_toml(text, "--set")
+        except SpecError:
+            continue
+    raise SpecError(f"--set {change[:80]!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
 
 
 def read_images(source: str, limit: int | None) -> Images:
@@ -160,16 +178,18 @@ def notes_of(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second Ctrl-C ends it at once.
+    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second Ctrl-C ends it at once, more do nothing.
 
     Under torchrun a worker may get the same signal twice, from the terminal and from torchrun: there only the first
     counts.
     """
-    asked = False
+    asked = interrupted = False
 
     def ask(number: int, frame: object) -> None:
-        nonlocal asked
+        nonlocal asked, interrupted
         if asked and number == signal.SIGINT and "RANK" not in os.environ:
+            interrupted = True
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # to the end of the process: cleaning up is not interrupted
             raise KeyboardInterrupt
         asked = True
 
@@ -178,4 +198,5 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
         yield lambda: asked
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if not (interrupted and number == signal.SIGINT):
+                signal.signal(number, handler)

@@ -3,6 +3,7 @@
 from whatwhere.learning.guards import TrainingDiverged, TrainingStopped
 from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
 from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
+from whatwhere.learning.run_reader import TrainedRun, read_run
 from whatwhere.learning.trainer import TrainedModel, train
 
 __all__ = [
@@ -10,9 +11,11 @@ __all__ = [
     "EpochReport",
     "PhaseReport",
     "TrainedModel",
+    "TrainedRun",
     "TrainingCallbacks",
     "TrainingDiverged",
     "TrainingOptions",
     "TrainingStopped",
+    "read_run",
     "train",
 ]

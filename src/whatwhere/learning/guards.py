@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError
 from whatwhere.learning.stats import BatchStats
+from whatwhere.messages import command
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
 
@@ -69,8 +71,8 @@ def diverged(where: str, problem: str, cause: str) -> TrainingDiverged:
     return TrainingDiverged(f"{where}: {problem}. Likely cause: {cause}. The last checkpoint is intact.")
 
 
-def stopped(where: str, folder: str | None) -> TrainingStopped:
+def stopped(where: str, folder: Path | None) -> TrainingStopped:
     """The message for the person who asked to stop."""
     if folder is None:
         return TrainingStopped(f"stopped at {where}; without a folder nothing was saved")
-    return TrainingStopped(f"stopped at {where}; continue with: whatwhere train --resume {folder}")
+    return TrainingStopped(f"stopped at {where}; continue with: {command('whatwhere', 'train', '--resume', folder)}")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from whatwhere.atomic import remove_leftovers, sync_folder
 from whatwhere.errors import RunError
+from whatwhere.learning.recipe_changes import position, training_changes
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import EpochStats
 from whatwhere.learning.training_data import ImageSource
+from whatwhere.messages import command, printable
 from whatwhere.model import DeconvNet, save
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import to_toml
@@ -56,34 +59,50 @@ class RunFolder:
         self.checkpoint = path / "checkpoint"
         self.latents = self.checkpoint / "latents"
         self.history = path / "history.jsonl"
+        self.resume_command = command("whatwhere", "train", "--resume", path)
+        self._written: list[Path] = []  # before the first checkpoint
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder and hold it for this process; the lock goes with the process, however that ends."""
-        with self.writing("making the folder of the run"):
-            self.checkpoint.mkdir(parents=True, exist_ok=True)
-            lock = open(self.checkpoint / "lock", "w")  # noqa: SIM115  (held open below)
-        with lock:
-            try:
-                import fcntl
+        """Create the folder and hold it for this process; the lock goes with the process, however that ends.
 
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                message = "another process is training in this folder; wait for it, or end it"
-                raise RunError(f"{self.path}: {message}") from None
-            except (ImportError, OSError):  # a system, or a file system, without such locks
-                pass
-            yield
+        If training ends without a checkpoint, since its input was rejected or it was interrupted, everything that was
+        created is removed again.
+        """
+        created = [path for path in (self.checkpoint, self.path, *self.path.parents) if not os.path.lexists(path)]
+        try:
+            with self.writing("creating the run folder"):
+                self.checkpoint.mkdir(parents=True, exist_ok=True)
+                sync_folder(self.path)
+            with hold_lock(self.checkpoint / "lock", self.path, self.writing):
+                for folder in (self.path, self.checkpoint):
+                    with self.writing("removing temporary files"):
+                        remove_leftovers(folder)
+                yield
+        finally:
+            if not has_checkpoint(self.checkpoint):
+                self._undo(created)
+
+    def _undo(self, created: list[Path]) -> None:
+        if self.checkpoint in created and os.path.isdir(self.latents):
+            shutil.rmtree(self.latents, ignore_errors=True)
+        for path in self._written:
+            with suppress(OSError):
+                path.unlink()
+        for path in created:
+            with suppress(OSError):  # a folder that holds other files stays
+                path.rmdir()
 
     def check_unused(self) -> None:
         """Raise if the folder holds a run: a new one does not overwrite it."""
-        if has_checkpoint(self.checkpoint) or (self.path / "model.safetensors").exists():
+        if has_checkpoint(self.checkpoint) or os.path.lexists(self.path / "model.safetensors"):
             raise RunError(
-                f"{self.path} holds a run already; continue it (whatwhere train --resume {self.path}), "
+                f"{printable(self.path)} holds a run already; continue it ({self.resume_command}), "
                 "or choose another folder"
             )
 
     def begin(self, recipe: Recipe) -> None:
+        self._written = [path for path in (self.path / "recipe.toml", self.history) if not os.path.lexists(path)]
         self.write_recipe(recipe)
         self.write_history(())
 
@@ -127,7 +146,7 @@ class RunFolder:
     def load(self, facts: RunFacts, device: torch.device) -> tuple[TrainingState, Tensor]:
         """The state of the checkpoint and the places of its latents; those of another run raise an error."""
         checkpoint = self.read()
-        self._require_same("recipe", changes(checkpoint.recipe, to_toml(facts.recipe)))
+        self._require_same("recipe", training_changes(checkpoint.recipe, facts.recipe))
         same_images = checkpoint.images == facts.images
         self._require_same("images", "" if same_images else "they are not those that the run began with")
         before, now = checkpoint.latent_dtype, dtype_name(facts.latent_dtype)
@@ -143,7 +162,8 @@ class RunFolder:
             stats=EpochStats.from_tensors(checkpoint.tensors, device),
             history=tuple(EpochReport.of(table) for table in checkpoint.history),
         )
-        return state, checkpoint.tensors["latents.places"]
+        layer, epoch = position(state, facts.recipe)
+        return replace(state, layer=layer, epoch=epoch), checkpoint.tensors["latents.places"]
 
     def read(self) -> Checkpoint:
         try:
@@ -166,41 +186,49 @@ class RunFolder:
     def writing(self, doing: str) -> Iterator[None]:
         remedy = "make room or take another folder"
         if has_checkpoint(self.checkpoint):
-            remedy = f"the last checkpoint is intact: fix this, then whatwhere train --resume {self.path}"
-        with disk_errors(f"{doing} in {self.path}", remedy):
+            remedy = f"the last checkpoint is intact: fix this, then {self.resume_command}"
+        with disk_errors(f"{doing} in {printable(self.path)}", remedy):
             yield
 
     def _remedy(self) -> str:
         model = self.path / "model.safetensors"
-        usable = f"the model of the last checkpoint is in {model}; " if model.is_file() else ""
+        usable = f"the model of the last checkpoint is in {printable(model)}; " if model.is_file() else ""
         return f"{usable}put the files of the checkpoint back, or train again in another folder"
 
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
             raise RunError(
-                f"{self.path} cannot continue with other {what}: {difference}; give what the run began with, or train "
-                "again in another folder"
+                f"{printable(self.path)} cannot continue with other {what}: {difference}; give what the run began "
+                "with, or train again in another folder"
             )
 
 
-def changes(old: str, new: str) -> str:
-    """The lines in which two recipes differ, in words; empty if they are the same."""
-    before, after = (dict(settings(tomllib.loads(text))) for text in (old, new))
-    differing = sorted(key for key in before | after if before.get(key) != after.get(key))
-    return ", ".join(
-        f"{key} was {before.get(key, 'not set')} and is now {after.get(key, 'not set')}" for key in differing
-    )
+@contextmanager
+def hold_lock(path: Path, folder: Path, writing: Callable[[str], AbstractContextManager[None]]) -> Iterator[None]:
+    """Hold a lock file, which is removed at the end; it is never opened through a symbolic link."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    with writing("locking the run"):
+        handle = os.open(path, flags, 0o666)
+    try:
+        try:
+            import fcntl
 
-
-def settings(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting of a parsed recipe, by its full name; layers by their number."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        value = {str(number): item for number, item in enumerate(value, start=1)}
-    if not isinstance(value, dict):
-        yield name, value
-        return
-    for key, item in value.items():
-        yield from settings(item, f"{name}.{key}" if name else key)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lost = not os.path.samestat(os.fstat(handle), os.lstat(path))  # removed by the process that held it
+        except (BlockingIOError, FileNotFoundError):
+            lost = True
+        except (ImportError, OSError):  # a system, or a file system, without such locks
+            lost = False
+        if lost:
+            message = "another process is training in this folder; wait for it, or end it"
+            raise RunError(f"{printable(folder)}: {message}")
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()
+    finally:
+        os.close(handle)
 
 
 def history_line(report: EpochReport) -> str:

@@ -184,7 +184,7 @@ class TrainingSession:
 
     def _raise_stopped(self) -> None:
         where = f"{self._where()}, {self.state.batch} of {len(self.data.batches)} batches done"
-        raise stopped(where, None if self.checkpointer is None else str(self.checkpointer.folder.path))
+        raise stopped(where, None if self.checkpointer is None else self.checkpointer.folder.path)
 
     # Position -----------------------------------------------------------------------------------------------
 

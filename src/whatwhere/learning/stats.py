@@ -96,7 +96,7 @@ class AsyncHostCopy:
         if tensor.is_cuda:
             self._host = torch.empty_like(tensor, device="cpu", pin_memory=True)
             self._host.copy_(tensor, non_blocking=True)
-            self._copied = torch.cuda.Event()
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._copied.record()
         else:
             self._host = tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
+from whatwhere.learning.memory import check_memory, latents_per_image, memory_errors
 from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
 from whatwhere.learning.progress import TrainingProgress
 from whatwhere.learning.reports import EpochReport
@@ -74,6 +74,8 @@ def train(
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
     if start is None and len(images) > 0:  # channels are those of the images
         recipe = replace(recipe, model=replace(recipe.model, channels=images[slice(0, 1)].shape[1]))
+    if out is not None and "\0" in os.fspath(out):
+        raise SpecError(f"out = {os.fspath(out)!r} was given; expected a name without zero bytes")
     if start is not None and start.spec != recipe.model:
         raise SpecError("a start model was given that is not the recipe's; expected one of the same ModelSpec")
     if len(images) == 0:
@@ -97,7 +99,10 @@ def run_training(
     """Open what a training needs, run it, close it again."""
     device = distributed.choose_device(options.device)
     folder = None if out is None else RunFolder(Path(out))
-    with torch.no_grad(), distributed.process_group(device, options.timeout), ExitStack() as closing:
+    height, width = images[slice(0, 1)].shape[-2:]
+    check_memory(recipe.model, (height, width), min(recipe.batch_size, len(images)), device)
+    group = distributed.process_group(device, options.timeout)
+    with torch.no_grad(), memory_errors(), group, ExitStack() as closing:
         model = (start or DeconvNet(recipe.model, seed=recipe.seed)).to(device)
         dtype = latent_dtype(options.latent_dtype, model.dtype)
         batches = split_batches(len(images), recipe.batch_size)
@@ -145,7 +150,7 @@ def open_store(
 ) -> Iterator[LatentStore]:
     """The store of latents in the tier asked for; without a folder its files are temporary."""
     height, width = images[slice(0, 1)].shape[2:]
-    needed = len(images) * latent_size(model, height, width) * dtype.itemsize // distributed.world_size()
+    needed = len(images) * latents_per_image(model.spec, height, width) * dtype.itemsize // distributed.world_size()
     with ExitStack() as closing:
         home = Path(tempfile.gettempdir()) if folder is None else folder.path
         tier, reason = choose_tier(options.store, needed, model.device, home)
@@ -159,13 +164,6 @@ def open_store(
         store = LatentStore(tier, len(batches), device=model.device, dtype=model.dtype, stored_dtype=dtype, files=files)
         closing.callback(store.close)
         yield store
-
-
-def latent_size(model: DeconvNet, height: int, width: int) -> int:
-    """How many numbers the latents of one image are, in the layer of training that has most."""
-    grids = [(math.prod(r.grid), len(r.axes)) for r in model.at(height, width).regions]
-    pooling = [2 * axes * regions for regions, axes in grids]
-    return max(grids[k][0] + sum(pooling[: k + 1]) for k in range(len(grids)))
 
 
 def on_device(images: ImageSource, batches: list[slice], store: LatentStore) -> ImageSource:

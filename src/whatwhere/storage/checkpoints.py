@@ -15,26 +15,28 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from whatwhere.atomic import write_atomic
 from whatwhere.errors import RunError
+from whatwhere.regular_file import is_regular
 
-FORMAT = "whatwhere checkpoint 1"
+FORMAT = "whatwhere checkpoint 2"
 STATE = "state.safetensors"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that training needs to go on, but for the latents themselves.
+    """All that training needs to continue, except the latents themselves.
 
     layer, epoch, batch  what comes next: batches before `batch` of that epoch are inferred already
     recipe               as TOML
     images               fingerprint of the images
-    latent_dtype         the type that latents are kept in
-    notes                of whoever began the run, for whoever goes on with it
+    latent_dtype         the type that latents are stored in
+    notes                of the program that began the run, for the one that continues it
     history              one table an epoch
     tensors              filters and connectivity, the places of the latents, sums of an epoch in progress
     """
@@ -59,10 +61,10 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read the checkpoint in a folder; a missing, damaged or foreign one is refused."""
+    """Read the checkpoint in a folder; a missing, damaged or foreign one raises an error."""
     path = folder / STATE
-    if not path.is_file():
-        raise RunError(f"{path}: there is no checkpoint here to go on from")
+    if not is_regular(path):
+        raise RunError(f"{path}: there is no checkpoint here to continue from")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -78,11 +80,12 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    return (folder / STATE).is_file()
+    return is_regular(folder / STATE)
 
 
 def _checksum(content: str, tensors: Mapping[str, Tensor]) -> int:
     checksum = zlib.crc32(content.encode())
-    for name in sorted(tensors):
-        checksum = zlib.crc32(tensors[name].numpy().data, zlib.crc32(name.encode(), checksum))
+    for name, tensor in sorted(tensors.items()):
+        header = f"{name} {tensor.dtype} {list(tensor.shape)}".encode()
+        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, zlib.crc32(header, checksum))
     return checksum

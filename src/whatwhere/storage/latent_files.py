@@ -58,7 +58,10 @@ class LatentFiles:
         layer, retained = len(latents.pooling_params), self.retained[batch]
         generation = 1 - retained.generation if retained is not None and retained.layer == layer else 0
         folder = self.folder / Place(layer, generation, 0).folder
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            for parent in (self.folder, self.folder.parent):  # the name of each new folder
+                sync_folder(parent)
         checksum = 0
         for name, tensor in zip(names(layer), latents.tensors(), strict=True):
             values = as_array(tensor.cpu())
@@ -104,7 +107,8 @@ class LatentFiles:
         )
         offset = len(header.getvalue())
         size = offset + math.prod(shape) * values.itemsize
-        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        with open(os.open(path, flags, 0o666), "r+b", buffering=0) as file:
             if file.seek(0, os.SEEK_END) != size:
                 reserve(file, size)
                 write_at(file, 0, header.getvalue())
