@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -75,7 +75,7 @@ def process_group(device: torch.device, timeout: float = 120.0) -> Iterator[None
             f"the processes of this run did not find each other within {timeout:g} s: {_first_line(error)}; start all "
             "of them together, and check that they reach the address of the first"
         ) from error
-    _meeting = _Meeting(dist.PrefixStore("whatwhere", store), timeout)  # type: ignore[attr-defined]
+    _meeting = _Meeting(cast(Any, dist).PrefixStore("whatwhere", store), timeout)
     try:
         yield
     finally:

@@ -1,26 +1,23 @@
-"""Names of files in messages: without control characters, and quoted in commands so that they can be pasted."""
+"""Command lines in messages, quoted so that they can be pasted into a shell."""
 
 from __future__ import annotations
 
 import os
 import shlex
 
-
-def printable(name: str | os.PathLike[str]) -> str:
-    """A name as a message shows it: control characters are escaped, so that it cannot change the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in os.fspath(name))
+from whatwhere.errors import printable
 
 
 def command(*words: str | os.PathLike[str]) -> str:
-    """A command line that can be pasted into a shell."""
+    """A command line that can be pasted; it has no control characters, whatever the names in it."""
     return " ".join(map(_quoted, words))
 
 
 def _quoted(word: str | os.PathLike[str]) -> str:
     text = os.fspath(word)
-    if text.isprintable():
+    if printable(text) == text:
         return shlex.quote(text)
-    escaped = "".join(c if c.isprintable() and c not in "'\\" else _octal(c) for c in text)
+    escaped = "".join(char if printable(char) == char and char not in "'\\" else _octal(char) for char in text)
     return f"$'{escaped}'"  # understood by bash, zsh and ksh
 
 

@@ -8,7 +8,7 @@ from matplotlib.text import Text
 
 from figures.tiny_model import HISTORY, RESULTS
 from whatwhere.errors import RunError
-from whatwhere.figures.cost import cost_curves, read_history
+from whatwhere.figures.cost import cost_curves
 from whatwhere.figures.curves import curve_set, curves, draw_file, lowest, read_curves
 
 
@@ -73,32 +73,9 @@ def test_a_long_title_stays_within_the_figure(width):
     assert title.y1 <= figure.bbox.y1
 
 
-def test_the_cost_of_a_layer_is_the_sum_of_its_parts(tmp_path):
-    path = tmp_path / "history.jsonl"
-    path.write_text("".join(json.dumps(epoch) + "\n" for epoch in HISTORY))
-    epochs = cost_curves(read_history(path), layer=2)
+def test_the_cost_of_a_layer_is_the_sum_of_its_parts():
+    epochs = cost_curves(HISTORY, layer=2)
     np.testing.assert_array_equal(epochs["epoch"], [1, 2])
     np.testing.assert_array_equal(epochs["cost"], [3.0, 2.0])
     np.testing.assert_array_equal(epochs["nonzeros"], [20.0, 10.0])
     assert len(cost_curves(HISTORY, layer=3)["cost"]) == 0
-
-
-GOOD = json.dumps(HISTORY[0]).encode()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (GOOD + b'\n{"lay', "line 2 is not JSON"),
-        (GOOD + b"\n\n[1, 2]\n", "line 3 has no number for layer, epoch"),
-        (GOOD.replace(b"3.0", b"null"), "line 1 has no number for reconstruction"),
-        (GOOD.replace(b"4.0", b"NaN"), "line 1 has no number for penalty"),
-        (GOOD + b"\xff", "can't decode byte 0xff"),
-        (b"[" * 100_000, "line 1 is not JSON"),
-    ],
-)
-def test_a_damaged_history_raises_an_error_that_names_the_line(tmp_path, content, message):
-    path = tmp_path / "history.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(RunError, match=f"history.jsonl is damaged: .*{message}"):
-        read_history(path)

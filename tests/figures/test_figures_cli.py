@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from figures.tiny_model import HISTORY, RESULTS, tiny_spec
 from whatwhere.cli import app
-from whatwhere.cli.figures import trained_run
 from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import FigureContext, draw, figure_names
 from whatwhere.figures.context import training_settings
+from whatwhere.learning import read_run
 from whatwhere.spec_toml import write_recipe
 
 
@@ -48,7 +48,7 @@ def test_all_figures_and_the_report_of_a_run(runs):
     result = figures(first, "--compare", second, "--data", images, "--engine", "reference")
     assert result.exit_code == 0, result.output
     drawn = {path.name for path in (first / "figures").iterdir()}
-    context = FigureContext(trained_run(first), torch.zeros(1, 1, 10, 10), (trained_run(second),))
+    context = FigureContext(read_run(first), torch.zeros(1, 1, 10, 10), (read_run(second),))
     assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in figure_names(context)} | {
         "report.html"
     }
@@ -82,9 +82,9 @@ def test_a_model_file_is_drawn_next_to_itself(runs):
     result = figures(first / "model.safetensors", "--only", "filters", "--data", images)
     assert result.exit_code == 0, result.output
     assert (first / "figures" / "filters.png").is_file()
-    run = trained_run(first / "model.safetensors")
-    assert (run.name, run.history) == ("model", [])
-    assert run.recipe.learning == (ww.Recipe.paper().learning[0],) * 2
+    run = read_run(first / "model.safetensors")
+    assert (run.name, run.history) == ("model", ())
+    assert run.recipe.learning == ww.Recipe.paper().learning
 
 
 def test_progress_is_shown_on_standard_error(runs):
@@ -129,25 +129,25 @@ def test_a_result_file_is_drawn_into_its_folder(tmp_path):
 def test_an_unavailable_figure_raises_an_error_that_says_what_it_needs(runs, tmp_path):
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
-    context = FigureContext(trained_run(first), images)
+    context = FigureContext(read_run(first), images)
     with pytest.raises(SpecError, match="expected one of composite"):
         draw(context, "mona-lisa")
     with pytest.raises(RunError, match="needs another run to compare with"):
         draw(context, "comparison")
     with pytest.raises(RunError, match="Gaussian pooling"):
-        draw(FigureContext(trained_run(second), images), "where-1")
+        draw(FigureContext(read_run(second), images), "where-1")
     with pytest.raises(SpecError, match="image = 7"):
-        FigureContext(trained_run(first), images, image=7)
+        FigureContext(read_run(first), images, image=7)
     with pytest.raises(RunError, match="no such folder"):
-        trained_run(tmp_path / "nowhere")
+        read_run(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"there is no recipe\.toml and no model\.safetensors in it"):
-        trained_run(tmp_path)
+        read_run(tmp_path)
     with pytest.raises(RunError, match="different names"):
-        FigureContext(trained_run(first), images, (trained_run(first),))
+        FigureContext(read_run(first), images, (read_run(first),))
 
 
 def test_figures_use_the_settings_of_the_training(runs):
-    recipe = trained_run(runs[0]).recipe
+    recipe = read_run(runs[0]).recipe
     settings = training_settings(recipe, 2)
     assert (settings.lam, settings.alpha, settings.step_size) == (20.0, 0.5, "image")
     assert settings.steps == 3 * 6  # of ten epochs, six since the reset

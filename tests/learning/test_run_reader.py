@@ -77,11 +77,30 @@ def test_a_recipe_of_another_model_is_named(run):
         read_run(run)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[1]", b"3", b"\xff", b'{"layer": 1}', b"[" * 100_000])
-def test_a_damaged_history_is_named(content, run):
+GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzeros": 2.5}'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "line 1 is not JSON"),
+        (GOOD + b'\n{"lay', "line 2 is not JSON"),
+        (GOOD + b"\n\n[1, 2]\n", "line 3 has no number for layer, epoch"),
+        (GOOD.replace(b"3.0", b"null"), "line 1 has no number for reconstruction"),
+        (GOOD.replace(b"4.0", b"NaN"), "line 1 has no number for penalty"),
+        (GOOD + b"\xff", "can't decode byte 0xff"),
+        (b"[" * 100_000, "line 1 is not JSON"),
+    ],
+)
+def test_a_damaged_history_is_named(content, message, run):
     (run / "history.jsonl").write_bytes(content)
-    with pytest.raises(RunError, match=r"history\.jsonl is damaged.*whatwhere train --resume .* writes it again"):
+    with pytest.raises(RunError, match=rf"history\.jsonl is damaged: .*{message}.*train --resume .* writes it again"):
         read_run(run)
+
+
+def test_a_history_needs_no_more_than_the_costs(run):
+    (run / "history.jsonl").write_bytes(GOOD)
+    assert read_run(run).history[0].cost == 7.0
 
 
 def test_resuming_writes_a_damaged_history_again(run):

@@ -13,7 +13,7 @@ from whatwhere.cli.options import SOURCE_HELP, Engine, Quiet
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whatwhere.figures import Section, TrainedRun
+    from whatwhere.figures import Section
 
 
 class Format(StrEnum):
@@ -55,14 +55,15 @@ def figures(
     from whatwhere.cli.inputs import source_of
     from whatwhere.cli.stages import Stages
     from whatwhere.figures import FigureContext, check_figure, draw, figure_names, run_report
+    from whatwhere.learning import read_run
 
     if run.suffix == ".json":
         _draw_curves(run, format, out or run.parent)
         return
     context = FigureContext(
-        trained_run(run),
+        read_run(run),
         choose_images(data or source_of(run), count, image, seed),
-        tuple(trained_run(other) for other in compare or ()),
+        tuple(read_run(other) for other in compare or ()),
         feature=None if feature is None else feature - 1,
         seed=seed,
         engine=engine,
@@ -81,17 +82,6 @@ def figures(
         page = folder / "report.html"
         _write_bytes(page, run_report(context, drawn).encode())
         typer.echo(page)
-
-
-def trained_run(path: Path) -> TrainedRun:
-    """A run folder or a model file under its name; a run folder also has a history, unless it was deleted."""
-    from whatwhere.cli.inputs import open_run
-    from whatwhere.figures import TrainedRun, read_history
-
-    recipe, model = open_run(path, "cpu")
-    history = path / "history.jsonl"
-    name = path.stem if path.is_file() else path.resolve().name
-    return TrainedRun(name, recipe, model, read_history(history) if history.is_file() else [])
 
 
 def choose_images(source: str, count: int | None, image: int | None, seed: int) -> Tensor:

@@ -17,8 +17,8 @@ except ImportError:
 
 from whatwhere.figures.animation import animation, last_frame, trace
 from whatwhere.figures.composite import composite, filters, invariances, planes, reconstructions
-from whatwhere.figures.context import FigureContext, TrainedRun
-from whatwhere.figures.cost import cost, read_history
+from whatwhere.figures.context import FigureContext
+from whatwhere.figures.cost import cost
 from whatwhere.figures.curves import curves, draw_content, draw_file, read_curves
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.error_chart import error_chart
@@ -32,7 +32,6 @@ from whatwhere.figures.where_map import where_map
 __all__ = [
     "FigureContext",
     "Section",
-    "TrainedRun",
     "animation",
     "check_figure",
     "composite",
@@ -50,7 +49,6 @@ __all__ = [
     "planes",
     "pooling_comparison",
     "read_curves",
-    "read_history",
     "reconstructions",
     "report",
     "reset_comparison",

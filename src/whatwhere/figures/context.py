@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from whatwhere.errors import RunError, SpecError
 from whatwhere.figures.animation import Snapshot, trace
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
+from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase, Recipe
 
@@ -21,16 +21,6 @@ MAX_STEPS = 200  # of inference for a figure
 BATCH_SIZE = 8  # images inferred between two reports of progress
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    """A trained model with its recipe and the history of its training, under a name for titles and legends."""
-
-    name: str
-    recipe: Recipe
-    model: DeconvNet
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:

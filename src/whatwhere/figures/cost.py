@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from whatwhere.errors import RunError
 from whatwhere.figures.style import PAGE, RULE, characters_per_line, curve_styles, new_figure, styled
 
 PARTS = {
@@ -22,38 +18,7 @@ PARTS = {
     "penalty": "penalty, Σ|p|ᵅ",
     "nonzeros": "non-zeros, ℓ0",
 }
-KEYS = ("layer", "epoch", "reconstruction", "penalty", "nonzeros")  # what a line of a history must contain
 Epoch = Mapping[str, Any]
-
-
-def read_history(path: Path) -> list[dict[str, Any]]:
-    """The epochs of a run, one JSON object per line."""
-    if not path.is_file():
-        raise RunError(f"{path} was given as the history of a run; there is no such file")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [_epoch(line, number) for number, line in enumerate(lines, start=1) if line.strip()]
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"{path} is damaged: {error}; expected one JSON object per line with {', '.join(KEYS)} "
-            "(delete the line, or the file: only the figures of the cost need it)"
-        ) from None
-
-
-def _epoch(line: str, number: int) -> dict[str, Any]:
-    """One line of a history; ValueError if it is not an epoch."""
-    try:
-        epoch = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"line {number} is not JSON ({error})") from None
-    missing = [key for key in KEYS if not isinstance(epoch, dict) or not _is_number(epoch.get(key))]
-    if missing:
-        raise ValueError(f"line {number} has no number for {', '.join(missing)}")
-    return dict(epoch)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:

@@ -110,7 +110,7 @@ def _has_layer(layer: int) -> Callable[[FigureContext], bool]:
 
 
 def _has_history(layer: int) -> Callable[[FigureContext], bool]:
-    return lambda context: any(epoch["layer"] == layer for epoch in context.run.history)
+    return lambda context: any(epoch.layer == layer for epoch in context.run.history)
 
 
 def _is_gaussian(layer: int) -> Callable[[FigureContext], bool]:

@@ -122,7 +122,7 @@ def where_section(context: FigureContext, layer: int) -> Section:
 
 
 def cost_section(context: FigureContext, layer: int) -> Section:
-    histories = {run.name: run.history for run in context.runs if run.history}
+    histories = {run.name: [epoch.table() for epoch in run.history] for run in context.runs if run.history}
     curves = {name: cost_curves(history, layer) for name, history in histories.items()}
     summary = "; ".join(
         f"{name}: cost from {c['cost'][0]:.2f} to {c['cost'][-1]:.2f}, non-zeros {c['nonzeros'][-1]:.1f}"

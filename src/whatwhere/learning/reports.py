@@ -22,9 +22,9 @@ class EpochReport:
     reconstruction: float
     penalty: float
     nonzeros: float
-    dead_maps: int
-    seconds: float
-    engine: str
+    dead_maps: int = 0
+    seconds: float = 0.0
+    engine: str = ""
     images: int = 0
     steps: int = 0
     filter_seconds: float = 0.0

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.atomic import remove_leftovers, sync_folder
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, printable
 from whatwhere.learning.recipe_changes import position, training_changes
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import EpochStats
 from whatwhere.learning.training_data import ImageSource
-from whatwhere.messages import command, printable
+from whatwhere.messages import command
 from whatwhere.model import DeconvNet, save
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import to_toml

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whatwhere.errors import RunError, SpecError
+from whatwhere.errors import RunError, SpecError, printable
 from whatwhere.learning.recipe_changes import difference, settings
 from whatwhere.learning.reports import EpochReport
-from whatwhere.messages import command, printable
+from whatwhere.messages import command
 from whatwhere.model import DeconvNet, load
-from whatwhere.regular_file import is_regular, read_regular
+from whatwhere.regular_file import is_folder, is_regular, read_regular
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import override, parse_toml, read_toml, to_toml
 from whatwhere.storage import has_checkpoint, load_checkpoint
 
 LONGEST_HISTORY = 2**28  # bytes
+NUMBERS = ("layer", "epoch", "reconstruction", "penalty", "nonzeros")  # in every line of a history
 SECTIONS = ("model", "learning", "inference", "descriptor", "batch_size", "seed")  # in every recipe of a run
 
 
@@ -44,7 +46,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     missing = [name for name in ("recipe.toml", "model.safetensors") if not is_regular(path / name)]
     if missing:
         absent = " and no ".join(missing)
-        problem = f"there is no {absent} in it" if os.path.isdir(path) else "there is no such folder, or file"
+        problem = f"there is no {absent} in it" if is_folder(path) else "there is no such folder, or file"
         create = command("whatwhere", "train", "--out", path)
         raise RunError(
             f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates a run)"
@@ -54,7 +56,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
         recorded, stored = to_toml(recipe), to_toml(Recipe.paper(model.spec))
         what = difference(settings(parse_toml(stored, "")), settings(parse_toml(recorded, "")), "model.")
         raise RunError(f"{printable(path)}: recipe.toml does not match model.safetensors: {what}; restore one of them")
-    return TrainedRun(path.resolve().name, recipe, model, read_history(path))
+    return TrainedRun(path.resolve().name, recipe, model, read_history(path / "history.jsonl"))
 
 
 def read_run_recipe(folder: Path) -> Recipe:
@@ -81,14 +83,31 @@ def recipe_in_checkpoint(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def read_history(folder: Path) -> tuple[EpochReport, ...]:
-    """The epochs of a run; empty if it has no history, as when a model was saved by hand."""
-    path = folder / "history.jsonl"
-    if not path.exists():
+def read_history(path: Path) -> tuple[EpochReport, ...]:
+    """The epochs of a run, one JSON object per line; empty if there is no such file."""
+    if not os.path.lexists(path):
         return ()
     try:
         lines = read_regular(path, LONGEST_HISTORY).decode("utf-8").splitlines()
-        return tuple(EpochReport.of(json.loads(line)) for line in lines if line.strip())
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        remedy = f"{command('whatwhere', 'train', '--resume', folder)} writes it again"
-        raise RunError(f"{printable(path)} is damaged, it is not one JSON object a line: {error}; {remedy}") from None
+        return tuple(_epoch(line, number) for number, line in enumerate(lines, start=1) if line.strip())
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{printable(path)} is damaged: {error}; expected one JSON object per line with {', '.join(NUMBERS)} "
+            f"({command('whatwhere', 'train', '--resume', path.parent)} writes it again)"
+        ) from None
+
+
+def _epoch(line: str, number: int) -> EpochReport:
+    """One line of a history; ValueError if it is not an epoch."""
+    try:
+        epoch = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"line {number} is not JSON ({error})") from None
+    missing = [name for name in NUMBERS if not isinstance(epoch, dict) or not _is_number(epoch.get(name))]
+    if missing:
+        raise ValueError(f"line {number} has no number for {', '.join(missing)}")
+    return EpochReport.of(epoch)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -96,7 +96,7 @@ class AsyncHostCopy:
         if tensor.is_cuda:
             self._host = torch.empty_like(tensor, device="cpu", pin_memory=True)
             self._host.copy_(tensor, non_blocking=True)
-            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied = cast(Any, torch.cuda.Event)()  # its constructor has no types
             self._copied.record()
         else:
             self._host = tensor
