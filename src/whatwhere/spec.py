@@ -85,7 +85,7 @@ class InputSpec:
     contrast_floor: float = 0.1
 
     def __post_init__(self) -> None:
-        require_choice("kind", self.kind, ("none", "highpass", "onoff"))
+        check_fields(self)
         for name in ("sigma", "contrast_sigma", "contrast_floor"):
             value = getattr(self, name)
             require(0 < value < 1e6, f"{name} = {value}", "a number above 0")
