@@ -2,6 +2,7 @@
 //
 // A region has s elements along each axis, at coordinates x centred in the region. Its Gaussian is separable:
 // q = softmax(-γ (x - μ)² / 2), w = √q along each axis, and the weight of an element is w_y · w_x.
+// Regions of 2×2, the paper's size, have short cuts: along an axis of two elements q is one sigmoid of γ μ.
 
 /**
  * The regions of one layer at one image size.
@@ -82,6 +83,12 @@ export function emptyTheta(r) {
  * @param {number} exist how many of the s elements lie inside the map
  */
 function axisWeights(w, at, mu, gamma, size, exist) {
+  if (size === 2 && exist === 2) {
+    const second = 1 / (1 + Math.exp(-gamma * mu));
+    w[at] = Math.sqrt(1 - second);
+    w[at + 1] = Math.sqrt(second);
+    return;
+  }
   const centre = (size - 1) / 2;
   let largest = -Infinity;
   for (let i = 0; i < exist; i++) {
@@ -130,6 +137,14 @@ export function unpool(p, w, { size, width, corner, tall, wide }, z) {
   const [wy, wx] = [w.y, w.x];
   for (let j = 0; j < corner.length; j++) {
     if (p[j] === 0) continue;
+    if (size === 2 && tall[j] === 2 && wide[j] === 2) {
+      const [top, upper, lower] = [corner[j], p[j] * wy[2 * j], p[j] * wy[2 * j + 1]];
+      z[top] += upper * wx[2 * j];
+      z[top + 1] += upper * wx[2 * j + 1];
+      z[top + width] += lower * wx[2 * j];
+      z[top + width + 1] += lower * wx[2 * j + 1];
+      continue;
+    }
     for (let i = 0; i < tall[j]; i++) {
       const along = p[j] * wy[j * size + i];
       const start = corner[j] + i * width;
@@ -148,6 +163,13 @@ export function unpool(p, w, { size, width, corner, tall, wide }, z) {
 export function pool(z, w, { size, width, corner, tall, wide }, p) {
   const [wy, wx] = [w.y, w.x];
   for (let j = 0; j < corner.length; j++) {
+    if (size === 2 && tall[j] === 2 && wide[j] === 2) {
+      const [top, left, right] = [corner[j], wx[2 * j], wx[2 * j + 1]];
+      const upper = z[top] * left + z[top + 1] * right;
+      const lower = z[top + width] * left + z[top + width + 1] * right;
+      p[j] = upper * wy[2 * j] + lower * wy[2 * j + 1];
+      continue;
+    }
     let sum = 0;
     for (let i = 0; i < tall[j]; i++) {
       const start = corner[j] + i * width;
@@ -206,6 +228,13 @@ export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
  */
 function stepAxis(mu, gamma, w, slope, j, s, step, gammaMin, gammaMax) {
   const centre = (s - 1) / 2;
+  if (s === 2) {
+    const byProduct = (slope[1] * w[2 * j] ** 2 - slope[0] * w[2 * j + 1] ** 2) / 2; // w depends on γ μ alone
+    const moved = mu[j] - step * byProduct * gamma[j];
+    gamma[j] = clamp(gamma[j] - step * byProduct * mu[j], gammaMin, gammaMax);
+    mu[j] = clamp(moved, -centre, centre);
+    return;
+  }
   let mean = 0;
   let variance = 0;
   for (let i = 0; i < s; i++) {

@@ -1,0 +1,108 @@
+"""`whatwhere explore`: the page as a file, by a run, a model file or the included model, and the served page."""
+
+import json
+import re
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tiny_run as tiny
+from tiny_run import whatwhere
+from whatwhere import models
+from whatwhere.cli import explore
+from whatwhere.errors import RunError
+from whatwhere.explorer import server
+
+
+def carried(path: Path) -> dict[str, Any]:
+    page = path.read_text(encoding="utf-8")
+    data: dict[str, Any] = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    return data
+
+
+def test_the_included_model_is_explored_without_a_run(tmp_path: Path) -> None:
+    whatwhere("explore", "--out", tmp_path / "new" / "page.html", "--examples", "3", "--engine", "reference", "--quiet")
+    data = carried(tmp_path / "new" / "page.html")
+    assert data["name"] == "mnist"
+    assert data["examples"]["count"] == 3
+    assert [layer["maps"] for layer in data["model"]["layers"]] == [16, 48]
+
+
+def test_a_hostile_file_name_stays_text(tmp_path: Path) -> None:
+    """A model file and a folder of pictures whose names try to become markup."""
+    hostile = tmp_path / "<script>alert(1)<"
+    hostile.mkdir()
+    model = hostile / '"><img src=x onerror=alert(1)>.safetensors'
+    model.write_bytes(models.path("mnist").read_bytes())
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(hostile / "a.png")
+    out = tmp_path / "page.html"
+    whatwhere("explore", model, "--data", hostile, "--out", out, "--engine", "reference", "--quiet")
+    page = out.read_text(encoding="utf-8")
+    assert carried(out)["name"] == '"><img src=x onerror=alert(1)>'
+    assert "<img" not in page
+    assert page.count("<script") == 3
+
+
+def test_a_damaged_model_raises_an_error_and_writes_nothing(tmp_path: Path) -> None:
+    broken = tmp_path / "model.safetensors"
+    broken.write_bytes(models.path("mnist").read_bytes()[:1000] + b"</script>")
+    with pytest.raises(RunError, match="not a usable model file"):
+        whatwhere("explore", broken, "--out", tmp_path / "page.html", "--quiet")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_page_is_served_until_it_is_ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[bytes] = []
+
+    def open_browser(url: str) -> None:
+        def visit() -> None:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                seen.append(answer.read())
+            running[0].shutdown()
+
+        threading.Thread(target=visit).start()
+
+    running: list[server.PageServer] = []
+    original = server.PageServer.__init__
+
+    def remember(self: server.PageServer, page: str, port: int = 0) -> None:
+        original(self, page, port)
+        running.append(self)
+
+    monkeypatch.setattr(server.PageServer, "__init__", remember)
+    monkeypatch.setattr("webbrowser.open", open_browser)
+    explore.serve("<p>the page</p>", 0, browser=True)
+    assert seen == [b"<p>the page</p>"]
+    assert "http://127.0.0.1:" in capsys.readouterr().out
+
+
+def test_the_card_of_the_included_model_states_its_checksum() -> None:
+    import hashlib
+
+    assert models.names() == ("mnist",)
+    card = models.path("mnist").with_suffix(".md").read_text(encoding="utf-8")
+    assert hashlib.sha256(models.path("mnist").read_bytes()).hexdigest() in card
+    assert f"{models.path('mnist').stat().st_size:,} bytes" in card
+    with pytest.raises(RunError, match="the package ships mnist"):
+        models.path("../mnist")
+
+
+def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
+    from whatwhere.model import DeconvNet, save
+    from whatwhere.spec_toml import to_toml
+
+    run, recipe = tmp_path / "run", tiny.recipe()
+    run.mkdir()
+    save(DeconvNet(recipe.model), run / "model.safetensors")
+    (run / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
+    np.save(tmp_path / "bars.npy", tiny.bars(6)[0])
+    whatwhere("explore", run, "--data", tmp_path / "bars.npy", "--out", tmp_path / "page.html", *("--engine", "reference"))
+    data = carried(tmp_path / "page.html")
+    assert data["name"] == "run"
+    assert data["settings"]["lambda"] == recipe.learning[-1].inference.lam
+    assert (data["height"], data["width"]) == (10, 10)
