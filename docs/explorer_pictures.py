@@ -40,7 +40,9 @@ class Film:
 
     def take(self, milliseconds: int) -> None:
         shot = Image.open(io.BytesIO(self.tab.screenshot())).convert("RGB")
-        self.frames.append(shot.resize((ANIMATION_WIDTH, round(ANIMATION_WIDTH * shot.height / shot.width)), Image.LANCZOS))
+        self.frames.append(
+            shot.resize((ANIMATION_WIDTH, round(ANIMATION_WIDTH * shot.height / shot.width)), Image.LANCZOS)
+        )
         self.times.append(milliseconds)
 
     def save(self, path: Path) -> None:
@@ -97,7 +99,9 @@ def main() -> None:
     browser_path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser_path is None:
         sys.exit("no Chromium or Chrome was found; install one (Debian: apt-get install chromium)")
-    page = export(load(models.path("mnist")), Recipe.paper(), data.load("digits", split="test"), name="mnist", examples=300)
+    page = export(
+        load(models.path("mnist")), Recipe.paper(), data.load("digits", split="test"), name="mnist", examples=300
+    )
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = Path(folder) / "explorer.html"
         file.write_text(page, encoding="utf-8")

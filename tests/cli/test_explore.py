@@ -56,7 +56,9 @@ def test_a_damaged_model_raises_an_error_and_writes_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "page.html").exists()
 
 
-def test_the_page_is_served_until_it_is_ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_is_served_until_it_is_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     seen: list[bytes] = []
 
     def open_browser(url: str) -> None:
@@ -101,7 +103,9 @@ def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     save(DeconvNet(recipe.model), run / "model.safetensors")
     (run / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
     np.save(tmp_path / "bars.npy", tiny.bars(6)[0])
-    whatwhere("explore", run, "--data", tmp_path / "bars.npy", "--out", tmp_path / "page.html", *("--engine", "reference"))
+    whatwhere(
+        "explore", run, "--data", tmp_path / "bars.npy", "--out", tmp_path / "page.html", *("--engine", "reference")
+    )
     data = carried(tmp_path / "page.html")
     assert data["name"] == "run"
     assert data["settings"]["lambda"] == recipe.learning[-1].inference.lam

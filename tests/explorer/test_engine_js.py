@@ -56,7 +56,7 @@ CASES = {
     "signed, α ½": (
         lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8, fan_in=3), nonnegative=False),
         lambda: blob(1, 16, 16) - 0.3,
-        {"alpha": 0.5, "lam": 2.0, "pooling_step": 1.0},
+        {"alpha": 0.5, "lam": 2.0, "pooling_step": 1.0, "steps": 30},
     ),
     "α ¾": (lambda: load(TRAINED), digit, {"alpha": 0.75}),
 }

@@ -68,6 +68,34 @@ export function drawPlane(context, session, scratch, hovered, zoom) {
   for (const { j, map, value } of active.slice().reverse()) {
     drawEllipse(context, session, layer, j, map, Math.abs(value) / largest, j === selected, j === focus, zoom);
   }
+  drawNumbers(context, session, layer, active, focus, zoom);
+}
+
+/**
+ * The numbers of the strong features of the top layer and of the one in focus, where they do not cover each other.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Session} session
+ * @param {number} k
+ * @param {Active[]} active the largest first
+ * @param {number | null} focus
+ * @param {number} zoom
+ */
+function drawNumbers(context, session, k, active, focus, zoom) {
+  context.font = `600 ${11 / zoom}px system-ui, sans-serif`;
+  context.textAlign = "center";
+  context.lineWidth = 3 / zoom;
+  context.strokeStyle = styled("--halo");
+  context.fillStyle = styled("--text");
+  const strong = active.filter(({ value }) => k === session.top && Math.abs(value) >= 0.3 * Math.abs(active[0].value));
+  /** @type {{ x: number, y: number }[]} */ const placed = [];
+  for (const { j, map } of [...active.filter((one) => one.j === focus), ...strong]) {
+    const e = ellipseOf(session, k, j);
+    const at = { x: e.x, y: e.y - shownRadius(e.radiusY, zoom) - 3 / zoom };
+    if (placed.some(({ x, y }) => Math.abs(x - at.x) < 15 / zoom && Math.abs(y - at.y) < 11 / zoom)) continue;
+    placed.push(at);
+    context.strokeText(String(map + 1), at.x, at.y);
+    context.fillText(String(map + 1), at.x, at.y);
+  }
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Session} session @param {number} k @param {number} zoom */
@@ -95,7 +123,7 @@ function drawGrid(context, session, k, zoom) {
 }
 
 /**
- * The Gaussian of an active feature as an ellipse with its number, filled the more the larger the feature is.
+ * The Gaussian of an active feature as an ellipse, filled the more the larger the feature is.
  * @param {CanvasRenderingContext2D} context
  * @param {Session} session
  * @param {number} k
@@ -131,15 +159,6 @@ function drawEllipse(context, session, k, j, map, share, selected, focused, zoom
   context.arc(e.x, e.y, 1.8 / zoom, 0, 2 * Math.PI);
   context.fillStyle = css(colour);
   context.fill();
-  if (!selected && !focused && (share < 0.3 || k < session.top)) return;
-  context.font = `600 ${11 / zoom}px system-ui, sans-serif`;
-  context.textAlign = "center";
-  context.lineWidth = 3 / zoom;
-  context.strokeStyle = styled("--halo");
-  const above = e.y - ry - 3 / zoom;
-  context.strokeText(String(map + 1), e.x, above);
-  context.fillStyle = styled("--text");
-  context.fillText(String(map + 1), e.x, above);
   if (selected) drawHandles(context, e.x, e.y, rx, ry, colour, zoom);
 }
 

@@ -84,9 +84,10 @@ export function emptyTheta(r) {
  */
 function axisWeights(w, at, mu, gamma, size, exist) {
   if (size === 2 && exist === 2) {
-    const second = 1 / (1 + Math.exp(-gamma * mu));
-    w[at] = Math.sqrt(1 - second);
-    w[at + 1] = Math.sqrt(second);
+    const ratio = Math.exp(-gamma * Math.abs(mu)); // of the smaller q to the larger, so that neither loses precision
+    const larger = 1 / (1 + ratio);
+    w[at + (mu > 0 ? 1 : 0)] = Math.sqrt(larger);
+    w[at + (mu > 0 ? 0 : 1)] = Math.sqrt(ratio * larger);
     return;
   }
   const centre = (size - 1) / 2;
