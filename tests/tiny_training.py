@@ -46,6 +46,17 @@ def train(
     return train_model(recipe, images, out, resume=resume, start=start, options=options, callbacks=callbacks)
 
 
+class StopAfter:
+    """Asks to stop when it has been asked this often."""
+
+    def __init__(self, batches: int) -> None:
+        self.left = batches
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
 def images(count: int = 5, seed: int = 0) -> torch.Tensor:
     return torch.rand(count, 1, 4, 5, generator=torch.Generator().manual_seed(seed))
 

@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 import tiny_training as tiny
+import whatwhere.distributed
+import whatwhere.inference.filter_map
+import whatwhere.learning.algorithm
 import whatwhere.storage.latent_files
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingStopped
 from whatwhere.learning.run_folder import RunFolder
+from whatwhere.model import load
 
 IMAGES = tiny.images()
 
@@ -132,3 +136,85 @@ def test_a_name_that_the_system_does_not_support(name, tmp_path):
     with pytest.raises(WhatwhereError):
         tiny.train(tiny.recipe(), IMAGES, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+# Resuming ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Training in memory, without a stop."""
+    return tiny.train(tiny.recipe(), tiny.images())
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A run that was stopped in its second epoch."""
+    folder = tmp_path / "run"
+    with pytest.raises(TrainingStopped, match=f"epoch 2, 2 of 3 batches done; continue with: whatwhere .* {folder}"):
+        tiny.train(tiny.recipe(), tiny.images(), folder, stop=tiny.StopAfter(6))
+    return folder
+
+
+def resumes(folder, reference) -> bool:
+    run = tiny.train(tiny.recipe(), tiny.images(), folder, resume=True)
+    return tiny.same_filters(run.model, reference.model)
+
+
+def test_a_changed_recipe_raises_an_error_that_names_its_changes(stopped, reference):
+    with pytest.raises(RunError, match=r"other recipe: learning.1.inference.lam was 2.0 and is now 3.0, learning.2"):
+        tiny.train(tiny.recipe(lam=3.0), tiny.images(), stopped, resume=True)
+    assert resumes(stopped, reference)
+
+
+@pytest.mark.parametrize("other", [tiny.images(seed=1), tiny.images(4), tiny.images().double()])
+def test_other_images_raise(other, stopped, reference):
+    with pytest.raises(RunError, match="other images: they are not those"):
+        tiny.train(tiny.recipe(), other, stopped, resume=True)
+    assert resumes(stopped, reference)
+
+
+def test_another_latent_dtype_raises(stopped, reference):
+    with pytest.raises(RunError, match="it was float32 and is now float16"):
+        tiny.train(tiny.recipe(), tiny.images(), stopped, resume=True, latent_dtype="float16")
+    assert resumes(stopped, reference)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(stopped, reference):
+    with pytest.raises(RunError, match="holds a run already; continue it"):
+        tiny.train(tiny.recipe(), tiny.images(), stopped)
+    assert resumes(stopped, reference)
+
+
+def test_two_processes_cannot_train_in_one_folder(stopped):
+    messages = []
+
+    def intrude(report):
+        with pytest.raises(RunError) as raised:
+            tiny.train(tiny.recipe(), tiny.images(), stopped, resume=True)
+        messages.append(str(raised.value))
+
+    tiny.train(tiny.recipe(), tiny.images(), stopped, resume=True, on_epoch=intrude)
+    assert "another process is training in this folder" in messages[0]
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda folder: (folder / "checkpoint/state.safetensors").unlink(), "there is no checkpoint here"),
+        (lambda folder: (folder / "checkpoint/state.safetensors").write_bytes(b"x" * 100), "is damaged"),
+        (lambda folder: next(folder.glob("checkpoint/latents/*/p.npy")).unlink(), "cannot be read"),
+        (lambda folder: next(folder.glob("checkpoint/latents/layer1-0/p.npy")).write_bytes(b""), "cannot be read"),
+    ],
+)
+def test_a_damaged_checkpoint_raises_and_the_model_stays_usable(harm, message, stopped):
+    harm(stopped)
+    with pytest.raises(RunError, match=message) as raised:
+        tiny.train(tiny.recipe(), tiny.images(), stopped, resume=True)
+    assert "model.safetensors" in str(raised.value)
+    assert load(stopped / "model.safetensors").spec == tiny.recipe().model
+
+
+def test_there_is_nothing_to_resume_in_an_empty_folder(tmp_path):
+    with pytest.raises(RunError, match=r"no checkpoint here to continue from; .* train again"):
+        tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=True)

@@ -1,14 +1,40 @@
-"""Training that goes on from a model whose lower layers were trained elsewhere."""
+"""The outer loops: resets, layers that are passed over, layers below that were trained elsewhere."""
 
 from dataclasses import replace
 
 import torch
 
 import tiny_training as tiny
+import whatwhere.distributed
+import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.latents import Latents
-from whatwhere.spec import Phase
+from whatwhere.spec import LearningSpec, Phase
+
+
+def test_features_are_zero_after_a_reset_epoch(monkeypatch):
+    seen = []
+    run_phase = whatwhere.learning.algorithm.run_phase
+
+    def watch(model, images, latents, phase, *rest):
+        seen.append((phase.layer, latents))
+        return run_phase(model, images, latents, phase, *rest)
+
+    monkeypatch.setattr(whatwhere.learning.algorithm, "run_phase", watch)
+    tiny.train(tiny.recipe(epochs=3), tiny.images(2))
+    first, second, third = (latents for layer, latents in seen if layer == 1)
+    assert first == Latents()
+    assert not second.p.any(), "reset_at = (1,): after epoch 1 the features are 0"
+    assert third.p.any()
+    assert second.pooling_params[0].gamma.any(), "the pooling variables stay"
+
+
+def test_a_layer_without_epochs_is_passed_over():
+    recipe = tiny.recipe()
+    none = LearningSpec(inference=recipe.learning[0].inference, epochs=0)
+    run = tiny.train(replace(recipe, learning=(none, recipe.learning[1])), tiny.images())
+    assert [report.layer for report in run.history] == [2, 2]
 
 
 def upper_layer_alone():
@@ -22,9 +48,9 @@ def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monke
     start, recipe = upper_layer_alone()
     run_phase, seen = whatwhere.learning.algorithm.run_phase, []
 
-    def spy(model, v, latents, phase, spec, engine):
+    def spy(model, v, latents, phase, spec, *rest):
         seen.append((v, latents, phase, spec))
-        return run_phase(model, v, latents, phase, spec, engine)
+        return run_phase(model, v, latents, phase, spec, *rest)
 
     monkeypatch.setattr(whatwhere.learning.algorithm, "run_phase", spy)
     tiny.train(recipe, tiny.images(), start=start)
@@ -37,7 +63,7 @@ def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monke
     assert torch.equal(latents.pooling_params[0].gamma, alone.pooling_params[0].gamma)
 
 
-def test_the_lower_filters_stay_as_they_came():
+def test_the_lower_filters_stay_as_they_were():
     start, recipe = upper_layer_alone()
     run = tiny.train(recipe, tiny.images(), start=start)
     assert torch.equal(run.model.filters[0], start.filters[0])
