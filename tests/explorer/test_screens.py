@@ -1,0 +1,36 @@
+"""How the page looks, at both sizes and in both schemes, loosely compared with pictures that were looked at.
+
+`take_screens.py` takes the pictures again, after a change that is meant to be seen.
+"""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from explorer.opened import Opened
+
+SCREENS = Path(__file__).parent / "screens"
+SIZES = {"desktop": {"width": 1280, "height": 720}, "phone": {"width": 390, "height": 844}}
+CASES = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
+FRAGMENT = "steps=30&image=e3&scheme="
+SMALLER = 8  # fonts differ between machines, places and colours do not
+
+
+def screen(browser: Any, file: Path, size: str, scheme: str) -> Image.Image:
+    with Opened(browser, file, FRAGMENT + scheme, viewport=SIZES[size]) as opened:
+        shot = Image.open(io.BytesIO(opened.tab.screenshot())).convert("RGB")
+        return shot.resize((shot.width // SMALLER, shot.height // SMALLER), Image.Resampling.BOX)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("size", "scheme"), CASES)
+def test_the_page_looks_as_it_did(browser: Any, page_file: Path, size: str, scheme: str) -> None:
+    now = np.asarray(screen(browser, page_file, size, scheme), dtype=float)
+    then = np.asarray(Image.open(SCREENS / f"{size}-{scheme}.png").convert("RGB"), dtype=float)
+    assert now.shape == then.shape
+    difference = np.abs(now - then).mean()
+    assert difference < 8, f"mean difference {difference:.1f} of 255: look at it, then take the pictures again"
