@@ -107,6 +107,7 @@ def epoch_line(epoch: EpochReport, recipe: Recipe) -> str:
 def on_top_of(below: DeconvNet, recipe: Recipe) -> DeconvNet:
     """A model by this recipe, drawn from its seed, with the trained filters of the layers below."""
     model = DeconvNet(recipe.model, seed=recipe.seed)
+    below = below.to("cpu")
     filters = [*below.filters, *model.filters[len(below.filters) :]]
     connectivity = [*below.connectivity, *model.connectivity[len(below.connectivity) :]]
     return DeconvNet.from_parts(recipe.model, filters, connectivity)
