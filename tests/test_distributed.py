@@ -1,4 +1,4 @@
-"""Many real processes on 127.0.0.1: they agree, miss one that is killed, and go on in another number."""
+"""Many real processes on 127.0.0.1: they agree, notice one that is killed, and continue in another number."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def start(count: int, target, *arguments) -> list:
 
 
 def train_as(rank: int, count: int, port: int, folder: Path, resume: bool, stop_after: int, store: str) -> None:
-    """One process of a run; the filters that it ends with are kept for each rank. It may stop on its own."""
+    """One process of a run; the filters that it ends with are saved for each rank. It may stop on its own."""
     tiny.as_rank(rank, count, port)
     batches = iter(range(1, 10**6))
     asked_of_the_last_rank_only = rank == count - 1
@@ -147,7 +147,7 @@ def test_each_process_has_a_device_of_its_own(monkeypatch):
     assert distributed.choose_device("auto") == torch.device("cpu")
 
 
-def test_a_device_that_is_not_there_is_refused(monkeypatch):
+def test_a_device_that_is_not_there_raises(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SpecError, match="'cuda:1' was given; there is no GPU"):
         distributed.choose_device("cuda:1")

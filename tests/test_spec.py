@@ -66,7 +66,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("given", BAD)
-def test_what_cannot_be_is_refused(given: str) -> None:
+def test_an_invalid_setting_raises(given: str) -> None:
     with pytest.raises(SpecError, match=f"{given}.* given; expected"):
         BAD[given]()
 

@@ -89,7 +89,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_a_bad_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
+def test_a_bad_file_raises_an_error_that_names_the_setting(text: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=BAD[text]):
         read(tmp_path, text)
 

@@ -80,9 +80,9 @@ def process(target: Any, *arguments: Any) -> Any:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def as_rank(rank: int, count: int, port: int) -> None:

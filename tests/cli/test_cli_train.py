@@ -75,7 +75,7 @@ def test_settings_are_changed_by_name(images, recipe, tmp_path):
     ("change", "message"),
     [("learning.each.epoch=1", "did you mean 'learning.each.epochs'"), ("a b=1", "expected KEY=VALUE")],
 )
-def test_a_bad_setting_is_refused_by_name(change, message, images, tmp_path):
+def test_a_bad_setting_raises_an_error_that_names_it(change, message, images, tmp_path):
     with pytest.raises(SpecError, match=message):
         whatwhere("train", images, "--out", tmp_path / "run", "--set", change)
 
@@ -142,7 +142,7 @@ def test_a_third_interrupt_does_nothing(monkeypatch):
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_changed_recipe_file_is_refused(images, recipe, tmp_path):
+def test_a_changed_recipe_file_raises(images, recipe, tmp_path):
     out = tmp_path / "run"
     whatwhere("train", images, "--out", out, "--recipe", recipe, *OPTIONS)
     text = (out / "recipe.toml").read_text()
@@ -180,7 +180,7 @@ def in_a_terminal(arguments: list[str], output: Path) -> None:
 
 def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     out, shown = tmp_path / "run", tmp_path / "shown"
-    write_recipe(tiny.recipe(epochs=60), recipe)  # long beside the 0.25 s from frame to frame
+    write_recipe(tiny.recipe(epochs=60), recipe)  # long compared with the 0.25 s from frame to frame
     arguments = ["train", str(images), "--out", str(out), "--recipe", str(recipe), *OPTIONS]
     process = tiny.process(in_a_terminal, arguments, shown)
     process.join(60)
@@ -191,5 +191,5 @@ def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
         assert word in text, f"the live display shows {word!r}"
     assert len((out / "history.jsonl").read_text().splitlines()) < 2 * 60, "it stopped before the end"
     whatwhere("train", "--resume", out, "--quiet", *OPTIONS)
-    whatwhere("train", images, "--out", tmp_path / "whole", "--recipe", recipe, "--quiet", *OPTIONS)
-    assert tiny.same_filters(load(out / "model.safetensors"), load(tmp_path / "whole" / "model.safetensors"))
+    whatwhere("train", images, "--out", tmp_path / "uninterrupted", "--recipe", recipe, "--quiet", *OPTIONS)
+    assert tiny.same_filters(load(out / "model.safetensors"), load(tmp_path / "uninterrupted" / "model.safetensors"))

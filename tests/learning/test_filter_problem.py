@@ -54,13 +54,13 @@ def test_run_long_it_is_the_dense_least_squares_solution(name: str) -> None:
         columns.append(A(unit.view_as(f)).flatten())
     dense = torch.stack(columns, 1)
     truth = torch.linalg.lstsq(dense, v.flatten()[:, None], driver="gelsd").solution.flatten()
-    found = solve_filters(model, k, lambda: ((v[i : i + 5], latents[i : i + 5], None) for i in (0, 5)), steps=300)
+    filters = solve_filters(model, k, lambda: ((v[i : i + 5], latents[i : i + 5], None) for i in (0, 5)), steps=300)
     best = (dense @ truth - v.flatten()).square().sum()
-    reached = (A(found) - v).square().sum()
+    reached = (A(filters) - v).square().sum()
     assert float(reached - best) <= 1e-8 * float(best)
     if torch.linalg.matrix_rank(dense) == len(free):
-        torch.testing.assert_close(found.flatten()[free], truth, rtol=1e-8, atol=1e-8)
-    assert (found * ~model.connectivity[k - 1][:, :, None, None] == 0).all()
+        torch.testing.assert_close(filters.flatten()[free], truth, rtol=1e-8, atol=1e-8)
+    assert (filters * ~model.connectivity[k - 1][:, :, None, None] == 0).all()
 
 
 def test_the_dense_comparison_sees_full_rank_somewhere() -> None:
@@ -104,8 +104,8 @@ def test_a_filter_that_would_vanish_keeps_its_values() -> None:
 
 def test_batches_and_processes_add_up() -> None:
     model, v, latents = problem("2 layers")
-    whole = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2)
+    at_once = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2)
     split = solve_filters(model, 2, lambda: [(v[:2], latents[:2], None), (v[2:], latents[2:], None)], steps=2)
-    torch.testing.assert_close(split, whole)
+    torch.testing.assert_close(split, at_once)
     doubled = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2, reduce=lambda total: 2 * total)
-    torch.testing.assert_close(doubled, whole)  # twice the images, the same minimum along the same directions
+    torch.testing.assert_close(doubled, at_once)  # twice the images, the same minimum along the same directions

@@ -89,14 +89,14 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(tmp_path):
     tiny.process(time.sleep, 0).join()  # the first one waits for torch to be imported
     began = time.monotonic()
     tiny.process(tiny.train_or_resume, tmp_path / "timed", epochs, "file").join()
-    whole = time.monotonic() - began
+    duration = time.monotonic() - began
     kills = runs = resumed = 0
     while kills < KILLS:
         folder, runs = tmp_path / f"run{runs}", runs + 1
         while True:
             resumed += has_checkpoint(folder / "checkpoint")
             process = tiny.process(tiny.train_or_resume, folder, epochs, ("file", "ram")[runs % 2])
-            process.join(chance.uniform(0, 0.7 * whole))
+            process.join(chance.uniform(0, 0.7 * duration))
             process.kill()
             process.join()
             if process.exitcode == 0:
@@ -110,20 +110,20 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(tmp_path):
 def train_into_a_limit(folder: Path, message: Path) -> None:
     """Files may not grow beyond 700 bytes: a real limit of a real disk, as the operating system knows it."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (700, resource.RLIM_INFINITY))
-    report_refusal(folder, message)
+    report_error(folder, message)
 
 
 def train_as_another_user(folder: Path, message: Path) -> None:
     os.setuid(65534)  # the administrator may write everywhere
-    report_refusal(folder, message)
+    report_error(folder, message)
 
 
-def report_refusal(folder: Path, message: Path) -> None:
+def report_error(folder: Path, message: Path) -> None:
     error = ""
     try:
         tiny.train(tiny.recipe(), tiny.images(), folder, resume=True, store="file")
-    except RunError as unsupported_reason:
-        error = str(unsupported_reason)
+    except RunError as raised:
+        error = str(raised)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     message.write_text(error)
 
@@ -147,7 +147,7 @@ def test_a_disk_that_takes_no_more_is_reported_and_the_last_checkpoint_stands(ta
     if target is train_as_another_user and os.getuid() != 0:
         for path in (stopped, *stopped.rglob("*")):
             path.chmod(path.stat().st_mode & ~0o222)
-        target = report_refusal
+        target = report_error
     message = stopped.parent / "message"
     tiny.process(target, stopped, message).join()
     assert reason in message.read_text()

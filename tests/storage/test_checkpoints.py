@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, and refused when they are not what was written."""
+"""Checkpoints: complete or not there; what was not written raises an error."""
 
 from dataclasses import replace
 
@@ -31,15 +31,15 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"]
 
 
-def test_a_checkpoint_cut_short_anywhere_or_with_any_byte_changed_is_refused(tmp_path):
+def test_a_checkpoint_cut_short_anywhere_or_with_any_byte_changed_raises(tmp_path):
     save_checkpoint(CHECKPOINT, tmp_path)
     path = tmp_path / "state.safetensors"
-    whole = path.read_bytes()
-    for place in range(0, len(whole), 7):
-        path.write_bytes(whole[:place])
+    content = path.read_bytes()
+    for place in range(0, len(content), 7):
+        path.write_bytes(content[:place])
         with pytest.raises(RunError, match=r"state\.safetensors"):
             load_checkpoint(tmp_path)
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
             read = load_checkpoint(tmp_path)
         except RunError:
@@ -70,7 +70,7 @@ def test_a_missing_checkpoint_says_so(tmp_path):
         load_checkpoint(tmp_path)
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_version_raises(tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.storage.checkpoints.FORMAT", "whatwhere checkpoint 9")
     save_checkpoint(CHECKPOINT, tmp_path)
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""The latent store: the same bits from every tier, two generations, and files that refuse what is damaged."""
+"""The latent store: the same bits from every tier, two generations, and errors for damaged files."""
 
 import numpy as np
 import pytest
@@ -98,7 +98,7 @@ def damage_a_byte(path):
     ],
 )
 @pytest.mark.parametrize("tier", ["ram", "file"])
-def test_damaged_latents_are_refused_before_they_are_used(tier, harm, message, tmp_path):
+def test_damaged_latents_raise_before_they_are_used(tier, harm, message, tmp_path):
     store = make("file", tmp_path)
     for batch in range(3):
         store.write(batch, latents(batch))

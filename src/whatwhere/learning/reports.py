@@ -13,7 +13,7 @@ class EpochReport:
     """The outcome of one epoch of one layer; costs and non-zeros are per image.
 
     dead_maps       maps of the layer that were not active in any image
-    images          of the whole set; each was inferred with `steps` steps
+    images          of the entire set; each was inferred with `steps` steps
     filter_seconds  of `seconds`, those that the update of the filters took
     """
 

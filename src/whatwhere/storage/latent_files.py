@@ -151,7 +151,7 @@ def as_tensor(values: np.ndarray, dtype: torch.dtype) -> Tensor:
 
 
 def reserve(file: io.FileIO, size: int) -> None:
-    """Make the file this long at once, so that a disk that is too small is found out before the work is done."""
+    """Make the file this long at once, so that a disk that is too small is noticed before the work is done."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
     file.truncate(size)
