@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import ista
-from whatwhere.inference.engines import Engine, resolve
+from whatwhere.inference.checks import (
+    ImageSource,
+    as_image_source,
+    check_filters,
+    check_latents,
+    check_start,
+    convert_latents,
+)
+from whatwhere.inference.engines import REFERENCE, Engine, resolve
 from whatwhere.inference.plan import joint
-from whatwhere.inference.target import make_target
+from whatwhere.inference.target import check_target, make_target
 from whatwhere.latents import Background, Latents, Solution, Stats
-from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.spec import InferenceSpec, Phase, require_count
 
 
 def infer(
     model: DeconvNet,
-    images: Tensor,
+    images: ImageSource | np.ndarray,
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
@@ -32,63 +41,61 @@ def infer(
 ) -> Solution:
     """Infer what and where of images [N, C, H, W]; no image ends with a higher objective than it began with.
 
-    Images and latents are brought to the model's device and type.
+    Images and latents are converted to the model's device and dtype.
 
+    images    a float tensor or array, or images that are read batch by batch (`whatwhere.data.load`)
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
     latents   where to start from, as an earlier solution returned them; None starts anew
     engine    'auto' takes the fastest that supports the problem; the solution records which one ran
     progress  called after every batch with the number of images in it
     """
-    if isinstance(images, Tensor) and len(images) == 0:
+    source = as_image_source(images, model.spec.channels)
+    if isinstance(source, Tensor):
+        check_target(model, source, mask)  # all of them, before anything is computed
+    if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     spec = spec if spec is not None else InferenceSpec()
+    require_count("batch_size", batch_size)
+    check_filters(model)
     plan = tuple(plan) or joint(model.spec.depth)
     for phase in plan:
         if phase.layer > model.spec.depth:
             raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
-    target = make_target(model, images, mask)
-    images = target.v
+    first = make_target(model, source[slice(0, 1)], None if mask is None else mask[:1]).v
+    sized = model.at(*first.shape[2:])
     if latents is not None:
-        check_latents(model, images, latents)
-        latents = replace(latents, background=Background()).to(model.device, model.dtype)
+        latents = convert_latents(model, replace(latents, background=Background()))
+        check_latents(sized, latents, len(source))
     highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
-    resolved = resolve("reference" if target.mask is not None else engine, model, images, highest, spec)
+    resolved = resolve(engine, model, first, highest, spec)
     solutions = []
     with torch.no_grad():
-        for batch in torch.arange(len(images)).split(batch_size):
-            chosen = slice(int(batch[0]), int(batch[-1]) + 1)
-            start = Latents() if latents is None else latents[chosen]
-            own_mask = None if target.mask is None else target.mask[chosen]
-            solutions.append(run_plan(model, images[chosen], start, plan, spec, resolved, own_mask))
+        for begin in range(0, len(source), batch_size):
+            batch = slice(begin, min(begin + batch_size, len(source)))
+            target = make_target(model, source[batch], None if mask is None else mask[batch])
+            check_size(target.v, sized)
+            start = Latents() if latents is None else latents[batch]
+            used = resolved if target.mask is None else REFERENCE  # the other engines do not support masks
+            ended = run_plan(model, target.v, start, plan, spec, used, target.mask)
+            solutions.append(replace(ended, latents=replace(ended.latents, background=target.background)))
             if progress is not None:
-                progress(len(batch))
+                progress(len(target.v))
     return Solution(
-        replace(Latents.cat([s.latents for s in solutions]), background=target.background),
+        Latents.cat([s.latents for s in solutions]),
         Stats.cat([s.stats for s in solutions]),
-        resolved.name,
-        decoder=model.at(*images.shape[2:]),
+        " + ".join(sorted({s.engine for s in solutions})),
+        decoder=sized,
     )
 
 
-def check_latents(model: DeconvNet, images: Tensor, latents: Latents) -> None:
-    """Refuse latents that cannot be these images'."""
-    grids = [regions.grid for regions in model.at(*images.shape[2:]).regions]
-    if len(latents.pooling_params) > len(grids) or (latents.p is not None and not latents.pooling_params):
+def check_size(images: Tensor, model: SizedModel) -> None:
+    """Raise an ImageError for a batch whose images are not of the size of the first."""
+    if tuple(images.shape[2:]) != (model.height, model.width):
         raise ImageError(
-            f"latents with pooling variables of {len(latents.pooling_params)} layers were given; "
-            f"the model has {len(grids)}"
+            f"images of {images.shape[2]}×{images.shape[3]} pixels were given after others of "
+            f"{model.height}×{model.width}; expected one size"
         )
-    for k, (theta, grid) in enumerate(zip(latents.pooling_params, grids, strict=False), start=1):
-        known = [theta.mu, theta.gamma] + (
-            [latents.p] if k == len(latents.pooling_params) and latents.p is not None else []
-        )
-        for tensor in known:
-            if len(tensor) != len(images) or tensor.shape[-3:] != torch.Size(grid):
-                raise ImageError(
-                    f"latents of shape {list(tensor.shape)} were given for layer {k}; those of these images have "
-                    f"[{len(images)}, …, {', '.join(map(str, grid))}] (give what `infer` returned for the same images)"
-                )
 
 
 def run_plan(
@@ -103,6 +110,7 @@ def run_plan(
     """One batch through every phase; each phase starts from the latents that the one before left."""
     for phase in plan:
         ended = run_phase(model, images, latents, phase, spec, engine, mask)
+        check_start(images, latents, spec, ended.stats.cost[0])
         solution = keep_the_better(model, images, latents, phase, spec, ended, mask)
         latents = solution.latents
     return solution
@@ -137,7 +145,7 @@ def keep_the_better(
     Training does without this: an image that was given up would teach the filters nothing.
     """
     stats = solution.stats
-    worse = stats.cost[-1] > stats.cost[0]
+    worse = ~(stats.cost[-1] <= stats.cost[0])  # a cost that is not a number is worse, too
     if not worse.any():
         return solution
     mask = None if mask is None else mask[worse]

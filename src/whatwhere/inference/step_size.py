@@ -60,8 +60,12 @@ def best_step(
 
 
 def safe_step(model: DeconvNet, layer: int, lam: float) -> float:
-    """β = 1 / (λ L), the step of the 'fixed' rule: with L ≥ ‖R‖² no step of ISTA overshoots."""
-    return 1 / (lam * lipschitz(model, layer))
+    """β = 1 / (λ L), the step of the 'fixed' rule: with L ≥ ‖R‖² no step of ISTA overshoots.
+
+    0 where R = 0 (a layer of zeros): there is no gradient, and so no step, as in the line search.
+    """
+    bound = lipschitz(model, layer)
+    return 1 / (lam * bound) if bound > 0 else 0.0
 
 
 def lipschitz(model: DeconvNet, layer: int) -> float:

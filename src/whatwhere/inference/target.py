@@ -31,13 +31,20 @@ class Target:
 
 def make_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None) -> Target:
     """Check images and mask, mark NaN as unknown, and apply the model's input stage, on the model's device."""
+    images, mask = check_target(model, images, mask)
+    if mask is not None:
+        mask = mask.to(model.device, model.dtype)
+    signal, background = model.input_stage.forward(images.to(model.device, model.dtype), mask)
+    return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+
+
+def check_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """Images and mask with unknown pixels separated, once both are what the model can explain."""
     images, mask = separate_unknown(images, None if mask is None else torch.as_tensor(mask))
     model.check_images(images)
     if mask is not None:
         check_mask(images, mask)
-        mask = mask.to(model.device, model.dtype)
-    signal, background = model.input_stage.forward(images.to(model.device, model.dtype), mask)
-    return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+    return images, mask
 
 
 def separate_unknown(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from whatwhere.errors import EngineError
+from whatwhere.inference.checks import require_supported
 from whatwhere.inference.engines.cpu import CPUEngine
 from whatwhere.inference.engines.reference import ReferenceEngine
 from whatwhere.inference.engines.triton.engine import TritonEngine
@@ -67,9 +68,7 @@ def resolve(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: Inf
     """
     if name != "auto":
         engine = get_engine(name)
-        reason = engine.unsupported_reason(model, images, phase, spec)
-        if reason is not None:
-            raise EngineError(f"engine {name!r} does not support this: {reason} (engine='auto' takes one that does)")
+        require_supported(name, engine.unsupported_reason(model, images, phase, spec))
         return engine
     return next(e for e in ENGINES.values() if e.unsupported_reason(model, images, phase, spec) is None)
 

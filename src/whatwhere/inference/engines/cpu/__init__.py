@@ -10,12 +10,15 @@ import importlib.util
 import torch
 from torch import Tensor
 
+from whatwhere.inference.checks import check_filter_problem, check_problem, require_supported
 from whatwhere.inference.filter_map import LinearMap
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
 __all__ = ["CPUEngine"]
+
+NO_MASKS = "its kernels do not support masks"
 
 
 class CPUEngine:
@@ -35,6 +38,9 @@ class CPUEngine:
         """Run all steps of one phase for one batch of images."""
         from whatwhere.inference.engines.cpu.batch_solver import BatchSolver  # here: importing Numba takes a second
 
+        check_problem(model, images, latents, phase, mask)
+        require_supported(self.name, None if mask is None else NO_MASKS)
+        require_supported(self.name, self.unsupported_reason(model, images, phase, spec))
         return BatchSolver(model, images, latents, phase, spec).solve()
 
     def filter_map(
@@ -43,6 +49,9 @@ class CPUEngine:
         """The same as `inference.filter_map.FilterMap`, faster."""
         from whatwhere.inference.engines.cpu.filters import CPUFilterMap
 
+        phase = check_filter_problem(model, k, images, latents, mask)
+        require_supported(self.name, None if mask is None else NO_MASKS)
+        require_supported(self.name, self.unsupported_reason(model, images, phase, InferenceSpec()))
         return CPUFilterMap(model, k, images, latents)
 
     def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from whatwhere.inference.checks import check_filter_problem, check_problem, require_supported
 from whatwhere.inference.ista import start
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
@@ -65,7 +66,9 @@ class TritonEngine:
         mask: Tensor | None = None,
     ) -> Solution:
         """Run all steps of one phase for one batch of images."""
-        state = start(model.at(*images.shape[2:]), images, latents, phase, spec, mask)
+        sized = check_problem(model, images, latents, phase, mask)
+        require_supported(self.name, unsupported(model, images, phase, mask))
+        state = start(sized, images, latents, phase, spec)
         prepared = prepare(model, images, phase, spec)
         workspace = prepared.workspace
         workspace.load(model, images, state.p, state.theta)
@@ -78,7 +81,9 @@ class TritonEngine:
         """`inference.filter_map.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
         from whatwhere.inference.engines.triton.filters import TritonFilterMap
 
-        phase, spec = Phase(layer=len(latents.pooling_params)), InferenceSpec(steps=0, step_size="fixed")
+        phase = check_filter_problem(model, k, images, latents, mask)
+        require_supported(self.name, unsupported(model, images, phase, mask))
+        spec = InferenceSpec(steps=0, step_size="fixed")
         return TritonFilterMap(prepare(model, images, phase, spec).workspace, model, k, images, latents)
 
     def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
@@ -108,8 +113,10 @@ def release() -> None:
     _prepared.clear()
 
 
-def unsupported(model: DeconvNet, images: Tensor, phase: Phase) -> str | None:
+def unsupported(model: DeconvNet, images: Tensor, phase: Phase, mask: Tensor | None = None) -> str | None:
     """What the kernels do not support, by name."""
+    if mask is not None:
+        return "its kernels do not support masks"
     if model.dtype != torch.float32 or images.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
     for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):

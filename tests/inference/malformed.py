@@ -1,0 +1,147 @@
+"""Malformed latents thrown at an engine: each must give a clear error or the right numbers, never a crash.
+
+Run as a program, `python tests/inference/malformed.py ENGINE`, so that a crash ends a process of its own.
+It prints one line for each outcome and fails if anything but a WhatwhereError is raised, or if numbers differ.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import hypothesis.strategies as st
+import torch
+from hypothesis import HealthCheck, given, settings
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from agreement import differences
+from examples import SPECS, random_images, random_latents
+from whatwhere.errors import WhatwhereError
+from whatwhere.inference import infer
+from whatwhere.inference.engines import get_engine
+from whatwhere.latents import Latents, PoolingParams
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+SETTINGS = InferenceSpec(steps=2, lam=2.0, pooling_step=0.1)
+NAMES = ("1 layer", "2 layers", "3 layers, colour", "2 layers, 3×3 regions", "2 layers, max")
+TOLERANCE = {"reference": 2e-4, "cpu": 2e-4, "triton": 2e-2}
+outcomes: dict[str, int] = {}
+
+
+def spread(tensor: Tensor) -> Tensor:
+    """The same values with gaps in memory."""
+    wide = torch.full((*tensor.shape, 3), 7.0, dtype=tensor.dtype)
+    wide[..., 1] = tensor
+    return wide[..., 1]
+
+
+def backwards(tensor: Tensor) -> Tensor:
+    """The same values with the axes in the opposite order in memory."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return tensor.permute(order).contiguous().permute(order)
+
+
+# what still means the same latents
+HARMLESS: dict[str, Callable[[Tensor], Tensor]] = {
+    "as it is": lambda t: t,
+    "with gaps": spread,
+    "backwards in memory": backwards,
+    "that needs a gradient": lambda t: t.clone().requires_grad_(),
+}
+# what does not
+CHANGES: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "first of an axis": lambda t, axis: t.narrow(axis % t.ndim, 0, 1),
+    "none of an axis": lambda t, axis: t.narrow(axis % t.ndim, 0, 0),
+    "an axis twice": lambda t, axis: torch.cat([t, t], axis % t.ndim),
+    "one more": lambda t, axis: torch.cat([t, t.narrow(axis % t.ndim, 0, 1)], axis % t.ndim),
+    "one axis less": lambda t, axis: t.select(axis % t.ndim, 0),
+    "one axis more": lambda t, axis: t.unsqueeze(axis % t.ndim),
+    "flat": lambda t, axis: t.flatten(),
+    "axes exchanged": lambda t, axis: t.transpose(axis % t.ndim, (axis + 1) % t.ndim),
+    "scalar": lambda t, axis: t.sum(),
+    "float64": lambda t, axis: t.double(),
+    "float16": lambda t, axis: t.half(),
+    "whole numbers": lambda t, axis: t.int(),
+    "booleans": lambda t, axis: t > 0,
+    "complex": lambda t, axis: t.to(torch.complex64),
+    "NaN": lambda t, axis: t.where(torch.rand_like(t) < 0.9, float("nan")),
+    "Inf": lambda t, axis: t.where(torch.rand_like(t) < 0.9, float("inf")),
+    "huge": lambda t, axis: t + 1e30,
+    "negative": lambda t, axis: -1 - t.abs(),
+}
+NOT_VALUES = [name for name in CHANGES if name not in ("NaN", "Inf", "huge", "negative")]
+
+
+def problem(name: str, count: int) -> tuple[DeconvNet, Tensor, Latents]:
+    model, images = DeconvNet(SPECS[name], dtype=torch.float64), random_images(SPECS[name], count)
+    latents = random_latents(model, images)
+    inside = [
+        theta if layer.pooling_kind != "gaussian" else PoolingParams(theta.mu.clamp(-0.4, 0.4), theta.gamma)
+        for theta, layer in zip(latents.pooling_params, model.spec.layers, strict=True)
+    ]
+    return model.to(torch.float32), images.float(), replace(latents, pooling_params=tuple(inside)).to(torch.float32)
+
+
+def put(latents: Latents, place: int, change: Callable[[Tensor], Tensor]) -> Latents:
+    """The latents with one of their tensors changed."""
+    tensors = latents.tensors()
+    tensors[place % len(tensors)] = change(tensors[place % len(tensors)])
+    new = iter(tensors)
+    return latents.map(lambda _: next(new))
+
+
+def solve(engine: str, entry: str, model: DeconvNet, images: Tensor, latents: Latents) -> object:
+    phase = Phase(layer=model.spec.depth, update_pooling=tuple(range(1, model.spec.depth + 1)))
+    with torch.no_grad():
+        if entry == "infer":
+            return infer(model, images, SETTINGS, (phase,), latents=latents, engine=engine)
+        if entry == "solve":
+            return get_engine(engine).solve(model, images, latents, phase, SETTINGS)
+        return get_engine(engine).filter_map(model, 1, images, latents).negative_gradient(model.filters[0])
+
+
+def check(engine: str, entry: str, name: str, count: int, place: int, change: str, axis: int) -> None:
+    model, images, latents = problem(name, count)
+    if change in HARMLESS:
+        changed = put(latents, place, HARMLESS[change])
+    else:
+        changed = put(latents, place, lambda tensor: CHANGES[change](tensor, axis))
+    try:
+        found = solve(engine, entry, model, images, changed)
+    except WhatwhereError:
+        if change in HARMLESS:
+            raise
+        outcomes["error"] = outcomes.get("error", 0) + 1
+        return
+    same = changed.map(lambda t: t.detach().float())
+    truth = solve("reference", entry, model.to(torch.float64), images.double(), same.to(torch.float64))
+    if isinstance(found, Tensor):
+        worst = float((found - truth).norm() / truth.norm())
+    else:
+        worst = max(differences(found, truth).values())
+    assert worst <= TOLERANCE[engine], (entry, name, change, worst)
+    outcomes["the right numbers"] = outcomes.get("the right numbers", 0) + 1
+
+
+def main(engine: str, examples: int) -> None:
+    entries = ("solve", "filter_map") if engine == "triton" else ("infer", "solve", "filter_map")
+    changes = {entry: [*HARMLESS, *(CHANGES if entry == "infer" else NOT_VALUES)] for entry in entries}
+    cases = st.sampled_from(entries).flatmap(lambda entry: st.tuples(st.just(entry), st.sampled_from(changes[entry])))
+
+    @settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    @given(cases, st.sampled_from(NAMES), st.integers(1, 3), st.integers(0, 6), st.integers(0, 5))
+    def thrown(case: tuple[str, str], name: str, count: int, place: int, axis: int) -> None:
+        check(engine, case[0], name, count, place, case[1], axis)
+
+    thrown()
+    print(outcomes)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(sys.argv[1], int(sys.argv[2]))
