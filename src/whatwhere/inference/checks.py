@@ -58,8 +58,7 @@ def check_problem(
     channels = model.spec.signal_channels
     if images.ndim != 4 or images.shape[1] != channels or min(images.shape) == 0:
         raise ImageError(
-            f"images of shape {list(images.shape)} were given; "
-            f"expected [N, {channels}, H, W], none of them 0"
+            f"images of shape {list(images.shape)} were given; expected [N, {channels}, H, W], none of them 0"
         )
     if (images.dtype, images.device) != (model.dtype, model.device):
         raise ImageError(
