@@ -19,7 +19,7 @@ from whatwhere.inference.checks import (
     check_start,
     convert_latents,
 )
-from whatwhere.inference.engines import REFERENCE, Engine, resolve
+from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.plan import joint
 from whatwhere.inference.target import check_target, make_target
 from whatwhere.latents import Background, Latents, Solution, Stats
@@ -62,13 +62,13 @@ def infer(
     for phase in plan:
         if phase.layer > model.spec.depth:
             raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
-    first = make_target(model, source[slice(0, 1)], None if mask is None else mask[:1]).v
-    sized = model.at(*first.shape[2:])
+    first = make_target(model, source[slice(0, 1)], None if mask is None else mask[:1])
+    sized = model.at(*first.v.shape[2:])
     if latents is not None:
         latents = convert_latents(model, replace(latents, background=Background()))
         check_latents(sized, latents, len(source))
     highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
-    resolved = resolve(engine, model, first, highest, spec)
+    resolved = resolve(engine, model, first.v, highest, spec, mask)
     solutions = []
     with torch.no_grad():
         for begin in range(0, len(source), batch_size):
@@ -76,8 +76,9 @@ def infer(
             target = make_target(model, source[batch], None if mask is None else mask[batch])
             check_size(target.v, sized)
             start = Latents() if latents is None else latents[batch]
-            used = resolved if target.mask is None else REFERENCE  # the other engines do not support masks
-            ended = run_plan(model, target.v, start, plan, spec, used, target.mask)
+            if target.mask is not None:  # pixels may turn out to be unknown in any batch
+                resolved = resolve(engine, model, target.v, highest, spec, target.mask)
+            ended = run_plan(model, target.v, start, plan, spec, resolved, target.mask)
             solutions.append(replace(ended, latents=replace(ended.latents, background=target.background)))
             if progress is not None:
                 progress(len(target.v))

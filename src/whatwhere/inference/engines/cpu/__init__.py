@@ -18,8 +18,6 @@ from whatwhere.spec import InferenceSpec, Phase
 
 __all__ = ["CPUEngine"]
 
-NO_MASKS = "its kernels do not support masks"
-
 
 class CPUEngine:
     """The steps of `ista.solve` as machine code that Numba compiles on first use."""
@@ -39,8 +37,7 @@ class CPUEngine:
         from whatwhere.inference.engines.cpu.batch_solver import BatchSolver  # here: importing Numba takes a second
 
         check_problem(model, images, latents, phase, mask)
-        require_supported(self.name, None if mask is None else NO_MASKS)
-        require_supported(self.name, self.unsupported_reason(model, images, phase, spec))
+        require_supported(self.name, self.unsupported_reason(model, images, phase, spec, mask))
         return BatchSolver(model, images, latents, phase, spec).solve()
 
     def filter_map(
@@ -50,11 +47,12 @@ class CPUEngine:
         from whatwhere.inference.engines.cpu.filters import CPUFilterMap
 
         phase = check_filter_problem(model, k, images, latents, mask)
-        require_supported(self.name, None if mask is None else NO_MASKS)
-        require_supported(self.name, self.unsupported_reason(model, images, phase, InferenceSpec()))
+        require_supported(self.name, self.unsupported_reason(model, images, phase, InferenceSpec(), mask))
         return CPUFilterMap(model, k, images, latents)
 
-    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+    def unsupported_reason(
+        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, mask: Tensor | None = None
+    ) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         if importlib.util.find_spec("numba") is None:
             return "it needs the package numba (pip install 'whatwhere[cpu]')"
@@ -62,6 +60,8 @@ class CPUEngine:
             return f"images on {images.device} and filters on {model.device} were given, it needs both on the CPU"
         if images.dtype not in (torch.float32, torch.float64) or images.dtype != model.dtype:
             return f"{images.dtype} images and {model.dtype} filters were given, it needs float32 or float64 for both"
+        if mask is not None:
+            return "a mask was given, which its kernels do not support"
         for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
             if layer.pool_maps > 1:
                 return f"layer {k} has pool_maps = {layer.pool_maps}, it pools within one map only"

@@ -86,13 +86,15 @@ class TritonEngine:
         spec = InferenceSpec(steps=0, step_size="fixed")
         return TritonFilterMap(prepare(model, images, phase, spec).workspace, model, k, images, latents)
 
-    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+    def unsupported_reason(
+        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, mask: Tensor | None = None
+    ) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         if find_spec("triton") is None:
             return "the package triton is not installed (pip install 'whatwhere[gpu]')"
         if images.device.type != "cuda":
             return f"the images are on {images.device}; its kernels run on a CUDA device"
-        return unsupported(model, images, phase)
+        return unsupported(model, images, phase, mask)
 
 
 def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Prepared:
@@ -116,7 +118,7 @@ def release() -> None:
 def unsupported(model: DeconvNet, images: Tensor, phase: Phase, mask: Tensor | None = None) -> str | None:
     """What the kernels do not support, by name."""
     if mask is not None:
-        return "its kernels do not support masks"
+        return "a mask was given, which its kernels do not support"
     if model.dtype != torch.float32 or images.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
     for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
