@@ -61,7 +61,7 @@ def test_filters_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_spec_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="mpas is not a setting; did you mean 'layers.1.maps'"):
+    with pytest.raises(RunError, match=r"mpas is not a setting; did you mean 'layers\.1\.maps'"):
         ww.load(saved_with(tmp_path, {"layers": [{"mpas": 3}]}, torch.zeros(1, 3, 5, 5)))
 
 
