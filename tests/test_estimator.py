@@ -1,5 +1,6 @@
-"""The scikit-learn face: every check of scikit-learn's, shapes, kinds, batches, round trips, refusals."""
+"""The scikit-learn interface: scikit-learn's checks, shapes, types, batches, round trips, errors."""
 
+import doctest
 import os
 import pickle
 import subprocess
@@ -26,12 +27,12 @@ def features(**changes):  # type: ignore[no-untyped-def]
 
 
 @parametrize_with_checks([features(), features(output="code"), features(nonnegative=False)])
-def test_every_check_of_scikit_learn(estimator, check) -> None:  # type: ignore[no-untyped-def]
+def test_scikit_learn_estimator_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
 
 
-def test_the_check_that_scikit_learn_skips_unless_asked() -> None:
-    """It needs SCIPY_ARRAY_API before SciPy is imported, so a process of its own."""
+def test_the_array_api_check_that_scikit_learn_skips_by_default() -> None:
+    """It needs SCIPY_ARRAY_API before SciPy is imported, so it runs in a new process."""
     program = (
         "from sklearn.utils.estimator_checks import estimator_checks_generator as checks\n"
         f"import whatwhere as ww; estimator = ww.DeconvNetFeatures(**{SMALL!r})\n"
@@ -65,7 +66,7 @@ def test_every_shape_of_the_same_images_gives_the_same(images: np.ndarray) -> No
     np.testing.assert_array_equal(found.transform(colour), features().fit_transform(colour))
 
 
-def test_rows_that_are_no_square_are_one_line_of_pixels() -> None:
+def test_rows_of_a_non_square_number_are_one_line_of_pixels() -> None:
     assert features().fit(np.random.default_rng(0).random((9, 7))).image_shape_ == (1, 1, 7)
 
 
@@ -81,7 +82,7 @@ def test_tensors_give_tensors(images: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("engine", ["reference", "auto"])
-def test_an_image_becomes_the_same_alone_and_in_any_batch(images: np.ndarray, engine: str) -> None:
+def test_the_result_for_an_image_does_not_depend_on_its_batch(images: np.ndarray, engine: str) -> None:
     fitted = features(maps=(16, 48), filter_size=5, steps=10, lam=20.0, engine=engine).fit(images[:10])
     together = fitted.transform(images[:23])
     alone = np.concatenate([fitted.transform(images[i : i + 1]) for i in range(23)])
@@ -144,7 +145,7 @@ def test_it_works_where_transformers_work(images: np.ndarray, tmp_path) -> None:
         np.testing.assert_array_equal(copy.transform(x), fitted.transform(x))
 
 
-def test_a_warm_start_goes_on_from_the_filters_there_are(images: np.ndarray) -> None:
+def test_a_warm_start_continues_from_the_present_filters(images: np.ndarray) -> None:
     twice = features(warm_start=True).fit(images)
     once = twice.model_.filters[1].clone()
     cost = twice.history_[-1].cost
@@ -157,13 +158,30 @@ def test_a_warm_start_goes_on_from_the_filters_there_are(images: np.ndarray) -> 
     torch.testing.assert_close(cold.model_.filters[1], once)
 
 
-def test_the_seed_decides(images: np.ndarray) -> None:
+def test_the_seed_determines_the_filters(images: np.ndarray) -> None:
     one, same, other = (features(random_state=seed).fit(images).model_.filters[0] for seed in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
 
 
-def test_what_cannot_be_is_refused(images: np.ndarray) -> None:
+def test_a_last_axis_of_colour_channels_raises_an_error_that_says_how_to_move_it() -> None:
+    colour = np.random.default_rng(0).random((6, 12, 12, 3), dtype=np.float32)
+    with pytest.raises(ImageError, match=r"look like \(n, H, W, C\); expected \(n, C, H, W\): give np.moveaxis"):
+        features().fit(colour)
+    assert features().fit(np.moveaxis(colour, -1, 1)).image_shape_ == (3, 12, 12)
+    assert features(shape=(12, 12, 3)).fit(colour).image_shape_ == (12, 12, 3)
+    assert features().fit(colour[:, :3]).image_shape_ == (3, 12, 3)
+
+
+def test_the_examples_in_the_docstring() -> None:
+    from whatwhere import estimator
+
+    results = doctest.testmod(estimator)
+    assert results.attempted > 5
+    assert results.failed == 0
+
+
+def test_invalid_input_raises_an_error(images: np.ndarray) -> None:
     fitted = features().fit(images)
     with pytest.raises(ValueError, match="Negative values"):
         features().fit(-images)

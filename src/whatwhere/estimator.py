@@ -1,4 +1,4 @@
-"""The scikit-learn face: a transformer from images to the descriptors of the features that explain them."""
+"""The scikit-learn interface: a transformer from images to descriptors of their features."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
 
 Images = np.ndarray | Tensor
+COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 
 def _invertible(features: DeconvNetFeatures) -> bool:
     if features.output != "code":
         raise AttributeError(
-            "a descriptor does not say where its features are, so it has no inverse: make the transformer with "
-            "output='code', or call decode(encode(X))"
+            "a descriptor does not contain the positions of its features, so it has no inverse: create the transformer "
+            "with output='code', or call decode(encode(X))"
         )
     return True
 
@@ -52,44 +53,56 @@ def _invertible(features: DeconvNetFeatures) -> bool:
 class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Sparse, layered features of images, learned without labels.
 
-        features = DeconvNetFeatures()
-        pipeline = make_pipeline(features, LinearSVC(C=10))
-        latents  = features.fit(X).encode(X)        # what: latents.p, where: latents.pooling_params
-        pixels   = features.decode(latents)         # the reconstruction
-
-    Images are arrays or tensors (n, H, W), (n, C, H, W), or (n, d): a row of d pixels is a square image where d is a
-    square number, one line of pixels where it is not, or has the `shape` that is given. Arrays in, arrays out;
-    tensors in, tensors out. Images are divided by the largest value seen in `fit`. What becomes of an image in
-    `transform` does not depend on the images it comes with.
+    Images are arrays or tensors of shape (n, H, W) or (n, C, H, W), or rows of pixels (n, d). A row is a square image
+    if d is a square number, otherwise a single line of pixels, unless `shape` is given. Arrays give arrays, and
+    tensors give tensors. Images are divided by the largest value seen in `fit`. The result of `transform` for an image
+    does not depend on the other images.
 
     Parameters
     ----------
     maps : number of feature maps of each layer
     filter_size, pool_size : sides of the filters and of the pooling regions
     pooling_kind : 'gaussian' (inferred for every image), 'max' or 'sum'
-    fan_in : how many maps below each map of layer 2, 3, … joins; None for all
+    fan_in : number of maps below that each map of layer 2, 3, … is connected to; None for all
     nonnegative : images, features and filters are ≥ 0
     epochs : passes over the images for each layer
-    training_lam, training_alpha, training_steps : λ, α and steps of inference while learning
-    lam, steps : λ and steps of inference in `transform` (α = 1)
-    output : what `transform` gives: the 'descriptor' of the features for a linear classifier, or the whole 'code',
-        all features and pooling variables of an image in one row, which `inverse_transform` turns back into pixels
+    training_lam, training_alpha, training_steps : λ, α and number of steps of inference in training
+    lam, steps : λ and number of steps of inference in `transform` (α = 1)
+    output : what `transform` returns: the 'descriptor' of the features for a linear classifier, or the 'code', all
+        features and pooling variables of an image in one row, which `inverse_transform` turns back into pixels
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
-        the features as they are, scaled to unit length
-    sparse_output : descriptors come as a CSR array
-    shape : of an image, (H, W) or (C, H, W), for rows of pixels
-    warm_start : `fit` goes on from the filters it has
-    batch_size : images inferred together
-    engine : what computes; 'auto' takes the fastest that can
-    device : where: 'cpu', 'cuda', or 'auto', a GPU where there is one
-    random_state : of the filters at the start
+        the features themselves, scaled to unit length
+    sparse_output : return descriptors as a CSR array
+    shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
+    warm_start : `fit` continues from the present filters
+    batch_size : number of images inferred together
+    engine : engine of the inference; 'auto' selects the fastest that supports the model
+    device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
+    random_state : seed of the initial filters
 
     Attributes
     ----------
     model_ : the trained `DeconvNet`
-    history_ : one report an epoch
+    history_ : one `EpochReport` per epoch
     image_shape_ : (C, H, W) of the images
-    scale_ : what images are divided by
+    scale_ : the number by which images are divided
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.svm import LinearSVC
+    >>> import whatwhere as ww
+    >>> digits = ww.data.load("digits")
+    >>> X, y = digits[:200].numpy(), digits.labels[:200]
+    >>> features = ww.DeconvNetFeatures(maps=(8,), epochs=2, engine="reference")
+    >>> features.fit_transform(X).shape
+    (200, 4608)
+    >>> pipeline = make_pipeline(features, LinearSVC(C=10)).fit(X, y)
+    >>> latents = features.encode(X)          # what: latents.p, where: latents.pooling_params
+    >>> latents.p.shape
+    (200, 8, 16, 16)
+    >>> features.decode(latents).shape        # the reconstruction
+    (200, 1, 28, 28)
     """
 
     def __init__(
@@ -142,7 +155,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     # Learning -----------------------------------------------------------------------------------------------
 
     def fit(self, X: Images, y: Any = None) -> DeconvNetFeatures:
-        """Learn the filters from images alone; with `warm_start`, go on from those there are."""
+        """Learn the filters from images, without labels; with `warm_start`, continue from the present filters."""
         if self.warm_start and hasattr(self, "model_"):
             return self.partial_fit(X)
         v = self._check(X, reset=True)
@@ -151,7 +164,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self._train(v, DeconvNet(self._recipe().model, seed=seed))
 
     def partial_fit(self, X: Images, y: Any = None) -> DeconvNetFeatures:
-        """Go on learning from these images, with the filters there are."""
+        """Continue learning from these images with the present filters."""
         if not hasattr(self, "model_"):
             return self.fit(X)
         return self._train(self._check(X), self.model_)
@@ -159,40 +172,40 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _train(self, v: Tensor, start: DeconvNet) -> DeconvNetFeatures:
         require_choice("output", self.output, ("descriptor", "code"))
         options = TrainingOptions(engine=self.engine, device=self.device)
-        done = train(self._recipe(), v / self.scale_, start=start, options=options)
-        self.model_, self.history_ = done.model.to("cpu"), done.history
+        trained = train(self._recipe(), v / self.scale_, start=start, options=options)
+        self.model_, self.history_ = trained.model.to("cpu"), trained.history
         self._n_features_out = self._output(self._blank()).shape[1]
         return self
 
-    # What becomes of images ---------------------------------------------------------------------------------
+    # Images and features -------------------------------------------------------------------------------------
 
-    def transform(self, X: Images) -> Images:
-        """The descriptors of images, or their whole code (see `output`): (n, D), float32."""
+    def transform(self, X: Images) -> Any:
+        """The descriptors of images, or their codes (see `output`): (n, D), float32."""
         check_is_fitted(self)
-        found = self._output(self._check(X) / self.scale_)
+        rows = self._output(self._check(X) / self.scale_)
         if self.sparse_output and self.output == "descriptor":
-            return sparse.csr_array(found)
-        return _like(X, found if isinstance(found, np.ndarray) else found.toarray())
+            return sparse.csr_array(rows)
+        return _like(X, rows if isinstance(rows, np.ndarray) else rows.toarray())
 
     @available_if(_invertible)
     def inverse_transform(self, X: Images) -> Images:
-        """The images that codes reconstruct, as rows of pixels, (n, C·H·W)."""
+        """The images reconstructed from codes, as rows of pixels, (n, C·H·W)."""
         check_is_fitted(self)
-        given = torch.as_tensor(X)
+        codes = torch.as_tensor(X)
         columns = self._encode(self._blank()).tensors()
-        if given.ndim != 2 or given.shape[1] != sum(column.numel() for column in columns):
-            raise ImageError(f"codes of shape {list(given.shape)} were given; expected [n, {self._n_features_out}]")
-        parts = iter(given.split([column.numel() for column in columns], 1))
+        if codes.ndim != 2 or codes.shape[1] != sum(column.numel() for column in columns):
+            raise ImageError(f"codes of shape {list(codes.shape)} were given; expected [n, {self._n_features_out}]")
+        parts = iter(torch.split(codes, [column.numel() for column in columns], 1))
         latents = self._encode(self._blank()).map(lambda column: next(parts).reshape(-1, *column.shape[1:]))
         return _like(X, self._decode(latents).flatten(1))
 
     def encode(self, X: Images) -> Latents:
-        """What and where of images: the top layer's features `.p`, and every layer's `.pooling_params`."""
+        """The latents of images: features of the top layer `.p`, and the `.pooling_params` of every layer."""
         check_is_fitted(self)
         return self._encode(self._check(X) / self.scale_).map(lambda tensor: _like(X, tensor))
 
     def decode(self, latents: Latents) -> Images:
-        """The images, (n, C, H, W), that what and where reconstruct."""
+        """The images (n, C, H, W) reconstructed from latents."""
         check_is_fitted(self)
         if latents.p is None:
             raise ImageError("latents without features were given; expected what `encode` returns")
@@ -212,21 +225,21 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self.model_.to(latents.p).at(*self.image_shape_[1:]).decode(latents) * self.scale_
 
     def _blank(self) -> Tensor:
-        """One black image: what becomes of it shows the sizes."""
+        """One black image, which shows the shapes of the results."""
         return torch.zeros(1, *self.image_shape_)
 
-    # Borders ------------------------------------------------------------------------------------------------
+    # Input ---------------------------------------------------------------------------------------------------
 
     def _check(self, X: Images, reset: bool = False) -> Tensor:
-        """Images as a float32 tensor [n, C, H, W], refused where they are not like those that were learned from."""
+        """Images as a float32 tensor [n, C, H, W]; raises an error if their shape differs from that in `fit`."""
         values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
         given = tuple(getattr(values, "shape", ()))
-        if len(given) in (3, 4):  # scikit-learn would take the second axis for the features
+        if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
             values = np.reshape(values, (given[0], -1))
         values = validate_data(self, values, reset=reset, dtype=np.float32, order="C")
         if reset:
             self.image_shape_ = self._image_shape(given if len(given) in (3, 4) else values.shape)
-        elif len(given) in (3, 4) and self._image_shape(given) != self.image_shape_:
+        elif len(given) in (3, 4) and (1, *given[1:])[-3:] != self.image_shape_:
             raise ImageError(f"images of shape {given[1:]} were given; expected {self.image_shape_}, as in fit")
         if self.nonnegative:
             check_non_negative(values, f"{type(self).__name__} (shift the images, or give nonnegative=False)")
@@ -234,6 +247,11 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _image_shape(self, given: tuple[int, ...]) -> tuple[int, ...]:
         if len(given) == 4:
+            if given[3] in COLOUR_CHANNELS and given[1] not in COLOUR_CHANNELS and self.shape is None:
+                raise ImageError(
+                    f"images of shape {given} were given, which look like (n, H, W, C); expected (n, C, H, W): give "
+                    f"np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]} channels"
+                )
             return given[1:]
         if len(given) == 3:
             return (1, *given[1:])
@@ -282,8 +300,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
 
-def _like(given: Images, found: Images) -> Images:
-    """An array where an array was given, a tensor on the same device where a tensor was."""
+def _like(given: Images, values: Images) -> Images:
+    """The values as an array if an array was given, or as a tensor on the same device if a tensor was given."""
     if isinstance(given, Tensor):
-        return torch.as_tensor(found).to(given.device)
-    return found.cpu().numpy() if isinstance(found, Tensor) else found
+        return torch.as_tensor(values).to(given.device)
+    return values.cpu().numpy() if isinstance(values, Tensor) else values

@@ -1,4 +1,4 @@
-"""`whatwhere classify` as a person uses it."""
+"""`whatwhere classify`, run as a command."""
 
 import json
 from pathlib import Path
@@ -27,46 +27,52 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_error_of_a_run_on_ones_own_images(run: Path, files: Path) -> None:
+def test_the_error_of_a_run_on_images_from_files(run: Path, files: Path) -> None:
     test = ("--test", files / "test.npy", "--test-labels", files / "labels.npy")
-    told = whatwhere("classify", run, files / "train.npz", *test, "--few", 15, "--few", 30, "--json", *PLAIN)
-    found = json.loads(told)
-    assert found["images"] == 50
-    assert found["error"] == found["errors"] / 50 < 0.2
-    assert sum(map(sum, found["confusion"])) == 50
-    assert found["interval"][0] <= found["error"] <= found["interval"][1]
-    assert {trial["C"] for trial in found["validation"]} == {0.3, 3, 30}
-    assert [few["labels"] for few in found["few_labels"]] == [15, 30]
-    assert all(len(few["errors"]) == 10 for few in found["few_labels"])
+    output = whatwhere("classify", run, files / "train.npz", *test, "--few", 15, "--few", 30, "--json", *PLAIN)
+    result = json.loads(output)
+    assert result["images"] == 50
+    assert result["error"] == result["errors"] / 50 < 0.2
+    assert sum(map(sum, result["confusion"])) == 50
+    assert result["interval"][0] <= result["error"] <= result["interval"][1]
+    assert {trial["C"] for trial in result["validation"]} == {0.3, 3, 30}
+    assert [few["labels"] for few in result["few_labels"]] == [15, 30]
+    assert all(len(few["errors"]) == 10 for few in result["few_labels"])
 
 
-def test_without_images_it_takes_those_of_the_run(files: Path, tmp_path: Path) -> None:
+def test_without_images_it_uses_those_of_the_run(files: Path, tmp_path: Path) -> None:
     training = ("--set", "learning.each.epochs=1", "--set", "learning.each.inference.steps=2")
     whatwhere("train", files / "train.npz", "--out", tmp_path / "run", *training, "--quiet")
     assert "train.npz" in whatwhere("classify", tmp_path / "run", "--C", 1, *PLAIN)
 
 
-def test_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
-    told = whatwhere("classify", run, files / "train.npz", "--C", 1, "--layer", 1, "--layer", 2, *PLAIN)
-    assert "(100 images), tested on a held-out sixth of" in told
-    assert "95 % interval" in told
-    assert "C = 1, liblinear" in told
-    assert "confusion" in told
+def test_a_model_file_is_classified_with_the_papers_settings(run: Path, files: Path) -> None:
+    output = whatwhere("classify", run / "model.safetensors", files / "train.npz", "--C", 1, "--json", *PLAIN)
+    assert json.loads(output)["error"] < 0.3
+    assert json.loads(output)["run"].endswith("model.safetensors")
 
 
-def test_progress_goes_to_standard_error_and_quiet_is_quiet(run: Path, files: Path) -> None:
+def test_output_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
+    output = whatwhere("classify", run, files / "train.npz", "--C", 1, "--layer", 1, "--layer", 2, *PLAIN)
+    assert "(100 images), tested on a held-out sixth of" in output
+    assert "95 % interval" in output
+    assert "C = 1, liblinear" in output
+    assert "confusion" in output
+
+
+def test_progress_goes_to_standard_error_unless_quiet(run: Path, files: Path) -> None:
     from typer.testing import CliRunner
 
     from whatwhere.cli import app
 
     arguments = ["classify", str(run), str(files / "train.npz"), "--C", "1", *PLAIN]
-    said = CliRunner().invoke(app, arguments)
-    assert "describing 100 training images" in said.stderr
-    assert "describing" not in said.stdout
+    result = CliRunner().invoke(app, arguments)
+    assert "describing 100 training images" in result.stderr
+    assert "describing" not in result.stdout
     assert CliRunner().invoke(app, [*arguments, "--quiet"]).stderr == ""
 
 
-def test_what_cannot_be_classified_is_refused(run: Path, files: Path) -> None:
+def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
     with pytest.raises(RunError, match="was given as a run"):
         whatwhere("classify", files, files / "train.npz", *PLAIN)
     with pytest.raises(ImageError, match="has no labels; give them with --labels"):

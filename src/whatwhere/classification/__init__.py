@@ -1,4 +1,4 @@
-"""From features to labels: descriptors, a linear SVM, and the protocol that measures them."""
+"""From features to labels: descriptors, a linear SVM, and the evaluation protocol."""
 
 from whatwhere.classification import protocol
 from whatwhere.classification.descriptors import describe, describe_images

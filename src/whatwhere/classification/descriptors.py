@@ -1,8 +1,8 @@
-"""The vector that a linear classifier sees (paper, "Classification").
+"""Descriptors: the vectors that a linear classifier receives (paper, "Classification").
 
-A feature map is cut into overlapping patches, one at every position. A patch is pooled in cells and made unit length;
-an image's patches, concatenated and made unit length, are its descriptor. At the paper's size that is
-8·8 patches × 3·3 cells × 16 maps = 9216 numbers at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2.
+A feature map is divided into overlapping patches, one at every position. Each patch is pooled in cells and scaled to
+unit length. The patches of an image, concatenated and scaled to unit length, are its descriptor. At the paper's
+size this gives 8·8 patches × 3·3 cells × 16 maps = 9216 numbers at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,15 +24,15 @@ from whatwhere.spec import DescriptorSpec, Recipe
 
 
 def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:
-    """Descriptors [N, D] of the features [N, B, H, W] of these layers, side by side; all of them unit length."""
+    """Descriptors [N, D] of the features [N, B, H, W] of these layers, concatenated and scaled to unit length."""
     parts = [p.flatten(1) if spec.raw else describe_layer(p, spec, k) for p, k in zip(features, layers, strict=True)]
     return unit_length(torch.cat([unit_length(part) for part in parts], 1))
 
 
 def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
-    """The patches of one layer, each pooled in cells and made unit length:  [N, B, H, W] → [N, D].
+    """The patches of one layer, each pooled in cells and scaled to unit length:  [N, B, H, W] → [N, D].
 
-    On a map smaller than a patch, the whole map is the patch.
+    If the map is smaller than a patch, the map is the only patch.
     """
     patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
     cells = pool_cells(p, spec.cell_statistic, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
@@ -47,7 +46,7 @@ def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
-    """Every cell of a map, at all positions:  [N, B, H, W] → [N, B, H - c + 1, W - c + 1]."""
+    """The statistic of the cell at every position of a map:  [N, B, H, W] → [N, B, H - c + 1, W - c + 1]."""
     if statistic == "max":
         return F.max_pool2d(p, cell, stride=1)
     if statistic == "mean":
@@ -56,25 +55,25 @@ def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
 
 
 def cell_positions(extent: int, patch: int, stride: int, cell: int) -> Tensor:
-    """Where the cells of every patch begin along one axis:  [patches, cells]."""
+    """The first positions of the cells of every patch along one axis:  [patches, cells]."""
     return strides(extent - patch, stride)[:, None] + strides(patch - cell, cell)
 
 
 def strides(last: int, stride: int) -> Tensor:
-    """0, stride, 2 stride, … up to `last`, which is always among them, so that nothing at the end is left out."""
-    return torch.arange(0, last + stride, stride).clamp(max=last).unique()
+    """0, stride, 2 stride, … and `last`, so that the end is always covered."""
+    return torch.tensor(sorted({*range(0, last, stride), last}))
 
 
 def unit_length(x: Tensor) -> Tensor:
-    """Vectors on the last axis scaled to unit length; a zero vector stays zero."""
+    """Scale the vectors along the last axis to unit length; a zero vector stays zero."""
     return F.normalize(x, dim=-1, eps=torch.finfo(x.dtype).tiny)
 
 
 def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
-    """The layers that a descriptor is made of: those it names, or the top one."""
+    """The layers that a descriptor describes: those that its spec names, or the top layer."""
     layers = spec.layers or (model.spec.depth,)
     if max(layers) > model.spec.depth:
-        raise SpecError(f"a descriptor of layer {max(layers)} was asked for; the model has {model.spec.depth} layers")
+        raise SpecError(f"a descriptor of layer {max(layers)} was requested; the model has {model.spec.depth} layers")
     return layers
 
 
@@ -88,11 +87,14 @@ def describe_images(
     on_device: bool = False,
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Matrix:
-    """Infer and describe images batch by batch, on the model's device: a matrix [N, D], dense or sparse.
+    """Infer and describe images batch by batch on the device of the model: a matrix [N, D], dense or sparse.
 
-    The recipe says how features are inferred and described. A layer below the top is inferred on its own, as if
-    the model ended there. Only one batch's latents are held at a time; `memory` bounds the matrix, in bytes.
-    With `on_device` the matrix stays on the model's device as a tensor, for an SVM that is fitted there.
+    A layer below the top one is inferred on its own, as if the model ended there.
+
+    recipe      how features are inferred and described
+    memory      limit of the size of the matrix, in bytes; latents are in memory for one batch at a time
+    on_device   keep the matrix on the device of the model as a tensor, for an SVM that is fitted there
+    progress    called after every batch with the number of images in it
     """
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
@@ -100,19 +102,22 @@ def describe_images(
     top = recipe.plan or joint(model.spec.depth)
     plans = [top if k == top[-1].layer else joint(k) for k in layers]
 
-    def described(chosen: slice) -> Tensor:
-        v = images[chosen].to(model.device, model.dtype)
-        solve = [infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)) for plan in plans]
-        return describe([solution.features for solution in solve], recipe.descriptor, layers).float()
+    def describe_batch(rows: slice) -> Tensor:
+        v = images[rows].to(model.device, model.dtype)
+        solutions = [infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)) for plan in plans]
+        return describe([solution.features for solution in solutions], recipe.descriptor, layers).float()
 
     if on_device:
         parts = []
         for start in range(0, len(images), recipe.batch_size):
-            parts.append(described(slice(start, min(start + recipe.batch_size, len(images)))))
+            parts.append(describe_batch(slice(start, min(start + recipe.batch_size, len(images)))))
             progress(len(parts[-1]))
         return torch.cat(parts)
 
-    def on_host(chosen: slice) -> np.ndarray:
-        return described(chosen).cpu().numpy()
-
-    return collect_rows(on_host, len(images), recipe.batch_size, memory=memory, progress=progress)
+    return collect_rows(
+        lambda rows: describe_batch(rows).cpu().numpy(),
+        len(images),
+        recipe.batch_size,
+        memory=memory,
+        progress=progress,
+    )

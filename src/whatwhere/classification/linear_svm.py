@@ -2,9 +2,9 @@
 
 Both solve, for each class with targets t = ±1,
 
-    min_w  ½ ‖w‖² + C Σ_i max(0, 1 - t_i wᵀx_i)²,        x with a 1 appended, so that the last of w is the intercept
+    min_w  ½ ‖w‖² + C Σ_i max(0, 1 - t_i wᵀx_i)²,        with a 1 appended to x, so that w ends in the intercept
 
-(LIBLINEAR regularises the intercept too; so does the solver here, that the two have one minimum.)
+LIBLINEAR regularises the intercept, and so does the solver here, so that both have the same minimum.
 """
 
 from __future__ import annotations
@@ -37,27 +37,29 @@ class LinearSVM:
     solver: str
 
     def decision(self, x: Matrix) -> np.ndarray:
-        """How far each row lies on the side of each class, [N, K]."""
+        """The decision function of each class for each row, [N, K]."""
         if isinstance(x, Tensor):
-            return (x @ torch.from_numpy(self.weights.T).to(x)).cpu().numpy() + self.intercepts
-        return x @ self.weights.T + self.intercepts
+            product = (x @ torch.from_numpy(self.weights.T).to(x)).cpu().numpy()
+        else:
+            product = x @ self.weights.T
+        return np.asarray(product + self.intercepts)
 
     def predict(self, x: Matrix) -> np.ndarray:
         """The class of each row, [N]."""
-        return self.classes[self.decision(x).argmax(1)]
+        return np.asarray(self.classes[self.decision(x).argmax(1)])
 
     def objective(self, x: Matrix, y: np.ndarray, C: float) -> np.ndarray:
-        """What was minimised, for each class, [K]."""
+        """The minimised objective of each class, [K]."""
         targets = np.where(y[:, None] == self.classes, 1.0, -1.0)
         slack = np.maximum(0, 1 - targets * self.decision(x).astype(np.float64))
         length = np.square(self.weights.astype(np.float64)).sum(1) + np.square(self.intercepts.astype(np.float64))
-        return length / 2 + C * np.square(slack).sum(0)
+        return np.asarray(length / 2 + C * np.square(slack).sum(0))
 
 
 def fit_svm(
     x: Matrix, y: np.ndarray, C: float, *, solver: str = "auto", device: torch.device | str = "cpu"
 ) -> LinearSVM:
-    """Fit rows x [N, D] to labels y [N]. 'auto' is LIBLINEAR on the CPU, 'newton' on a GPU and for tensors."""
+    """Fit rows x [N, D] to labels y [N]; 'auto' selects LIBLINEAR on the CPU, 'newton' on a GPU and for tensors."""
     check_labels(x, y)
     if not 0 < C < float("inf"):
         raise SpecError(f"C = {C} was given; expected a finite number above 0")
@@ -67,7 +69,7 @@ def fit_svm(
 
 
 def which_solver(solver: str, x: Matrix, device: torch.device | str) -> str:
-    """The one that was asked for, or what 'auto' means here."""
+    """The solver that was given, or the one that 'auto' selects."""
     if solver not in SOLVERS:
         raise SpecError(f"solver = {solver!r} was given; expected one of {', '.join(map(repr, SOLVERS))}")
     if solver != "auto":
@@ -76,11 +78,11 @@ def which_solver(solver: str, x: Matrix, device: torch.device | str) -> str:
 
 
 def check_labels(x: Matrix, y: np.ndarray) -> None:
-    """Refuse rows and labels that no classifier can be fitted to."""
+    """Raise an error if no classifier can be fitted to these rows and labels."""
     if x.shape[0] == 0:
         raise ImageError("an empty set was given; expected at least one image of each of two classes")
     if y.ndim != 1 or len(y) != x.shape[0]:
-        raise ImageError(f"{x.shape[0]:,} images and labels of shape {list(y.shape)}; expected one label an image")
+        raise ImageError(f"{x.shape[0]:,} images and labels of shape {list(y.shape)}; expected one label per image")
     if len(np.unique(y)) < 2:
         raise ImageError(f"all {len(y):,} labels are {y[0]}; expected at least two classes")
 
@@ -88,12 +90,12 @@ def check_labels(x: Matrix, y: np.ndarray) -> None:
 def _fit_liblinear(x: Matrix, y: np.ndarray, C: float) -> LinearSVM:
     if isinstance(x, Tensor):
         x = x.cpu().numpy()
-    # in the primal: the dual solver draws from one generator for all threads, so its answer would vary
-    found = LinearSVC(C=C, dual=False, tol=1e-4).fit(x, y)
-    w, b = found.coef_, found.intercept_
-    if len(found.classes_) == 2:
+    # the primal problem: the dual solver shares one random generator among all threads, so its result would vary
+    svc = LinearSVC(C=C, dual=False, tol=1e-4).fit(x, y)
+    w, b = svc.coef_, svc.intercept_
+    if len(svc.classes_) == 2:
         w, b = np.concatenate([-w, w]), np.concatenate([-b, b])
-    return LinearSVM(found.classes_, w, b, "liblinear")
+    return LinearSVM(svc.classes_, w, b, "liblinear")
 
 
 # Newton's method ------------------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ def _fit_liblinear(x: Matrix, y: np.ndarray, C: float) -> LinearSVM:
 
 def _fit_newton(x: Matrix, y: np.ndarray, C: float, device: torch.device) -> LinearSVM:
     classes = np.unique(y)
-    fitted = classes if len(classes) > 2 else classes[1:]  # of two classes, one is the other's mirror image
+    fitted = classes if len(classes) > 2 else classes[1:]  # with two classes, one is the negative of the other
     targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(device)
     w = newton(_on_device(x, device), targets, C).T.cpu().numpy()
     if len(classes) == 2:
@@ -110,7 +112,7 @@ def _fit_newton(x: Matrix, y: np.ndarray, C: float, device: torch.device) -> Lin
 
 
 def _on_device(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
-    """The rows with a 1 appended, float32 [N, D + 1]; a sparse matrix is filled in batch by batch."""
+    """The rows with a 1 appended, float32 [N, D + 1]; a sparse matrix is copied batch by batch."""
     out = torch.ones(x.shape[0], x.shape[1] + 1, device=device)
     if isinstance(x, Tensor):
         out[:, :-1] = x
@@ -125,16 +127,17 @@ def _on_device(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
 def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: int = 100) -> Tensor:
     """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K] → w [D, K].
 
-    Every step solves H d = -g by conjugate gradients and then searches along d exactly, each class for itself.
-    It ends when all that Newton's model promises to gain, -½ gᵀd, is `tolerance` of every objective.
-    Matrix products are float32, sums float64. Where rows are few, w lies in the space that they span, and it is
-    found there, in coordinates that keep all lengths: x = Rᵀ Qᵀ, w = Q w'.
+    Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for each class.
+    The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most `tolerance` of every
+    objective. Matrix products are float32, sums float64. If there are few rows, w lies in the space that they span,
+    and the problem is solved there, in an orthonormal basis: x = Rᵀ Qᵀ, w = Q w'.
     """
     if 2 * x.shape[0] <= x.shape[1]:
         Q, R = torch.linalg.qr(x.T)
-        return Q.double() @ newton(R.T.contiguous(), t, C, tolerance=tolerance, steps=steps)
+        within_span: Tensor = Q.double() @ newton(R.T.contiguous(), t, C, tolerance=tolerance, steps=steps)
+        return within_span
 
-    def up(s: Tensor) -> Tensor:
+    def transposed_product(s: Tensor) -> Tensor:
         return (s.to(x.dtype).T @ x).T.double()  # xᵀs, written so that x is read row by row
 
     w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
@@ -143,10 +146,10 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
         active = (t * margin < 1).to(x.dtype)
         residual = active * (margin - t)
         objective = w.square().sum(0) / 2 + C * residual.square().sum(0)
-        g = w + 2 * C * up(residual)
+        g = w + 2 * C * transposed_product(residual)
 
         def hessian(v: Tensor, active: Tensor = active) -> Tensor:
-            return v + 2 * C * up(active * (x @ v.to(x.dtype)))
+            return v + 2 * C * transposed_product(active * (x @ v.to(x.dtype)))
 
         d = _conjugate_gradient(hessian, -g)
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
@@ -158,16 +161,16 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
 
 
 def _conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: float = 0.1, steps: int = 200) -> Tensor:
-    """H d = b for every column by itself; a column that has converged stands still."""
+    """Solve H d = b for every column; a column that has converged does not change."""
     d, r = torch.zeros_like(b), b.clone()
     q, rr = r.clone(), r.square().sum(0)
     goal = tolerance**2 * rr
     for _ in range(steps):
-        open_ = rr > goal
-        if not bool(open_.any()):
+        active = rr > goal
+        if not bool(active.any()):
             break
         Hq = H(q)
-        a = (rr / (q * Hq).sum(0)).where(open_, torch.zeros_like(rr))
+        a = (rr / (q * Hq).sum(0)).where(active, torch.zeros_like(rr))
         d, r = d + a * q, r - a * Hq
         rr, rr_old = r.square().sum(0), rr
         q = r + rr / rr_old.clamp(min=1e-300) * q
@@ -175,9 +178,9 @@ def _conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: flo
 
 
 def _line_search(w: Tensor, d: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float, steps: int = 30) -> Tensor:
-    """The step that minimises the objective along d, [K]: Newton on its rising, piecewise linear derivative.
+    """The step that minimises the objective along d, [K]: Newton's method on the piecewise linear derivative.
 
-    The minimum is kept between `low` and `high`; where Newton would leave them, the step halves the way instead.
+    `low` and `high` bracket the minimum; if a Newton step leaves the bracket, it is replaced by the midpoint.
     """
     wd, dd = (w * d).sum(0), d.square().sum(0)
     step, low, high = torch.ones_like(wd), torch.zeros_like(wd), torch.full_like(wd, torch.inf)

@@ -1,4 +1,4 @@
-"""A large matrix, row by row: dense, or sparse where that is smaller."""
+"""A large matrix, collected row by row: dense, or sparse if that is smaller."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ try:
 except ImportError:
     raise MissingExtra("SciPy", "sklearn", "classification") from None
 
-Matrix: TypeAlias = Any  # np.ndarray, scipy.sparse.csr_array (which has no types) or a tensor on a device, [N, D]
-SPARSE_BELOW = 0.5  # share of non-zeros: a stored one costs 8 bytes in CSR and 4 in a dense array
+Matrix: TypeAlias = Any  # np.ndarray, scipy.sparse.csr_array (which has no types) or a tensor, [N, D]
+SPARSE_BELOW = 0.5  # share of non-zeros: each takes 8 bytes in CSR, and each entry of a dense array 4
 
 
 def collect_rows(
@@ -29,38 +29,38 @@ def collect_rows(
     memory: float = 6e9,
     progress: Callable[[int], Any] = lambda count: None,
 ) -> Matrix:
-    """Gather `rows(batch)`, float32 [n, D], of every batch: a dense array, or CSR with int32 indices.
+    """Collect `rows(batch)`, float32 [n, D], of every batch: a dense array, or CSR with int32 indices.
 
-    The density of the first batch decides which. No more than `memory` bytes are used to hold the matrix, the
-    joining of its parts included; a larger one is refused before the memory is gone.
+    The density of the first batch decides which. The matrix, including temporary copies, takes at most `memory`
+    bytes; a larger one raises an error before the memory is used up.
     """
     first = rows(slice(0, min(batch_size, count)))
-    keeper = _SparseRows if np.count_nonzero(first) < SPARSE_BELOW * first.size else _DenseRows
-    kept = keeper(count, first.shape[1], memory)
-    kept.add(first)
+    kind = _SparseRows if np.count_nonzero(first) < SPARSE_BELOW * first.size else _DenseRows
+    collected = kind(count, first.shape[1], memory)
+    collected.add(first)
     progress(len(first))
     for start in range(len(first), count, batch_size):
         batch = rows(slice(start, min(start + batch_size, count)))
-        kept.add(batch)
+        collected.add(batch)
         progress(len(batch))
-    return kept.matrix()
+    return collected.matrix()
 
 
 def side_by_side(parts: Sequence[Matrix]) -> Matrix:
-    """Matrices of the same rows as one, [N, D₁ + D₂ + …], scaled so that rows of unit length stay so."""
+    """Concatenate matrices along the columns, [N, D₁ + D₂ + …], scaled so that rows of unit length remain so."""
     if len(parts) == 1:
         return parts[0]
     scale = 1 / math.sqrt(len(parts))
     if all(isinstance(part, Tensor) for part in parts):
         return torch.cat([part * scale for part in parts], 1)
-    scaled = [part * np.float32(scale) for part in parts]  # by a plain number a sparse matrix would become float64
+    scaled = [part * np.float32(scale) for part in parts]  # a Python float would turn a sparse matrix into float64
     if any(sparse.issparse(part) for part in parts):
         return sparse.hstack(scaled, format="csr")
     return np.concatenate(scaled, 1)
 
 
 class _DenseRows:
-    """One array, allocated at the start."""
+    """One array, allocated at the beginning."""
 
     def __init__(self, count: int, width: int, memory: float) -> None:
         _require_memory(4 * count * width, count, width, memory)
@@ -75,7 +75,7 @@ class _DenseRows:
 
 
 class _SparseRows:
-    """Parts in CSR, joined at the end; for a moment every value is held twice."""
+    """Parts in CSR, concatenated at the end; then every value is in memory twice for a short time."""
 
     def __init__(self, count: int, width: int, memory: float) -> None:
         self.shape, self.memory, self.nonzeros = (count, width), memory, 0
@@ -94,6 +94,6 @@ class _SparseRows:
 def _require_memory(needed: int, count: int, width: int, memory: float) -> None:
     if needed > memory:
         raise SpecError(
-            f"{count:,} descriptors of {width:,} numbers need {needed / 1e9:.1f} GB or more; {memory / 1e9:.1f} GB were"
-            " allowed (allow more with `memory`, take fewer images, or describe fewer layers)"
+            f"{count:,} descriptors of {width:,} numbers need {needed / 1e9:.1f} GB or more; {memory / 1e9:.1f} GB are"
+            " allowed (raise `memory`, use fewer images, or describe fewer layers)"
         )

@@ -1,6 +1,6 @@
-"""How an error rate is measured: settings chosen on validation images alone, all training images used, test seen once.
+"""How error rates are measured: validation images choose the settings, then one test after fitting all training images.
 
-chosen = choose({"layer 2": X}, y)                        # among settings and C, by validation images
+chosen = choose({"layer 2": X}, y)                        # settings and C, by validation images
 score  = evaluate(X, y, X_test, y_test, chosen.C)             # refitted to all training images
 """
 
@@ -21,13 +21,13 @@ from whatwhere.data.splits import few_labels
 from whatwhere.errors import ImageError
 
 C_GRID = (0.3, 3.0, 30.0)
-CROWDED = 100_000_000  # numbers that are not 0; LIBLINEAR takes some 28 bytes for each
-FOLDS = 6  # one of them validates: a sixth, as the paper's 10,000 of 60,000
+MAX_NONZEROS = 100_000_000  # in all matrices fitted at a time; LIBLINEAR takes about 28 bytes for each
+FOLDS = 6  # one of them is for validation: a sixth, as the paper's 10,000 of 60,000
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a setting and a C came to on validation images."""
+    """The validation error of one setting and one C."""
 
     setting: str
     C: float
@@ -66,7 +66,7 @@ def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
     for label in np.unique(labels):
         rows = generator.permutation(np.flatnonzero(labels == label))
         fold[rows] = (start + np.arange(len(rows))) % count
-        start += len(rows)  # the next class goes on where this one ended, so that the folds stay of one size
+        start += len(rows)  # the next class continues here, so that the folds have the same size
     return fold
 
 
@@ -83,39 +83,41 @@ def choose(
 ) -> tuple[Trial, tuple[Trial, ...]]:
     """The best setting and C on validation images, and all trials.
 
-    settings  the training images described in each way that is to be compared: name → matrix [N, D]
-    rounds    how many of the folds take their turn as validation images
+    settings  descriptions of the training images to compare: name → matrix [N, D]
+    rounds    how many folds are used as validation images in turn
+    fold      the fold of every image, [N]; None spreads each class over six folds
     solver    of the SVM (see `fit_svm`)
-    fold      the fold of every image, [N]; None deals them out class by class over six
-    Of equal ones the first setting and the smallest C win.
+    progress  called after every trial
+    If errors are equal, the first setting and the smallest C win.
     """
     for x in settings.values():
         check_labels(x, labels)
     fold = folds(labels) if fold is None else fold
 
-    def try_out(setting: str, C: float) -> Trial:
-        x, wrong, held = settings[setting], 0, 0
+    def run_trial(setting: str, C: float) -> Trial:
+        x, errors, validated = settings[setting], 0, 0
         for turn in range(rounds):
-            kept, out = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
-            svm = fit_svm(x[kept], labels[kept], C, solver=solver, device=device)
-            wrong, held = wrong + int((svm.predict(x[out]) != labels[out]).sum()), held + len(out)
+            training, validation = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
+            svm = fit_svm(x[training], labels[training], C, solver=solver, device=device)
+            errors += int((svm.predict(x[validation]) != labels[validation]).sum())
+            validated += len(validation)
         progress(1)
-        return Trial(setting, C, wrong / held)
+        return Trial(setting, C, errors / validated)
 
-    with ThreadPoolExecutor(at_once(settings.values(), solver, device)) as pool:
+    with ThreadPoolExecutor(parallel_fits(settings.values(), solver, device)) as pool:
         pairs = [(setting, C) for setting in settings for C in sorted(grid)]
-        trials = tuple(pool.map(try_out, *zip(*pairs, strict=True)))
+        trials = tuple(pool.map(run_trial, *zip(*pairs, strict=True)))
     return min(trials, key=lambda trial: trial.error), trials
 
 
-def at_once(matrices: Collection[Matrix], solver: str, device: torch.device | str) -> int:
-    """How many SVMs are fitted at a time: one a thread where LIBLINEAR's copies of the matrix do not crowd the memory.
+def parallel_fits(matrices: Collection[Matrix], solver: str, device: torch.device | str) -> int:
+    """How many SVMs are fitted at a time: one per thread, unless LIBLINEAR's copies of the matrix need too much memory.
 
-    Newton's method in torch has all threads, or the GPU, for itself.
+    Newton's method in torch uses all threads, or the GPU, for one fit.
     """
     if any(which_solver(solver, x, device) == "newton" for x in matrices):
         return 1
-    return max(1, min(torch.get_num_threads(), CROWDED // max(x.size for x in matrices)))
+    return max(1, min(torch.get_num_threads(), MAX_NONZEROS // max(int(x.size) for x in matrices)))
 
 
 def evaluate(
@@ -128,19 +130,19 @@ def evaluate(
     solver: str = "auto",
     device: torch.device | str = "cpu",
 ) -> Score:
-    """Fit all training images with the chosen C, and count the errors on the test images."""
+    """Fit all training images with the chosen C and count the errors on the test images."""
     if x_test.shape[0] != len(y_test) or len(y_test) == 0:
-        raise ImageError(f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label an image")
+        raise ImageError(f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label per image")
     svm = fit_svm(x, y, C, solver=solver, device=device)
     predicted = svm.predict(x_test)
     classes = np.union1d(svm.classes, y_test)
     confusion = np.zeros((len(classes), len(classes)), int)
     np.add.at(confusion, (np.searchsorted(classes, y_test), np.searchsorted(classes, predicted)), 1)
-    wrong = int((predicted != y_test).sum())
+    errors = int((predicted != y_test).sum())
     return Score(
-        error=wrong / len(y_test),
-        interval=wilson(wrong, len(y_test)),
-        errors=wrong,
+        error=errors / len(y_test),
+        interval=wilson(errors, len(y_test)),
+        errors=errors,
         images=len(y_test),
         classes=tuple(int(c) for c in classes),
         confusion=tuple(tuple(int(n) for n in row) for row in confusion),
@@ -162,9 +164,9 @@ def evaluate_few_labels(
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda draws: None,
 ) -> FewLabels:
-    """The same with `count` labels only, as many of every class, drawn anew each time.
+    """The same with only `count` labels, equally many of each class, over several random draws.
 
-    C is chosen by cross-validation within the drawn labels: nobody who has 100 labels has others to choose by.
+    C is chosen by cross-validation within the drawn labels: someone who has 100 labels has no others for validation.
     """
     scores = []
     for seed in range(draws):
@@ -185,7 +187,7 @@ def wilson(errors: float, images: int, z: float = 1.959964) -> tuple[float, floa
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of a mean, by Student's t; of a single value there is none but everything."""
+    """The 95 % interval of a mean by Student's t; infinite for a single value."""
     if len(values) < 2:
         return -math.inf, math.inf
     from scipy.stats import t

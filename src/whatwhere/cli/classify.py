@@ -1,11 +1,11 @@
-"""`whatwhere classify`: how well a linear SVM tells classes apart by the features of a run."""
+"""`whatwhere classify`: the error rate of a linear SVM on the features of a run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,24 +14,29 @@ from whatwhere.cli.options import Device, Engine, Json, OptionalSource, Quiet, R
 if TYPE_CHECKING:
     import numpy as np
 
+    from whatwhere.classification import Matrix
     from whatwhere.classification.protocol import FewLabels, Score
+    from whatwhere.cli.stages import Stages
     from whatwhere.data import Images
+    from whatwhere.model import DeconvNet
+    from whatwhere.spec import Recipe
 
 LabelFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of IMAGES: an IDX or .npy file.")]
 TestSource = Annotated[
     str | None,
     typer.Option(
-        "--test", metavar="IMAGES", help="Test images; default: a named set's test split, or a sixth held out."
+        "--test", metavar="IMAGES", help="Test images; default: the test split of a named set, or a held-out sixth."
     ),
 ]
 TestLabels = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of the test images.")]
 Layers = Annotated[
-    list[int] | None, typer.Option("--layer", help="Describe this layer; repeatable; default: as the recipe says.")
+    list[int] | None, typer.Option("--layer", help="Describe this layer; repeatable; default: as in the recipe.")
 ]
 Few = Annotated[
-    list[int] | None, typer.Option("--few", metavar="N", help="Also with N labels, over ten draws; repeatable.")
+    list[int] | None,
+    typer.Option("--few", metavar="N", help="Also classify with only N labels, over ten random draws; repeatable."),
 ]
-Cs = Annotated[list[float] | None, typer.Option("--C", metavar="C", help="Choose among these; repeatable.")]
+Cs = Annotated[list[float] | None, typer.Option("--C", metavar="C", help="A value of C to choose from; repeatable.")]
 
 
 def classify(
@@ -48,10 +53,13 @@ def classify(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Describe images by a run's features, choose C on a sixth of the training images, fit all of them, test once."""
+    """Classify images by their features with a linear SVM.
+
+    C is chosen on a sixth of the training images; then the SVM is fitted to all of them and tested once.
+    """
     from dataclasses import asdict, replace
 
-    from whatwhere.classification import describe_images, protocol
+    from whatwhere.classification import protocol
     from whatwhere.cli.inputs import open_run, source_of
     from whatwhere.cli.stages import Stages
 
@@ -59,17 +67,11 @@ def classify(
     if layer:
         recipe = replace(recipe, descriptor=replace(recipe.descriptor, layers=tuple(layer)))
     sets = read_sets(images or source_of(run), labels, test, test_labels)
-    grid = tuple(C or protocol.C_GRID)
-    stages = Stages(quiet=quiet)
-    described: list[tuple[Any, np.ndarray]] = []
-    for name, part in zip(("training", "test"), sets, strict=True):
-        with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
-            assert part.labels is not None
-            described.append((describe_images(model, part, recipe, engine=engine, progress=advance), part.labels))
-    (x, y), (x_test, y_test) = described
+    grid, stages = tuple(C or protocol.C_GRID), Stages(quiet=quiet)
+    (x, y), (x_test, y_test) = _describe(model, sets, recipe, engine, stages)
     with stages.stage("choosing C on validation images", len(grid)) as advance:
         best, trials = protocol.choose({"": x}, y, grid=grid, device=model.device, progress=advance)
-    with stages.stage("testing", 1) as advance:
+    with stages.stage("testing", 1):
         score = protocol.evaluate(x, y, x_test, y_test, best.C, device=model.device)
     draws = []
     for count in few or ():
@@ -82,15 +84,29 @@ def classify(
     if as_json:
         facts = {"run": str(run), "training": sets[0].name, "test": sets[1].name, "dimensions": x.shape[1]}
         validation = [{"C": trial.C, "error": trial.error} for trial in trials]
-        found = {"validation": validation, **asdict(score), "few_labels": [asdict(d) for d in draws]}
-        typer.echo(json.dumps({**facts, **found}))
+        results = {"validation": validation, **asdict(score), "few_labels": [asdict(draw) for draw in draws]}
+        typer.echo(json.dumps({**facts, **results}))
     else:
-        typer.echo(f"{sets[0].name} ({len(y):,} images), tested on {sets[1].name} ({len(y_test):,})")
-        typer.echo("\n".join(lines(score, draws, sets[0].classes)))
+        typer.echo(f"{sets[0].name} ({len(y):,} images), tested on {sets[1].name} ({len(y_test):,} images)")
+        typer.echo("\n".join(result_lines(score, draws, sets[0].classes)))
+
+
+def _describe(
+    model: DeconvNet, sets: tuple[Images, Images], recipe: Recipe, engine: str, stages: Stages
+) -> list[tuple[Matrix, np.ndarray]]:
+    """Descriptors and labels of the training and of the test images."""
+    from whatwhere.classification import describe_images
+
+    described = []
+    for name, part in zip(("training", "test"), sets, strict=True):
+        with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
+            assert part.labels is not None
+            described.append((describe_images(model, part, recipe, engine=engine, progress=advance), part.labels))
+    return described
 
 
 def read_sets(images: str, labels: Path | None, test: str | None, test_labels: Path | None) -> tuple[Images, Images]:
-    """Training and test images, labelled; without test images a sixth of the others is held out, class by class."""
+    """Labelled training and test images; without test images, a sixth of the others is held out, class by class."""
     import numpy as np
 
     from whatwhere import data
@@ -101,7 +117,7 @@ def read_sets(images: str, labels: Path | None, test: str | None, test_labels: P
     from whatwhere.errors import SpecError
 
     if test is None and test_labels is not None:
-        raise SpecError("--test-labels was given without --test; give the test images, too")
+        raise SpecError("--test-labels was given without --test; also give the test images")
     training = labelled(data.load(images, labels), "--labels")
     if test is not None:
         split = "test" if test in CATALOGUE else None
@@ -110,12 +126,12 @@ def read_sets(images: str, labels: Path | None, test: str | None, test_labels: P
         return training, data.load(images, split="test")
     assert training.labels is not None
     check_labels(training.pixels, training.labels)
-    held = folds(training.labels, seed=1) == 0
-    rows = np.flatnonzero(~held), np.flatnonzero(held)
-    return training.subset(rows[0]), training.subset(rows[1], f"a held-out sixth of {training.name}")
+    held_out = folds(training.labels, seed=1) == 0
+    test_rows, training_rows = np.flatnonzero(held_out), np.flatnonzero(~held_out)
+    return training.subset(training_rows), training.subset(test_rows, f"a held-out sixth of {training.name}")
 
 
-def lines(score: Score, draws: Sequence[FewLabels], classes: tuple[str, ...] | None) -> list[str]:
+def result_lines(score: Score, draws: Sequence[FewLabels], classes: tuple[str, ...] | None) -> list[str]:
     """The result in words, and the confusion matrix."""
     low, high = score.interval
     out = [
@@ -128,10 +144,10 @@ def lines(score: Score, draws: Sequence[FewLabels], classes: tuple[str, ...] | N
             f"error {draw.mean:.2%} with {draw.labels} labels (95 % interval of ten draws {low:.2%} to {high:.2%})"
         )
     names = [str(c) if classes is None or c >= len(classes) else classes[c] for c in score.classes]
-    wide = max(len(name) for name in names) + 2
-    cell = max(wide, len(str(score.images)) + 2)
-    out += ["", "confusion: a row a true class, a column a predicted one"]
-    out.append(" " * wide + "".join(f"{name:>{cell}}" for name in names))
+    name_width = max(len(name) for name in names) + 2
+    cell_width = max(name_width, len(str(score.images)) + 2)
+    out += ["", "confusion matrix: one row for each true class, one column for each predicted class"]
+    out.append(" " * name_width + "".join(f"{name:>{cell_width}}" for name in names))
     for name, row in zip(names, score.confusion, strict=True):
-        out.append(f"{name:>{wide}}" + "".join(f"{number or '·':>{cell}}" for number in row))
+        out.append(f"{name:>{name_width}}" + "".join(f"{number or '·':>{cell_width}}" for number in row))
     return out
