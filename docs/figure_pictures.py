@@ -37,11 +37,13 @@ def published_run(name: str, file: str) -> TrainedRun:
 
 
 def png(figure: Figure) -> bytes:
-    """A true-colour PNG of at most MAX_BYTES."""
+    """A PNG of at most MAX_BYTES, without a palette; a picture without colours is stored as grey values."""
     for dpi in (200, 170, 140, 120, 100):
         drawn, compressed = io.BytesIO(), io.BytesIO()
         figure.savefig(drawn, format="png", dpi=dpi)
-        Image.open(drawn).convert("RGB").save(compressed, "PNG", optimize=True)
+        image = Image.open(drawn).convert("RGB")
+        red, green, blue = (band.tobytes() for band in image.split())
+        (image.convert("L") if red == green == blue else image).save(compressed, "PNG", optimize=True)
         if compressed.tell() <= MAX_BYTES:
             break
     return compressed.getvalue()
@@ -52,7 +54,7 @@ def main(names: list[str]) -> None:
         published_run("Gaussian", "gaussian-2layers-seed0"),
         published_run("max", "max-2layers-seed0"),
     )
-    context = FigureContext(gaussian, choose_images("digits", None, IMAGE, 0), (max_pooling,), stage=Stages().stage)
+    context = FigureContext(gaussian, choose_images("digits", 200, IMAGE, 0), (max_pooling,), stage=Stages().stage)
     for name in names or [*ALONE, *COMPARED]:
         figure = draw(context, name).figure
         path = DOCS / "images" / f"{name}.{'gif' if isinstance(figure, bytes) else 'png'}"
