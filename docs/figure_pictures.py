@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -16,7 +15,8 @@ from PIL import Image
 
 from whatwhere.cli.figures import choose_images
 from whatwhere.cli.stages import Stages
-from whatwhere.figures import FigureContext, TrainedRun, draw
+from whatwhere.figures import FigureContext, draw
+from whatwhere.learning import EpochReport, TrainedRun
 from whatwhere.model import load
 from whatwhere.reproduction.records import read_record
 
@@ -32,7 +32,8 @@ COMPARED = ("comparison", "cost-2", "reset")
 def published_run(name: str, file: str) -> TrainedRun:
     """A trained model of the results, with the recipe and the history of its record."""
     record = read_record(RESULTS / "models" / f"{file}.json", RESULTS)
-    history = [asdict(epoch) for epoch in record.result.history]
+    epochs = record.result.history
+    history = tuple(EpochReport(e.layer, e.epoch, e.reconstruction, e.penalty, e.nonzeros) for e in epochs)
     return TrainedRun(name, record.job.recipe, load(RESULTS / "models" / f"{file}.safetensors"), history)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from whatwhere.figures.style import PAGE, RULE, characters_per_line, curve_styles, new_figure, styled
+from whatwhere.figures.style import PAGE, RULE, curve_styles, new_figure, styled
 
 PARTS = {
     "cost": "cost",
@@ -42,7 +41,7 @@ def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2, *, columns: i
             curves = cost_curves(history, layer)
             every = max(1, len(curves["epoch"]) // 8)
             axes.plot(curves["epoch"], curves[part], label=name, markevery=every, **curve_style)
-        axes.set_title(textwrap.fill(label, characters_per_line(width / columns)))
+        axes.set_title(label if width > 5 else label.replace(", ", ",\n"))
         axes.set_xlabel(f"epoch of layer {layer}")
         axes.set_ylim(0, 1.1 * axes.dataLim.ymax)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
