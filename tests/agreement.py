@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from examples import SPECS, random_images, random_latents
+from examples import SPECS, random_images, random_latents, random_mask
 from whatwhere.inference import ista
 from whatwhere.inference.engines import Engine
+from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,14 @@ class Agreement:
     layer: int | None = None  # the phase's layer; None is the top
     still: tuple[int, ...] = ()  # layers whose pooling does not move
     fresh: bool = False  # start anew instead of from random latents
+    mask: str = ""  # the kind of `random_mask`
     spec: dict[str, Any] = field(default_factory=dict)
 
 
 ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
 WIDE = ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=33, fan_in=7)))
+TWO_CHANNELS, FIVE_CHANNELS = replace(TWO, channels=2), replace(TWO, channels=5)
+ONOFF = replace(TWO, input=InputSpec(kind="onoff", sigma=1.0, contrast=0.8))
 UNPOOLED = ModelSpec(layers=(LayerSpec(maps=5, filter_size=4, pool_size=1),))
 AGREEMENTS = {
     "1 layer, 17×23": Agreement(ONE, height=17, width=23),
@@ -58,6 +62,19 @@ AGREEMENTS = {
     "2 layers, per filter": Agreement(SPECS["2 layers, per filter"]),
     "3 layers, colour": Agreement(SPECS["3 layers, colour"], height=17, width=23),
     "colour, 32×32": Agreement(SPECS["1 layer, colour"], height=32, width=32, fresh=True),
+    "2 channels": Agreement(TWO_CHANNELS, fresh=True),
+    "5 channels": Agreement(FIVE_CHANNELS, height=17, width=23, fresh=True),
+    "ON/OFF": Agreement(ONOFF, fresh=True),
+    "known pixels, fresh": Agreement(TWO, mask="known", fresh=True),
+    "known pixels, max, fresh": Agreement(SPECS["2 layers, max"], mask="known", fresh=True),
+    "weights, paper, fresh": Agreement(ModelSpec.paper(), 2, 28, 28, mask="weights", fresh=True),
+    "weights, batch step, α ½": Agreement(TWO, images=25, mask="weights", spec={"step_size": "batch", "alpha": 0.5}),
+    "weights, fixed step": Agreement(TWO, mask="weights", spec={"step_size": "fixed", "momentum": True}),
+    "weights, no pooling": Agreement(UNPOOLED, height=17, width=23, mask="weights"),
+    "weights per channel, 2 channels": Agreement(TWO_CHANNELS, mask="weights per channel", fresh=True),
+    "known per channel, 5 channels": Agreement(FIVE_CHANNELS, mask="known per channel", fresh=True),
+    "weights, 3 layers, colour": Agreement(SPECS["3 layers, colour"], height=17, width=23, mask="weights"),
+    "known pixels, ON/OFF": Agreement(ONOFF, mask="known", fresh=True),
 }
 
 
@@ -65,13 +82,37 @@ def solve_both(case: Agreement, engine: Engine, dtype: torch.dtype) -> tuple[Sol
     """The engine's solution in this dtype, and the reference's in float64, of the same problem."""
     model = DeconvNet(case.model, seed=0, dtype=torch.float64)
     images = random_images(case.model, case.images, case.height, case.width)
-    latents = Latents() if case.fresh else random_latents(model, images)
+    target = make_target(model, images, random_mask(images, case.mask))
+    latents = Latents() if case.fresh else random_latents(model, target.v)
     layer = case.layer or case.model.depth
     phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": 4, "pooling_step": 0.1, **case.spec})
-    truth = ista.solve(model, images, latents, phase, spec)
-    found = engine.solve(model.to(dtype), images.to(dtype), latents.to(dtype), phase, spec)
+    truth = ista.solve(model, target.v, latents, phase, spec, target.mask)
+    mask = None if target.mask is None else target.mask.to(dtype)
+    found = engine.solve(model.to(dtype), target.v.to(dtype), latents.to(dtype), phase, spec, mask)
     return found, truth
+
+
+def influence_of_unknown_pixels(engine: Engine, dtype: torch.dtype, device: str = "cpu") -> dict[str, float]:
+    """How much a solve and a filter map change when only pixels of weight 0 change: 0 is expected, to the last bit."""
+    model = DeconvNet(TWO_CHANNELS, dtype=torch.float64)
+    images = random_images(TWO_CHANNELS)
+    mask, latents = random_mask(images, "weights per channel"), random_latents(model, images)
+    assert mask is not None
+    other = torch.where(mask > 0, images, random_images(TWO_CHANNELS, seed=9))
+    assert not torch.equal(images, other)
+    low, latents, mask = model.to(device, dtype), latents.to(device, dtype), mask.to(device, dtype)
+    phase, spec = Phase(layer=2, update_pooling=(1, 2)), InferenceSpec(lam=2.0, steps=2)
+    changes: dict[str, float] = {}
+    results = []
+    for v in (images.to(device, dtype), other.to(device, dtype)):
+        solution = engine.solve(low, v, Latents(), phase, spec, mask)
+        gradients = [engine.filter_map(low, k, v, latents, mask).negative_gradient(low.filters[k - 1]) for k in (1, 2)]
+        stats = solution.stats
+        results.append([*solution.latents.tensors(), stats.cost, stats.step, *gradients])
+    for i, (one, two) in enumerate(zip(*results, strict=True)):
+        changes[f"result {i}"] = float((one - two).abs().max())
+    return changes
 
 
 def differences(found: Solution, truth: Solution) -> dict[str, float]:

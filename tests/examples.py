@@ -59,6 +59,19 @@ def random_images(spec: ModelSpec, n: int = 3, height: int = 9, width: int = 8, 
     return images if spec.nonnegative else images - 0.5
 
 
+def random_mask(images: torch.Tensor, kind: str, seed: int = 2) -> torch.Tensor | None:
+    """A mask with a third of the pixels unknown: '' (none), 'known' (0 or 1) or 'weights', of one channel or with
+    'per channel' at the end of `kind`, of each."""
+    if not kind:
+        return None
+    N, C, height, width = images.shape
+    generator = torch.Generator().manual_seed(seed)
+    shape = (N, C if kind.endswith("per channel") else 1, height, width)
+    weight = torch.rand(shape, generator=generator, dtype=images.dtype)
+    known = (weight > 1 / 3).to(images.dtype)
+    return known if kind.startswith("known") else 2 * known * weight
+
+
 def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Latents:
     """Random features of the top layer, and pooling variables anywhere between their bounds; switches stay."""
     generator = torch.Generator().manual_seed(seed)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from examples import SPECS, random_images, random_latents
+from examples import SPECS, random_images, random_latents, random_mask
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
@@ -95,10 +95,11 @@ def operators() -> dict[str, Operator]:
                 tuple(down.shape),
             )
         for k in range(1, spec.depth + 1):
-            A = FilterMap(model, k, images, latents)
-            found[f"A of layer {k}: {name}"] = Operator(
-                A, A.adjoint, tuple(model.filters[k - 1].shape), tuple(images.shape)
-            )
+            for kind in ("", "weights", "known per channel"):
+                A = FilterMap(model, k, images, latents, random_mask(images, kind))
+                found[f"A of layer {k}: {name}{kind and ', ' + kind}"] = Operator(
+                    A, A.adjoint, tuple(model.filters[k - 1].shape), tuple(images.shape)
+                )
     return found
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agreement import AGREEMENTS, differences, solve_both
-from examples import SPECS, random_images, random_latents
+from agreement import AGREEMENTS, differences, influence_of_unknown_pixels, solve_both
+from examples import SPECS, random_images, random_latents, random_mask
 from whatwhere.errors import EngineError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
@@ -33,6 +33,11 @@ def test_agrees_with_the_float64_reference(name: str, dtype: torch.dtype) -> Non
         assert difference <= TOLERANCE[dtype], (quantity, difference)
 
 
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_unknown_pixels_change_not_one_bit(name: str) -> None:
+    assert set(influence_of_unknown_pixels(get_engine(name), torch.float32).values()) == {0.0}
+
+
 @pytest.mark.parametrize("rule", ["image", "batch", "fixed"])
 def test_the_number_of_threads_changes_nothing(rule: str) -> None:
     model, images = DeconvNet(SPECS["2 layers"]), random_images(SPECS["2 layers"], 50).float()
@@ -51,15 +56,18 @@ def test_the_number_of_threads_changes_nothing(rule: str) -> None:
         assert torch.equal(found[1].stats.step, found[threads].stats.step)
 
 
+@pytest.mark.parametrize("kind", ["", "known", "weights per channel"])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["float64", "float32"])
 @pytest.mark.parametrize("name", [name for name in SPECS if "3-D" not in name and "overlap" not in name])
-def test_the_filter_map_is_the_references_at_every_layer(name: str, dtype: torch.dtype) -> None:
+def test_the_filter_map_is_the_references_at_every_layer(name: str, dtype: torch.dtype, kind: str) -> None:
     reference, images = DeconvNet(SPECS[name], dtype=torch.float64), random_images(SPECS[name], 35)
     latents = random_latents(reference, images)
     latents.p[::2] *= torch.rand_like(latents.p[::2]) < 0.05  # few enough for the sparse way down, too
-    model, v = reference.to(dtype), images.to(dtype)
+    model, v, mask = reference.to(dtype), images.to(dtype), random_mask(images, kind)
+    low = None if mask is None else mask.to(dtype)
     for k, f in enumerate(reference.filters, start=1):
-        truth, found = FilterMap(reference, k, images, latents), cpu.filter_map(model, k, v, latents.to(dtype))
+        truth = FilterMap(reference, k, images, latents, mask)
+        found = cpu.filter_map(model, k, v, latents.to(dtype), low)
         direction = f + 0.1 * torch.rand_like(f)
         for ours, theirs in (
             (found.normal(direction.to(dtype)), truth.normal(direction)),

@@ -38,12 +38,16 @@ def recipe(spec: ModelSpec) -> Recipe:
     return Recipe(model=spec, learning=(learning, learning), batch_size=2)
 
 
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
 @pytest.mark.parametrize("name", SPECS)
-def test_unknown_pixels_change_not_one_bit(name: str) -> None:
+def test_unknown_pixels_change_not_one_bit(name: str, engine: str) -> None:
+    if engine == "cpu":
+        pytest.importorskip("numba")
     spec = SPECS[name]
     model, v, weight = DeconvNet(spec, dtype=torch.float64), images(spec), mask(channels=spec.channels)
-    solution = infer(model, v, SETTINGS, mask=weight)
-    other = infer(model, torch.where(weight > 0, v, float("nan")), SETTINGS, mask=weight)
+    solution = infer(model, v, SETTINGS, mask=weight, engine=engine)
+    assert solution.engine == engine
+    other = infer(model, torch.where(weight > 0, v, float("nan")), SETTINGS, mask=weight, engine=engine)
     assert torch.equal(solution.features, other.features)
     assert torch.equal(solution.reconstruction, other.reconstruction)
     assert solution.reconstruction.shape == v.shape
@@ -62,6 +66,18 @@ def test_nan_is_an_unknown_pixel_in_inference_and_in_training(name: str) -> None
     by_mask = train(recipe(spec), images(spec).float(), mask=known.float()).model
     assert by_nan == by_mask
     assert by_nan != train(recipe(spec), images(spec).float()).model
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_cpu_engine_agrees_with_the_reference_through_infer(name: str) -> None:
+    pytest.importorskip("numba")
+    spec = SPECS[name]
+    model, v, weight = DeconvNet(spec, dtype=torch.float64), images(spec), mask(channels=spec.channels)
+    ours = infer(model, v, SETTINGS, mask=weight, engine="cpu")
+    theirs = infer(model, v, SETTINGS, mask=weight, engine="reference")
+    torch.testing.assert_close(ours.features, theirs.features)
+    torch.testing.assert_close(ours.reconstruction, theirs.reconstruction)
+    assert ours.features.count_nonzero() > 0
 
 
 def test_a_mask_of_ones_changes_nothing_but_rounding() -> None:

@@ -15,10 +15,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from examples import SPECS, random_images, random_latents
+from agreement import FIVE_CHANNELS, ONOFF, TWO_CHANNELS, influence_of_unknown_pixels
+from examples import SPECS, random_images, random_latents, random_mask
 from whatwhere.inference import ista
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap
+from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
@@ -40,6 +42,8 @@ class Case:
     still: tuple[int, ...] = ()  # layers whose pooling does not move
     loud: float = 1.0  # the images' largest value
     start: float = 0.1  # about how large features are to begin with
+    mask: str = ""  # the kind of `random_mask`
+    weight: float = 1.0  # about how large its weights are
     spec: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,6 +66,17 @@ CASES = {
     "2 layers, sum": Case(SPECS["2 layers, sum"]),
     "2 layers, signed": Case(SPECS["2 layers, signed"]),
     "3 layers, colour": Case(SPECS["3 layers, colour"]),
+    "5 channels": Case(FIVE_CHANNELS),
+    # weights up to 2 are squared: with λ = 2 the steps of θ would be so long that 6 of them amplify the rounding
+    "weights per channel, 2 channels": Case(
+        TWO_CHANNELS, images=7, steps=6, mask="weights per channel", spec={"lam": 1.0}
+    ),
+    "known pixels, ON/OFF": Case(ONOFF, mask="known"),
+    # the same problem as with weights near 1 and λ = 2: their squares are too large for float16
+    "large weights": Case(TWO, mask="weights", weight=1000.0, spec={"lam": 2e-6}),
+    "known per channel, momentum, batch step": Case(
+        SPECS["3 layers, colour"], mask="known per channel", spec={"momentum": True, "step_size": "batch"}
+    ),
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
 
@@ -70,23 +85,34 @@ LARGE_CASES = {  # on the device only: the interpreter would take minutes
     "3 layers, 32×32 colour": Case(SPECS["3 layers, colour"], images=7, height=32, width=32),
 }
 
-FILTER_CASES = {f"filters, {name}": name for name in ("2 layers", "3 layers, colour")}
+FILTER_CASES = {  # the model, and the kind of mask
+    "filters, 2 layers": ("2 layers", ""),
+    "filters, 3 layers, colour": ("3 layers, colour", ""),
+    "filters, weights": ("2 layers", "weights"),
+    "filters, known per channel": ("3 layers, colour", "known per channel"),
+}
+UNKNOWN = "unknown pixels"  # changes them, and reports what else changes
 
 
 def compare(case: Case, device: str) -> dict[str, float]:
     """Relative errors of everything that a solve returns, against the reference in float64."""
     reference = DeconvNet(case.model, seed=0, dtype=torch.float64)
     images = case.loud * random_images(case.model, case.images, case.height, case.width)
+    mask = random_mask(images, case.mask)
+    target = make_target(reference, images, None if mask is None else case.weight * mask)
+    images, mask = target.v, target.mask
     latents = random_latents(reference, images)
     # what float32 can hold
     latents = Latents(case.loud * case.start * latents.p, latents.pooling_params).to(torch.float32).to(torch.float64)
     layer = case.model.depth
     phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": case.steps, "pooling_step": 1 / case.loud**2, **case.spec})
-    truth = ista.solve(*(x.to(device) for x in (reference, images, latents)), phase, spec).to("cpu")
+    mask = None if mask is None else mask.to(device)
+    truth = ista.solve(*(x.to(device) for x in (reference, images, latents)), phase, spec, mask).to("cpu")
     model, images, latents = (x.to(device, torch.float32) for x in (reference, images, latents))
+    mask = None if mask is None else mask.float()
     with np.errstate(all="ignore"):  # the interpreter computes in numpy both sides of every `where`
-        found = get_engine("triton").solve(model, images, latents, phase, spec)
+        found = get_engine("triton").solve(model, images, latents, phase, spec, mask)
     return errors(found.to("cpu"), truth, latents.to("cpu"))
 
 
@@ -108,19 +134,17 @@ def relative_error(found: torch.Tensor, truth: torch.Tensor) -> float:
     return float(missed / size) if size > 0 else 0.0 if missed == 0 else float("inf")
 
 
-def compare_filter_map(name: str, device: str) -> dict[str, float]:
+def compare_filter_map(name: str, kind: str, device: str) -> dict[str, float]:
     """Relative errors of AᵀA f (f too large for float16) and Aᵀ(v - A f), for the filters of every layer."""
-    from whatwhere.inference.engines.triton import filters
-
-    if device == "cpu":
-        filters.PROGRAMS = 2  # the interpreter runs them one by one
     reference = DeconvNet(SPECS[name], seed=0, dtype=torch.float64)
     images = random_images(SPECS[name])
     latents = random_latents(reference, images)
+    mask = random_mask(images, kind)
+    own_mask = None if mask is None else mask.to(device, torch.float32)
     model, v, found = reference.to(device, torch.float32), images.to(device, torch.float32), {}
     for k, f in enumerate(reference.filters, start=1):
-        truth = FilterMap(reference, k, images, latents)
-        ours = get_engine("triton").filter_map(model, k, v, latents.to(device, torch.float32))
+        truth = FilterMap(reference, k, images, latents, mask)
+        ours = get_engine("triton").filter_map(model, k, v, latents.to(device, torch.float32), own_mask)
         big = 1e6 * f
         found[f"AᵀA {k}"] = relative_error(ours.normal(big.to(v)).cpu(), truth.normal(big))
         found[f"negative_gradient {k}"] = relative_error(
@@ -131,7 +155,10 @@ def compare_filter_map(name: str, device: str) -> dict[str, float]:
 
 def run(name: str, device: str) -> dict[str, float]:
     if name in FILTER_CASES:
-        return compare_filter_map(FILTER_CASES[name], device)
+        return compare_filter_map(*FILTER_CASES[name], device)
+    if name == UNKNOWN:
+        with np.errstate(all="ignore"):
+            return influence_of_unknown_pixels(get_engine("triton"), torch.float32, device)
     return compare((CASES | LARGE_CASES)[name], device)
 
 
@@ -151,7 +178,10 @@ def poison_new_memory() -> None:
 
 
 if __name__ == "__main__":
+    from whatwhere.inference.engines.triton import filters
+
     torch.set_num_threads(1)
     poison_new_memory()
-    wanted = sys.argv[1:] or [*CASES, *FILTER_CASES]
+    filters.PROGRAMS = 2  # the interpreter runs them one by one
+    wanted = sys.argv[1:] or [*CASES, *FILTER_CASES, UNKNOWN]
     print(json.dumps({name: run(name, "cpu") for name in wanted}))

@@ -68,7 +68,7 @@ def infer(
         latents = convert_latents(model, replace(latents, background=Background()))
         check_latents(sized, latents, len(source))
     highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
-    resolved = resolve(engine, model, first.v, highest, spec, mask)
+    resolved = resolve(engine, model, first.v, highest, spec)
     solutions = []
     with torch.no_grad():
         for begin in range(0, len(source), batch_size):
@@ -76,8 +76,6 @@ def infer(
             target = make_target(model, source[batch], None if mask is None else mask[batch])
             check_size(target.v, sized)
             start = Latents() if latents is None else latents[batch]
-            if target.mask is not None:  # pixels may turn out to be unknown in any batch
-                resolved = resolve(engine, model, target.v, highest, spec, target.mask)
             ended = run_plan(model, target.v, start, plan, spec, resolved, target.mask)
             solutions.append(replace(ended, latents=replace(ended.latents, background=target.background)))
             if progress is not None:
@@ -85,7 +83,7 @@ def infer(
     return Solution(
         Latents.cat([s.latents for s in solutions]),
         Stats.cat([s.stats for s in solutions]),
-        " + ".join(sorted({s.engine for s in solutions})),
+        resolved.name,
         decoder=sized,
     )
 

@@ -107,9 +107,7 @@ def run_training(
         dtype = latent_dtype(options.latent_dtype, model.dtype)
         batches = split_batches(len(images), recipe.batch_size)
         signals, masks = as_signals(model, images, mask, batches)
-        one_mask = None if masks is None else masks[slice(0, 1)]
-        image = signals[slice(0, 1)].to(device, model.dtype)
-        engines = resolve_engines(options.engine, model, image, recipe, one_mask)
+        engines = resolve_engines(options.engine, model, signals[slice(0, 1)].to(device, model.dtype), recipe)
         if folder is not None and distributed.rank() == 0:
             closing.enter_context(folder.locked())
         store = closing.enter_context(open_store(options, model, images, batches, dtype, folder, callbacks))
@@ -132,12 +130,10 @@ def run_training(
     return TrainedModel(session.state.model, session.state.history, None if folder is None else folder.path)
 
 
-def resolve_engines(
-    name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe, mask: torch.Tensor | None
-) -> tuple[Engine, ...]:
+def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe) -> tuple[Engine, ...]:
     """The engine of each layer's training; an unsupported one raises an error before anything is written."""
     return tuple(
-        resolve(name, model, image, training_phase(layer, learning), learning.inference, mask)
+        resolve(name, model, image, training_phase(layer, learning), learning.inference)
         for layer, learning in enumerate(recipe.learning, start=1)
     )
 

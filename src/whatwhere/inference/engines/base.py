@@ -44,9 +44,7 @@ class Engine(Protocol):
         """The linear map from the filters of layer k to the reconstruction, which learning inverts."""
         ...
 
-    def unsupported_reason(
-        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, mask: Tensor | None = None
-    ) -> str | None:
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         ...
 
@@ -63,18 +61,16 @@ def get_engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def resolve(
-    name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, mask: Tensor | None = None
-) -> Engine:
+def resolve(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Engine:
     """The engine of this name, or with 'auto' the fastest that supports the problem.
 
     Asking by name for an engine that does not support the problem raises an EngineError with the reason.
     """
     if name != "auto":
         engine = get_engine(name)
-        require_supported(name, engine.unsupported_reason(model, images, phase, spec, mask))
+        require_supported(name, engine.unsupported_reason(model, images, phase, spec))
         return engine
-    return next(e for e in ENGINES.values() if e.unsupported_reason(model, images, phase, spec, mask) is None)
+    return next(e for e in ENGINES.values() if e.unsupported_reason(model, images, phase, spec) is None)
 
 
 def unsupported_reasons(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> dict[str, str | None]:

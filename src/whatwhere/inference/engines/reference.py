@@ -40,9 +40,7 @@ class ReferenceEngine:
         check_filter_problem(model, k, images, latents, mask)
         return FilterMap(model, k, images, latents, mask)
 
-    def unsupported_reason(
-        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, mask: Tensor | None = None
-    ) -> str | None:
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
         """None: it supports every problem."""
         return None
 

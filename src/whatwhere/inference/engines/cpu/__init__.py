@@ -37,8 +37,8 @@ class CPUEngine:
         from whatwhere.inference.engines.cpu.batch_solver import BatchSolver  # here: importing Numba takes a second
 
         check_problem(model, images, latents, phase, mask)
-        require_supported(self.name, self.unsupported_reason(model, images, phase, spec, mask))
-        return BatchSolver(model, images, latents, phase, spec).solve()
+        require_supported(self.name, self.unsupported_reason(model, images, phase, spec))
+        return BatchSolver(model, images, latents, phase, spec, mask).solve()
 
     def filter_map(
         self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
@@ -47,12 +47,10 @@ class CPUEngine:
         from whatwhere.inference.engines.cpu.filters import CPUFilterMap
 
         phase = check_filter_problem(model, k, images, latents, mask)
-        require_supported(self.name, self.unsupported_reason(model, images, phase, InferenceSpec(), mask))
-        return CPUFilterMap(model, k, images, latents)
+        require_supported(self.name, self.unsupported_reason(model, images, phase, InferenceSpec()))
+        return CPUFilterMap(model, k, images, latents, mask)
 
-    def unsupported_reason(
-        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, mask: Tensor | None = None
-    ) -> str | None:
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         if importlib.util.find_spec("numba") is None:
             return "it needs the package numba (pip install 'whatwhere[cpu]')"
@@ -60,8 +58,6 @@ class CPUEngine:
             return f"images on {images.device} and filters on {model.device} were given, it needs both on the CPU"
         if images.dtype not in (torch.float32, torch.float64) or images.dtype != model.dtype:
             return f"{images.dtype} images and {model.dtype} filters were given, it needs float32 or float64 for both"
-        if mask is not None:
-            return "a mask was given, which its kernels do not support"
         for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
             if layer.pool_maps > 1:
                 return f"layer {k} has pool_maps = {layer.pool_maps}, it pools within one map only"

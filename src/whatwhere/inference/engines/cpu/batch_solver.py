@@ -29,7 +29,15 @@ Buffers = tuple[np.ndarray, np.ndarray]  # for states and for codes
 class BatchSolver:
     """A batch of images with its latents, settings and filters in the order in which the kernels read them."""
 
-    def __init__(self, model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> None:
+    def __init__(
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        latents: Latents,
+        phase: Phase,
+        spec: InferenceSpec,
+        mask: Tensor | None = None,
+    ) -> None:
         N, T = len(images), spec.steps
         self.spec, self.dtype = spec, images.dtype
         self.layers, self.state_size = plan_state(
@@ -43,7 +51,7 @@ class BatchSolver:
         self.settings = pack_settings(model, spec)
         self.initial = initial_latents(model, images, latents, phase)
         self.packed = pack_latents(self.initial)
-        self.images = pack_images(images)
+        self.images, self.masks = pack_images(images), pack_mask(mask, images)
         self.beta = np.zeros((N, T))
         if spec.step_size == "fixed":
             self.beta[:] = safe_step(model, phase.layer, spec.lam)
@@ -96,7 +104,7 @@ class BatchSolver:
     def advance(self, first: int, last: int, chunk: slice, buffers: Buffers) -> None:
         """Advance these images from point `first` to point `last`."""
         advance(
-            first, last, self.spec.steps, self.images[chunk], self.packed.numpy()[chunk], *buffers,
+            first, last, self.spec.steps, self.images[chunk], self.masks[chunk], self.packed.numpy()[chunk], *buffers,
             self.layers, self.filters, self.settings,
             self.beta[chunk], self.norms[chunk], self.trace[chunk], self.fista[chunk],
         )  # fmt: skip
@@ -140,6 +148,13 @@ def pack_latents(latents: Latents) -> Tensor:
 def pack_images(images: Tensor) -> np.ndarray:
     """The images with channels innermost, one row each: [N, H W C]."""
     return images.permute(0, 2, 3, 1).reshape(len(images), -1).contiguous().numpy()
+
+
+def pack_mask(mask: Tensor | None, images: Tensor) -> np.ndarray:
+    """A weight for every number of `pack_images`, [N, H W C]; without a mask, rows of length 0."""
+    if mask is None:
+        return images.new_empty(len(images), 0).numpy()
+    return pack_images(mask.expand_as(images))
 
 
 def thread_pool() -> ThreadPoolExecutor:

@@ -1,7 +1,7 @@
 """The linear map of the filters: `inference.filter_map.FilterMap` with the engine's kernels.
 
-A f is the reconstruction by a model whose filters of layer k are f. The gradient adds up, for every element of z_k
-that is not zero, the part of the error below that its filter covers.
+A f is the reconstruction by a model whose filters of layer k are f, weighted by the mask. The gradient adds up, for
+every element of z_k that is not zero, the part of the error below that its filter covers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.batch_solver import pack_images, pack_latents, thread_pool
+from whatwhere.inference.engines.cpu.batch_solver import pack_images, pack_latents, pack_mask, thread_pool
 from whatwhere.inference.engines.cpu.convolution import convolve_up
 from whatwhere.inference.engines.cpu.features import penalty_and_nonzeros
 from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state, round_up
@@ -30,8 +30,9 @@ CHUNK = 32  # images whose gradients a thread adds up in one call
 class CPUFilterMap:
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
-    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
-        self.model, self.k, self.latents, self.images = model, k, latents, pack_images(images)
+    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None) -> None:
+        self.model, self.k, self.latents = model, k, latents
+        self.images, self.masks = pack_images(images), pack_mask(mask, images)
         self.layers, self.state_size = plan_state(
             model, images.shape[2], images.shape[3], len(latents.pooling_params), ()
         )
@@ -41,11 +42,11 @@ class CPUFilterMap:
         return self.gradient(f, np.zeros_like(self.images))
 
     def negative_gradient(self, f: Tensor) -> Tensor:
-        """Aᵀ (v - A f)."""
+        """Aᵀ (M ⊙ v - A f)."""
         return -self.gradient(f, self.images)
 
     def gradient(self, f: Tensor, images: np.ndarray) -> Tensor:
-        """Aᵀ (A f - images), [C, B, K, K]. The order of sums does not depend on the number of threads."""
+        """Aᵀ (A f - M ⊙ images), [C, B, K, K]. The order of sums does not depend on the number of threads."""
         filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
         C, B, K, _ = f.shape
         maps_below, maps = int(self.layers[self.k - 1]["maps"]), int(self.layers[self.k]["maps"])
@@ -55,8 +56,9 @@ class CPUFilterMap:
             packed = pack_latents(self.latents[chunk])
             total, state = f.new_zeros(maps * K * line), f.new_zeros(self.state_size)
             add_gradients(
-                images[chunk], packed.numpy(), state.numpy(), self.layers, filters, self.k, total.numpy(), line
-            )
+                images[chunk], self.masks[chunk], packed.numpy(), state.numpy(), self.layers, filters, self.k,
+                total.numpy(), line,
+            )  # fmt: skip
             return total
 
         with thread_pool() as pool:
@@ -69,9 +71,10 @@ class CPUFilterMap:
 @cached_jit
 def add_gradients(source: str) -> Any:
     def add_gradients(
-        images: Array, packed: Array, state: Array, layers: Array, filters: Array, k: int, total: Array, line: int
-    ) -> None:
-        """Add Aᵀ (A f - image) of every image to `total`, [map, row, `line` of columns and maps below]."""
+        images: Array, masks: Array, packed: Array, state: Array, layers: Array, filters: Array, k: int,
+        total: Array, line: int,
+    ) -> None:  # fmt: skip
+        """Add Aᵀ (A f - M ⊙ image) of every image to `total`, [map, row, `line` of columns and maps below]."""
         source  # noqa: B018
         top = layers[len(layers) - 1]
         for n in range(len(images)):
@@ -80,7 +83,7 @@ def add_gradients(source: str) -> Any:
                 if not layers[j].unpooled:
                     compute_weights(state, layers[j])
             _, nonzeros = penalty_and_nonzeros(state, top, 1.0)
-            reconstruct(state, filters, layers, images[n], nonzeros)
+            reconstruct(state, filters, layers, images[n], masks[n], nonzeros)
             for j in range(1, k):
                 convolve_up(state, filters, layers[j - 1], layers[j])
                 pool(state, layers[j])

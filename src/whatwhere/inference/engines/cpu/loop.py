@@ -19,15 +19,16 @@ from whatwhere.jit import Array, cached_jit
 @cached_jit
 def advance(source: str) -> Any:
     def advance(
-        first: int, last: int, steps: int, images: Array, packed: Array, states: Array, codes: Array,
+        first: int, last: int, steps: int, images: Array, masks: Array, packed: Array, states: Array, codes: Array,
         layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array, fista: Array,
     ) -> None:  # fmt: skip
         """Advance every image from point `first` to point `last`; point t is the state before step t.
 
-        images  [N, H W C];  packed [N, …]  p, μ and γ of all layers, read at point 0, written at the last
+        images  [N, H W C];  masks  the same, or [N, 0] without a mask
+        packed  [N, …]  p, μ and γ of all layers, read at point 0, written at the last
         states  [1 or N, …]  memory for the state of one image, or of each image if they advance in several calls
         codes   [1 or N, …]  memory for p and the previous p, which momentum needs
-        beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖R g‖² at the last point
+        beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖² at the last point
         trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
         """
         source  # noqa: B018
@@ -38,20 +39,20 @@ def advance(source: str) -> Any:
                 if t == 0:
                     copy_latents(packed[n], state, layers, True)
                     bounds, power = (config.gamma_min, config.gamma_max), config.moment_power
-                    start_pooling(state, filters, layers, images[n], bounds, power)
+                    start_pooling(state, filters, layers, images[n], masks[n], bounds, power)
                     copy(state, top.features, code, 0, length)
                     fista[n] = 1
                 else:
                     fista[n] = update_latents(state, code, layers, config, beta[n, t - 1], fista[n], t)
                 if t == steps and config.momentum:
                     copy(code, t % 2 * length, state, top.features, length)
-                record_objective(state, filters, layers, images[n], config, trace[n, t])
+                record_objective(state, filters, layers, images[n], masks[n], config, trace[n, t])
                 if t == steps:
                     copy_latents(packed[n], state, layers, False)
                     continue
                 propagate(state, filters, layers)
                 if config.line_search:
-                    norms[n, 0], norms[n, 1] = line_search_norms(state, filters, layers)
+                    norms[n, 0], norms[n, 1] = line_search_norms(state, filters, layers, masks[n])
                 if config.own_step:
                     beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.convolution import convolve_up_directly
+from whatwhere.inference.engines.cpu.mask import apply_mask
 from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool
 from whatwhere.jit import Array, inline_jit, jit
 from whatwhere.jit.simd import (
@@ -54,7 +55,7 @@ def copy_latents(packed: Array, state: Array, layers: Array, load_state: bool) -
 
 @inline_jit
 def start_pooling(
-    state: Array, filters: Array, layers: Array, image: Array, bounds: tuple[float, float], power: int
+    state: Array, filters: Array, layers: Array, image: Array, mask: Array, bounds: tuple[float, float], power: int
 ) -> None:
     """`pooling_update.start_pooling`: propagate the image up to the last layer that is fitted; compute all weights.
 
@@ -70,6 +71,9 @@ def start_pooling(
         at = element_offset(bottom, bottom.error, y, 0)
         for i in range(length):
             state[at + i] = image[y * length + i]
+    if len(mask) > 0:
+        apply_mask(state, bottom, bottom.error, mask)
+        apply_mask(state, bottom, bottom.error, mask)  # M² ⊙ v
     for k in range(1, len(layers)):
         if k <= last:
             convolve_up_directly(state, filters, layers[k - 1], layers[k])

@@ -8,6 +8,7 @@ import numpy as np
 
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.inference.engines.cpu.features import accelerate, penalty_and_nonzeros, update_features
+from whatwhere.inference.engines.cpu.mask import apply_mask
 from whatwhere.inference.engines.cpu.pooling import Layer, element_offset, pool, unpool, update_pooling
 from whatwhere.jit import Array, inline_jit, jit
 
@@ -23,7 +24,7 @@ SETTINGS = np.dtype(
         ("exact", np.bool_),
         ("momentum", np.bool_),
         ("nonnegative", np.bool_),
-        ("line_search", np.bool_),  # measure ‖R g‖² too
+        ("line_search", np.bool_),  # measure ‖M ⊙ R g‖² too
         ("own_step", np.bool_),  # and use it for the step size of the image
     ]
 )
@@ -40,8 +41,8 @@ def unpool_and_convolve(state: Array, filters: Array, below: Layer, layer: Layer
 
 
 @inline_jit
-def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonzeros: int) -> float:
-    """Compute every p̂_k from the top down and the residual e = R p - v at the image; return ‖e‖²."""
+def reconstruct(state: Array, filters: Array, layers: Array, image: Array, mask: Array, nonzeros: int) -> float:
+    """Compute every p̂_k from the top down and the residual e = M ⊙ (R p - v); store M ⊙ e and return ‖e‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
         if k == len(layers) - 1 and nonzeros < layer.sparse:
@@ -56,12 +57,15 @@ def reconstruct(state: Array, filters: Array, layers: Array, image: Array, nonze
             error = state[hat + i] - image[y * length + i]
             state[e + i] = error
             squares += error * error
+    if len(mask) > 0:
+        squares = apply_mask(state, bottom, bottom.error, mask)
+        apply_mask(state, bottom, bottom.error, mask)
     return squares
 
 
 @inline_jit
 def propagate(state: Array, filters: Array, layers: Array) -> None:
-    """Propagate the residual up to g = Rᵀ e; the error at every z_k stays in the state."""
+    """Propagate the residual up to g = Rᵀ (M ⊙ e); the error at every z_k stays in the state."""
     for k in range(1, len(layers)):
         convolve_up(state, filters, layers[k - 1], layers[k])
         if not layers[k].unpooled:
@@ -69,13 +73,15 @@ def propagate(state: Array, filters: Array, layers: Array) -> None:
 
 
 @inline_jit
-def line_search_norms(state: Array, filters: Array, layers: Array) -> tuple[float, float]:
-    """‖g‖² and ‖R g‖²."""
+def line_search_norms(state: Array, filters: Array, layers: Array, mask: Array) -> tuple[float, float]:
+    """‖g‖² and ‖M ⊙ R g‖²."""
     for k in range(len(layers) - 1, 0, -1):
         below, layer = layers[k - 1], layers[k]
         source = layer.error if k == len(layers) - 1 else layer.gain
         unpool_and_convolve(state, filters, below, layer, source, below.gain)
     bottom, squares = layers[0], 0.0
+    if len(mask) > 0:
+        apply_mask(state, bottom, bottom.gain, mask)
     for y in range(bottom.rows):
         squares += sum_of_squares(state, element_offset(bottom, bottom.gain, y, 0), bottom.columns * bottom.maps)
     top = layers[len(layers) - 1]
@@ -92,11 +98,11 @@ def sum_of_squares(state: Array, at: int, length: int) -> float:
 
 @inline_jit
 def record_objective(
-    state: Array, filters: Array, layers: Array, image: Array, settings: Settings, trace: Array
+    state: Array, filters: Array, layers: Array, image: Array, mask: Array, settings: Settings, trace: Array
 ) -> None:
     """Reconstruct, and write the objective's parts and the number of non-zeros into `trace`."""
     penalty, nonzeros = penalty_and_nonzeros(state, layers[len(layers) - 1], settings.alpha)
-    trace[0] = settings.lam / 2 * reconstruct(state, filters, layers, image, nonzeros)
+    trace[0] = settings.lam / 2 * reconstruct(state, filters, layers, image, mask, nonzeros)
     trace[1], trace[2] = penalty, nonzeros
 
 

@@ -67,11 +67,11 @@ class TritonEngine:
     ) -> Solution:
         """Run all steps of one phase for one batch of images."""
         sized = check_problem(model, images, latents, phase, mask)
-        require_supported(self.name, unsupported(model, images, phase, mask))
-        state = start(sized, images, latents, phase, spec)
-        prepared = prepare(model, images, phase, spec)
+        require_supported(self.name, unsupported(model, images, phase))
+        state = start(sized, images, latents, phase, spec, mask)
+        prepared = prepare(model, images, phase, spec, masked=mask is not None)
         workspace = prepared.workspace
-        workspace.load(model, images, state.p, state.theta)
+        workspace.load(model, images, state.p, state.theta, mask)
         prepared.run()
         return Solution(workspace.latents(), workspace.stats(), engine=self.name)
 
@@ -82,30 +82,29 @@ class TritonEngine:
         from whatwhere.inference.engines.triton.filters import TritonFilterMap
 
         phase = check_filter_problem(model, k, images, latents, mask)
-        require_supported(self.name, unsupported(model, images, phase, mask))
+        require_supported(self.name, unsupported(model, images, phase))
         spec = InferenceSpec(steps=0, step_size="fixed")
-        return TritonFilterMap(prepare(model, images, phase, spec).workspace, model, k, images, latents)
+        workspace = prepare(model, images, phase, spec, masked=mask is not None).workspace
+        return TritonFilterMap(workspace, model, k, images, latents, mask)
 
-    def unsupported_reason(
-        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, mask: Tensor | None = None
-    ) -> str | None:
+    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         if find_spec("triton") is None:
             return "the package triton is not installed (pip install 'whatwhere[gpu]')"
         if images.device.type != "cuda":
             return f"the images are on {images.device}; its kernels run on a CUDA device"
-        return unsupported(model, images, phase, mask)
+        return unsupported(model, images, phase)
 
 
-def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Prepared:
+def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, masked: bool) -> Prepared:
     """The workspace for batches like this one: the last few are kept."""
     from whatwhere.inference.engines.triton.workspace import Workspace
 
-    key = (model.spec, phase, spec, images.shape, images.device)
+    key = (model.spec, phase, spec, images.shape, images.device, masked)
     if key not in _prepared:
         while len(_prepared) >= KEPT:
             _prepared.popitem(last=False)
-        _prepared[key] = Prepared(Workspace(model, images, phase, spec))
+        _prepared[key] = Prepared(Workspace(model, images, phase, spec, masked))
     _prepared.move_to_end(key)
     return _prepared[key]
 
@@ -115,10 +114,8 @@ def release() -> None:
     _prepared.clear()
 
 
-def unsupported(model: DeconvNet, images: Tensor, phase: Phase, mask: Tensor | None = None) -> str | None:
+def unsupported(model: DeconvNet, images: Tensor, phase: Phase) -> str | None:
     """What the kernels do not support, by name."""
-    if mask is not None:
-        return "a mask was given, which its kernels do not support"
     if model.dtype != torch.float32 or images.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
     for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):

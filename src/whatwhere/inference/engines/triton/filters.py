@@ -27,15 +27,23 @@ TILE: dict[str, Any] = {"M": 64, "K": 64, "num_warps": 4, "num_stages": 3}
 class TritonFilterMap:
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
-    def __init__(self, workspace: Workspace, model: DeconvNet, k: int, images: Tensor, latents: Latents) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        model: DeconvNet,
+        k: int,
+        images: Tensor,
+        latents: Latents,
+        mask: Tensor | None = None,
+    ) -> None:
         assert latents.p is not None
         self.workspace, self.k = workspace, k
-        workspace.load(model, images, latents.p, latents.pooling_params)
+        workspace.load(model, images, latents.p, latents.pooling_params, mask)
         workspace.unpool(workspace.top, workspace.N, workspace.p[-1])
         workspace.reconstruct(workspace.N, workspace.p, to=k)
 
     def negative_gradient(self, f: Tensor) -> Tensor:
-        """Aᵀ (v - A f)."""
+        """Aᵀ (M ⊙ v - A f)."""
         return -self.gradient(f, subtract=True)
 
     def normal(self, f: Tensor) -> Tensor:
@@ -43,7 +51,7 @@ class TritonFilterMap:
         return self.gradient(f, subtract=False)
 
     def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
-        """Aᵀ (A f), or Aᵀ (A f - v)."""
+        """Aᵀ (A f), or Aᵀ (A f - M ⊙ v), A f = M ⊙ R_{k-1} (z_k * f)."""
         workspace, k = self.workspace, self.k
         shape, largest = workspace.shapes[k - 1], f.abs().amax()
         unit = largest.where(largest > 0, torch.ones_like(largest))  # directions may be too large for float16
@@ -70,7 +78,7 @@ class TritonFilterMap:
             STEPS=triton.cdiv(rows, TILE["K"] * shares), N=N, **TILE,
         )  # fmt: skip
         G = parts.sum(0).view(inner, shape.taps**2, shape.block_row).transpose(0, 1)
-        return filters_of(G, shape) * workspace.scale[1].square()
+        return filters_of(G, shape) * (workspace.scale[1] * workspace.scale[4])
 
 
 @triton.jit

@@ -6,8 +6,9 @@ Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · b
     z          [N, h, w, s², B]       float16 · scale  its unpooled maps, region by region
     error      [N, blocks, s², C]     float16 · scale  the error at the layer below, block by block
 
-`scale` = (c, 1/c, d) keeps float16 within its range: c is a power of two that brings images and features near 1, and d
-one that brings a gradient near the error it comes from, for the line search, which asks for no more than its direction.
+`scale` = (c, 1/c, d, e, 1/e) keeps float16 within its range. All are powers of two: c brings images and features near
+1, e an error weighted by M², and d a gradient near the error it comes from, for the line search, which asks for no
+more than its direction. Without a mask, e is c.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"
@@ -24,15 +25,16 @@ STEP = tl.constexpr(2)  # take the step on the features
 
 @triton.jit
 def down(
-    z, matrix, out, images, error, squares, scale, rows,
+    z, matrix, out, images, weights, error, squares, scale, rows,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    GROUP: tl.constexpr, LOWEST: tl.constexpr, SUBTRACT: tl.constexpr, KEEP: tl.constexpr,
+    GROUP: tl.constexpr, LOWEST: tl.constexpr, SUBTRACT: tl.constexpr, MASKED: tl.constexpr, KEEP: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """Reconstruct the layer below: p̂ into `out`. At the lowest layer, the images subtracted on request, what
-    comes out is the error: keep it on request, and sum its squares. A row is a group of blocks."""
+    comes out, weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e.
+    A row is a group of blocks."""
     SIDE: tl.constexpr = S * GROUP
     TAPS: tl.constexpr = R + GROUP - 1
     GROUPS_H: tl.constexpr = (BLOCK_H + GROUP - 1) // GROUP
@@ -63,13 +65,19 @@ def down(
     c = column % C
     exists = (row < rows)[:, None] & (column < OUTER)[None, :] & (y < BELOW_H) & (x < BELOW_W)
     if LOWEST:
-        if SUBTRACT:
+        if SUBTRACT or MASKED:
             pixel = ((image[:, None] * C + c[None, :]).to(tl.int64) * BELOW_H + y) * BELOW_W + x
+        if SUBTRACT:
             total -= tl.load(images + pixel, mask=exists, other=0.0)
+        kept = total
+        if MASKED:
+            weight = tl.load(weights + pixel, mask=exists, other=0.0)
+            total *= weight
+            kept = total * weight
         if KEEP:
             block = (image.to(tl.int64)[:, None] * BLOCK_H + y // S) * BLOCK_W + x // S
             at = ((block * S + y % S) * S + x % S) * C + c[None, :]
-            tl.store(error + at, (total * tl.load(scale)).to(error.dtype.element_ty), mask=exists)
+            tl.store(error + at, (kept * tl.load(scale + 3)).to(error.dtype.element_ty), mask=exists)
         total = tl.where(exists, total, 0.0)
         tl.store(squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
     else:
@@ -151,7 +159,7 @@ def up(
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
     errors = errors_at_z(error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K)
-    errors *= tl.load(scale + 1)
+    errors *= tl.load(scale + 4)
 
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < B)[None, :]
@@ -179,7 +187,7 @@ def up(
         tl.store(theta + 3 * plane + at, new_gamma_x, mask=written)
         mu_y, mu_x, gamma_y, gamma_x = new_mu_y, new_mu_x, new_gamma_y, new_gamma_x
 
-    c = tl.load(scale)
+    c = tl.load(scale + 3) if ROLE == BETWEEN else tl.load(scale)
     if ROLE == BETWEEN:
         r_y, r_x = row // W % H, row % W
         ABOVE_W: tl.constexpr = (W + S_ABOVE - 1) // S_ABOVE
@@ -258,7 +266,7 @@ def sum_rows(parts, out, factor, COUNT: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def line_search(gradient, reconstruction, beta, images, lam, SAMPLE: tl.constexpr, BLOCK: tl.constexpr):
-    """β = ‖g‖² / (λ ‖R g‖²) of every image, or of the first SAMPLE images together where it is not 0;
+    """β = ‖g‖² / (λ ‖M ⊙ R g‖²) of every image, or of the first SAMPLE images together where it is not 0;
     0 without a gradient."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if SAMPLE == 0:

@@ -39,7 +39,9 @@ HALF = torch.float16  # what the tensor cores multiply; their sums are float32
 class Workspace:
     """Everything that T steps on N images of one size touch, allocated once and used again."""
 
-    def __init__(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> None:
+    def __init__(
+        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, masked: bool = False
+    ) -> None:
         N, C, height, width = images.shape
         self.model_spec, self.spec, self.N, self.top = model.spec, spec, N, phase.layer
         self.shapes = layer_shapes(model, height, width, phase.layer)
@@ -50,8 +52,9 @@ class Workspace:
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(*shape, dtype=dtype, device=images.device)
 
-        self.images = empty(N, C, height, width)
-        self.scale = empty(3)
+        self.images, self.mask = empty(N, C, height, width), empty(N, C, height, width) if masked else None
+        self.scale = empty(5)  # see `kernels`
+        self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [empty(N, *s.grid, s.maps) for s in self.shapes]
         self.trial = [empty(self.sample, *s.grid, s.maps) for s in self.shapes[:-1]]  # R g on its way down
         self.theta = [empty(4, N, *s.grid, s.maps) for s in self.shapes]
@@ -79,13 +82,24 @@ class Workspace:
 
     # In and out ---------------------------------------------------------------------------------------------
 
-    def load(self, model: DeconvNet, images: Tensor, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
-        """Take a batch, where to start from, and the filters."""
+    def load(
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        p: Tensor,
+        theta: tuple[PoolingParams, ...],
+        mask: Tensor | None = None,
+    ) -> None:
+        """Take a batch with its mask, where to start from, and the filters."""
         self.images.copy_(images)
-        largest = torch.maximum(images.abs().amax(), p.abs().amax())
-        unit = to_unit(largest)
-        self.scale[:2].copy_(torch.stack([unit, 1 / unit]))
         self.load_filters(model)
+        unit, weight = to_unit(torch.maximum(images.abs().amax(), p.abs().amax())), torch.ones_like(self.scale[0])
+        if self.mask is not None:
+            assert mask is not None
+            self.mask.copy_(mask.expand_as(images))
+            weight = to_unit(mask.amax()).square()
+        error = unit * weight
+        self.scale.copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
         for planes, known in zip(self.theta, theta, strict=True):
             for plane, variable in zip(planes, axes(known), strict=True):
@@ -101,7 +115,7 @@ class Workspace:
         filters = model.filters[: self.top]
         changed = [self.filters[k] is not f or self.versions[k] != f._version for k, f in enumerate(filters)]
         if any(changed):
-            self.scale[2] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in filters]).prod())
+            self.gradient_unit[0] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in filters]).prod())
         for k, f in enumerate(filters):
             if changed[k]:
                 self.down[k].copy_(down_matrix(f, self.shapes[k]))
@@ -153,8 +167,9 @@ class Workspace:
             tiles = self.down[k - 1].shape[2] // width
             kernels.down[(triton.cdiv(rows, DOWN["M"]) * tiles,)](
                 self.z[k - 1], self.down[k - 1], stages[k - 2] if k > 1 else self.scale, self.images,
-                self.error[0], self.squares_below, self.scale, rows, **shape.constants(), GROUP=shape.group,
-                LOWEST=k == 1, SUBTRACT=subtract, KEEP=keep, N=width, K=depth_block(shape.region_row), **DOWN,
+                self.images if self.mask is None else self.mask, self.error[0], self.squares_below, self.scale, rows,
+                **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract,
+                MASKED=k == 1 and self.mask is not None, KEEP=keep, N=width, K=depth_block(shape.region_row), **DOWN,
             )  # fmt: skip
             if k > 1:
                 self.unpool(k - 1, images, stages[k - 2])
