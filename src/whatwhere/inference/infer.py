@@ -24,7 +24,8 @@ from whatwhere.inference.plan import joint
 from whatwhere.inference.target import check_target, make_target
 from whatwhere.latents import Background, Latents, Solution, Stats
 from whatwhere.model import DeconvNet, SizedModel
-from whatwhere.spec import InferenceSpec, Phase, require_count
+from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec_checks import require_count
 
 
 def infer(

@@ -23,4 +23,5 @@ def convolve_up(v: Tensor, f: Tensor) -> Tensor:
 def filter_gradient(z: Tensor, v: Tensor) -> Tensor:
     """The adjoint of f ↦ convolve_down(z, f), summed over images:  [C, B, K, K]."""
     size = z.shape[-1] - v.shape[-1] + 1
-    return conv2d_weight(z, (v.shape[1], z.shape[1], size, size), v).flip(2, 3)
+    gradient: Tensor = conv2d_weight(z, (v.shape[1], z.shape[1], size, size), v)
+    return gradient.flip(2, 3)

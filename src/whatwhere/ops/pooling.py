@@ -58,10 +58,10 @@ class Regions:
 
     def _count(self, axis: int) -> int:
         n, s, t, before = self.shape[axis], self.size[axis], self.stride[axis], self.padding[axis]
-        way = n + 2 * before - s  # that a region can go
+        room = n + 2 * before - s  # for a region to move in
         if not self.ceil:
-            return way // t + 1
-        last = -(-way // t)
+            return room // t + 1
+        last = -(-room // t)
         # bounds that cannot bind are left out, so that a symbolic size stays simple
         if s < t + before:
             last = torch.sym_min(last, (n + before - 1) // t)  # a region begins before the map ends
@@ -158,8 +158,8 @@ def gather(z: Tensor, regions: Regions) -> Tensor:
         _, (top, bottom), (left, right) = regions.border
         z = F.pad(z, (left, right, top, bottom))
     m, s_y, s_x = regions.size
-    elements = z.unfold(2, s_y, regions.stride[1]).unfold(3, s_x, regions.stride[2])
-    elements = elements.unflatten(1, (-1, m)).permute(0, 1, 2, 5, 6, 3, 4)
+    windows = z.unfold(2, s_y, regions.stride[1]).unfold(3, s_x, regions.stride[2])
+    elements: Tensor = windows.unflatten(1, (-1, m)).permute(0, 1, 2, 5, 6, 3, 4)
     return elements if regions.tiling else elements.contiguous()  # sums over overlapping views are slow
 
 

@@ -200,4 +200,5 @@ def up_sources(shape: LayerShape, device: torch.device) -> Tensor:
     G = filter_blocks(numbered(shape), shape).view(taps, s * s, shape.maps, columns)  # [t, a, b, y c]
     padded = torch.zeros(taps, rows, shape.chunks * CHUNK, shape.places, dtype=torch.long)
     padded[:, :columns, : shape.maps, : s * s] = G.permute(0, 3, 2, 1).long()
-    return padded.unflatten(2, (shape.chunks, CHUNK)).transpose(3, 4).flatten(2).to(device)
+    chunked: Tensor = padded.unflatten(2, (shape.chunks, CHUNK))
+    return chunked.transpose(3, 4).flatten(2).to(device)
