@@ -70,6 +70,27 @@ def test_rows_of_a_non_square_number_are_one_line_of_pixels() -> None:
     assert features().fit(np.random.default_rng(0).random((9, 7))).image_shape_ == (1, 1, 7)
 
 
+def test_nan_marks_unknown_pixels(images: np.ndarray) -> None:
+    v = images[:, :, 6:20, 6:20]
+    known = np.random.default_rng(0).random(v.shape) > 0.3
+    holes = np.where(known, v, np.nan).astype(np.float32)
+    fitted = features(output="code").fit(holes)
+    assert fitted.scale_ == v[known].max()
+    mask = torch.from_numpy(known).float()
+    scaled = torch.from_numpy(v / fitted.scale_)
+    expected = ww.infer(fitted.model_, scaled, fitted._recipe().inference, mask=mask, engine="reference").latents
+    encoded = fitted.encode(holes)
+    np.testing.assert_array_equal(encoded.p, expected.p)
+    rows = fitted.transform(holes)
+    np.testing.assert_array_equal(rows[:, : expected.p[0].numel()], expected.p.flatten(1))  # type: ignore[index, union-attr]
+    assert np.isfinite(fitted.decode(encoded)).all()
+    assert np.isfinite(features().fit_transform(holes)).all()
+    with pytest.raises(ValueError, match="Negative values"):
+        fitted.transform(holes - 2)
+    with pytest.raises(ImageError, match="no known pixel"):
+        fitted.transform(np.full_like(v, np.nan))
+
+
 def test_tensors_give_tensors(images: np.ndarray) -> None:
     tensors = torch.from_numpy(images)
     fitted = features().fit(tensors)

@@ -55,8 +55,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Images are arrays or tensors of shape (n, H, W) or (n, C, H, W), or rows of pixels (n, d). A row is a square image
     if d is a square number, otherwise a single line of pixels, unless `shape` is given. Arrays give arrays, and
-    tensors give tensors. Images are divided by the largest value seen in `fit`. The result of `transform` for an image
-    does not depend on the other images.
+    tensors give tensors. NaN marks unknown pixels. Images are divided by the largest value seen in `fit`. The result of
+    `transform` for an image does not depend on the other images.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if self.warm_start and hasattr(self, "model_"):
             return self.partial_fit(X)
         v = self._check(X, reset=True)
-        self.scale_ = float(v.max()) or 1.0
+        self.scale_ = float(v.nan_to_num(0).max()) or 1.0
         seed = int(check_random_state(self.random_state).randint(2**31))
         return self._train(v, DeconvNet(self._recipe().model, seed=seed))
 
@@ -236,13 +236,16 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         given = tuple(getattr(values, "shape", ()))
         if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
             values = np.reshape(values, (given[0], -1))
-        values = validate_data(self, values, reset=reset, dtype=np.float32, order="C")
+        values = validate_data(self, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite="allow-nan")
         if reset:
             self.image_shape_ = self._image_shape(given if len(given) in (3, 4) else values.shape)
         elif len(given) in (3, 4) and (1, *given[1:])[-3:] != self.image_shape_:
             raise ImageError(f"images of shape {given[1:]} were given; expected {self.image_shape_}, as in fit")
         if self.nonnegative:
-            check_non_negative(values, f"{type(self).__name__} (shift the images, or give nonnegative=False)")
+            check_non_negative(
+                np.where(np.isnan(values), 0, values),
+                f"{type(self).__name__} (shift the images, or give nonnegative=False)",
+            )
         return torch.from_numpy(values).view(len(values), *self.image_shape_)
 
     def _image_shape(self, given: tuple[int, ...]) -> tuple[int, ...]:
@@ -296,6 +299,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = self.nonnegative
         tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 

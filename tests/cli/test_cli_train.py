@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from typer.testing import CliRunner
 import tiny_training as tiny
 from whatwhere.cli import app, main
 from whatwhere.cli.train import stop_on_signal
-from whatwhere.errors import EngineError, RunError, SpecError
+from whatwhere.errors import EngineError, ImageError, RunError, SpecError
+from whatwhere.learning import train
 from whatwhere.model import load
 from whatwhere.spec_toml import read_recipe, write_recipe
 
@@ -55,6 +57,22 @@ def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
     assert lines[-1] == f"{out}/model.safetensors"
     assert read_recipe(out / "recipe.toml") == tiny.recipe()
     assert load(out / "model.safetensors").spec == tiny.recipe().model
+
+
+def test_a_mask_is_used_and_recorded(images, recipe, tmp_path):
+    v = tiny.images()
+    known = torch.rand(v.shape, generator=torch.Generator().manual_seed(0)) > 0.3
+    np.save(tmp_path / "mask.npy", known.numpy())
+    run = tmp_path / "run"
+    arguments = ("--recipe", recipe, "--limit", 3, "--mask", tmp_path / "mask.npy", *OPTIONS)
+    whatwhere("train", images, "--out", run, *arguments)
+    expected = train(tiny.recipe(), v[:3], mask=known[:3].float(), options=tiny.OPTIONS).model
+    assert load(run / "model.safetensors") == expected
+    assert expected != train(tiny.recipe(), v[:3], options=tiny.OPTIONS).model
+    whatwhere("train", "--resume", run, "--set", "learning.2.epochs=3")  # reads the mask that it began with
+    (tmp_path / "mask.npy").unlink()
+    with pytest.raises(ImageError, match=r"mask\.npy"):
+        whatwhere("train", "--resume", run)
 
 
 def test_quiet_says_nothing(images, recipe, tmp_path):

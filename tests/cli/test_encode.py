@@ -60,6 +60,29 @@ def test_features_alone_unless_asked(run: Path, tmp_path: Path) -> None:
     assert "reference engine" in printed
 
 
+def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    pixels, _ = tiny.bars(5)
+    known = np.random.default_rng(1).random((10, 10)) > 0.3
+    Image.fromarray(np.where(known, 255, 0).astype(np.uint8)).save(tmp_path / "mask.png")
+    np.save(tmp_path / "a.npy", pixels)
+    np.save(tmp_path / "b.npy", np.where(known, pixels, 0.5).astype(np.float32))
+    np.save(tmp_path / "c.npy", np.where(known, pixels, np.nan))
+    codes = {}
+    for name, mask in (("a", tmp_path / "mask.png"), ("b", tmp_path / "mask.png"), ("c", "nan")):
+        out = tmp_path / f"{name}.npz"
+        whatwhere("encode", run, tmp_path / f"{name}.npy", "--mask", mask, "--out", out, *PLAIN)
+        with np.load(out) as written:
+            codes[name] = written["features"]
+    model, v = ww.load(run / "model.safetensors"), torch.from_numpy(pixels)[:, None]
+    M = torch.from_numpy(known).float().expand(5, 1, 10, 10)
+    expected = ww.infer(model, v, tiny.recipe().inference, mask=M, engine="reference")
+    np.testing.assert_array_equal(codes["a"], expected.features)
+    np.testing.assert_array_equal(codes["b"], codes["a"])
+    np.testing.assert_array_equal(codes["c"], codes["a"])
+
+
 def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "codes.npz", *PLAIN)
     with pytest.raises(RunError, match="there is no such folder"):

@@ -1,19 +1,22 @@
-"""The images of a training: every kind of source gives the same model."""
+"""What training reads: signals and masks, batch by batch."""
 
-from pathlib import Path
-
-import numpy as np
 import torch
 
-import tiny_training as tiny
-from whatwhere.data import load
-from whatwhere.learning import train
+from whatwhere.learning.training_data import as_signals
+from whatwhere.model import DeconvNet
+from whatwhere.spec import LayerSpec, ModelSpec
 
 
-def test_arrays_tensors_images_and_files_train_the_same_model(tmp_path: Path) -> None:
-    pixels = np.random.default_rng(0).random((5, 8, 8), np.float32)
-    np.save(tmp_path / "images.npy", pixels)
-    sources = (pixels, torch.from_numpy(pixels)[:, None], load(pixels), tmp_path / "images.npy")
-    models = [train(tiny.recipe(), source, options=tiny.OPTIONS).model for source in sources]
-    for model in models[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(models[0].filters, model.filters, strict=True))
+def test_masks_of_all_batches_have_the_same_channels() -> None:
+    """So that they can be joined on a device, also where only some batches have unknown pixels."""
+    model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),), channels=3))
+    images = torch.rand(4, 3, 8, 8)
+    images[0, 1, 2, 3] = torch.nan
+    batches = [slice(0, 2), slice(2, 4)]
+    signals, masks = as_signals(model, images, None, batches)
+    assert masks is not None
+    joined = torch.cat([masks[batch] for batch in batches])
+    expected = torch.ones(4, 3, 8, 8)
+    expected[0, 1, 2, 3] = 0
+    assert torch.equal(joined, expected)
+    assert signals[batches[0]][0, 1, 2, 3] == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whatwhere.cli.options import Device, Engine, Json, Quiet, RunOrModel, Source, Split
+from whatwhere.cli.options import Device, Engine, Json, Mask, Quiet, RunOrModel, Source, Split
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +24,7 @@ def encode(
     images: Source,
     out: Out,
     split: Split = None,
+    mask: Mask = None,
     where: Where = False,
     reconstruction: Reconstruction = False,
     engine: Engine = "auto",
@@ -44,15 +45,15 @@ def encode(
     from whatwhere.errors import printable
 
     recipe, model = open_run(run, device)
-    source = data.load(images, split=split)
+    source, masks = data.load_with_mask(images, mask, split=split)
     engine_used = ""
 
     def batches() -> Iterator[dict[str, np.ndarray[Any, Any]]]:
         nonlocal engine_used
         with Stages(quiet=quiet).stage(f"encoding {source.name}", len(source)) as advance:
             for rows in source.batches(recipe.batch_size):
-                v = source[rows].to(model.device)
-                solution = infer(model, v, recipe.inference, recipe.plan, engine=engine, batch_size=len(v))
+                v, M = source[rows].to(model.device), None if masks is None else masks[rows]
+                solution = infer(model, v, recipe.inference, recipe.plan, mask=M, engine=engine, batch_size=len(v))
                 engine_used, arrays = solution.engine, {"features": solution.features}
                 if where:
                     for k, theta in enumerate(solution.latents.pooling_params, start=1):

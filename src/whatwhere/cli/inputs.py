@@ -36,6 +36,11 @@ def absolute_source(source: str) -> str:
     return source if source in CATALOGUE else str(Path(source).absolute())
 
 
+def absolute_mask(mask: str) -> str:
+    """The mask as a run records it: a file in full, `alpha` and `nan` as they are."""
+    return mask if mask in ("alpha", "nan") else absolute_source(mask)
+
+
 def labelled(images: Images, option: str) -> Images:
     """The same images; raises an error if they have no labels."""
     from whatwhere.errors import ImageError

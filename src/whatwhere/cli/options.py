@@ -18,6 +18,15 @@ Source = Annotated[str, typer.Argument(metavar="IMAGES", help=SOURCE_HELP)]
 OptionalSource = Annotated[str | None, typer.Argument(metavar="IMAGES", help=f"{SOURCE_HELP} Default: the run's own.")]
 Split = Annotated[str | None, typer.Option(help="train or test; only for data sets known by name.")]
 
+Mask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASK",
+        help="Unknown pixels: a picture, a folder or an array file, white where pixels are known and black where not, "
+        "one for all images or one for each; alpha: transparent pixels; nan: NaN in a file of floats.",
+    ),
+]
+
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as learning.each.epochs=5; repeatable."),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whatwhere.cli.options import SOURCE_HELP, OptionalDevice, OptionalEngine, Quiet, Set
+from whatwhere.cli.options import SOURCE_HELP, Mask, OptionalDevice, OptionalEngine, Quiet, Set
 
 if TYPE_CHECKING:
     from whatwhere.data import Images
@@ -47,6 +47,7 @@ TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write Ten
 
 DEFAULTS: dict[str, Any] = {
     "source": "digits",
+    "mask": None,
     "limit": None,
     "engine": "auto",
     "device": "auto",
@@ -63,6 +64,7 @@ def train(
     resume: Resume = None,
     recipe: RecipeFile = None,
     set_: Set = None,
+    mask: Mask = None,
     engine: OptionalEngine = None,
     device: OptionalDevice = None,
     store: Store = None,
@@ -77,12 +79,13 @@ def train(
 
     Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train SOURCE --out RUN
     """
-    from whatwhere.cli.inputs import absolute_source
+    from whatwhere.cli.inputs import absolute_mask, absolute_source
 
     if (out is None) == (resume is None):
         raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
     given: dict[str, Any] = {
         "source": None if source is None else absolute_source(source),
+        "mask": None if mask is None else absolute_mask(mask),
         "limit": limit,
         "engine": engine,
         "device": device,
@@ -94,12 +97,19 @@ def train(
     began_with = DEFAULTS if resume is None else {**DEFAULTS, **notes_of(resume)}
     options = {name: began_with[name] if value is None else value for name, value in given.items()}
     settings = read_settings(recipe, resume, set_ or [])
-    images = read_images(options["source"], options["limit"])
-    run(settings, images, options, out or resume or Path(), resume is not None, tensorboard, quiet)
+    images, masks = read_images(options["source"], options["mask"], options["limit"])
+    run(settings, images, masks, options, out or resume or Path(), resume is not None, tensorboard, quiet)
 
 
 def run(
-    recipe: Recipe, images: Images, given: dict[str, Any], folder: Path, resume: bool, tensorboard: bool, quiet: bool
+    recipe: Recipe,
+    images: Images,
+    masks: Images | None,
+    given: dict[str, Any],
+    folder: Path,
+    resume: bool,
+    tensorboard: bool,
+    quiet: bool,
 ) -> None:
     """Train with a display and with Ctrl-C handled."""
     from whatwhere.cli.tensorboard import EventWriter
@@ -111,7 +121,7 @@ def run(
     from whatwhere.storage import has_checkpoint
 
     first = is_main_process()
-    settings = {name: value for name, value in given.items() if name not in ("source", "limit")}
+    settings = {name: value for name, value in given.items() if name not in ("source", "mask", "limit")}
     options = TrainingOptions(**settings, notes=given)
     try:
         with TrainingProgress(recipe, len(images), quiet=quiet or not first) as display, stop_on_signal() as stop:
@@ -119,7 +129,7 @@ def run(
             if tensorboard and first:
                 callbacks = replace(callbacks, on_epoch=EventWriter(folder).on_epoch)
             callbacks = display.attach(callbacks)
-            train_model(recipe, images, folder, resume=resume, options=options, callbacks=callbacks)
+            train_model(recipe, images, folder, mask=masks, resume=resume, options=options, callbacks=callbacks)
     except TrainingStopped as stopped:
         if first:
             typer.echo(str(stopped), err=True)
@@ -160,13 +170,17 @@ def parse_change(change: str) -> dict[str, Any]:
     raise SpecError(f"--set {change[:80]!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
 
 
-def read_images(source: str, limit: int | None) -> Images:
+def read_images(source: str, mask: str | None, limit: int | None) -> tuple[Images, Images | None]:
+    """The images and their mask, where there is one; of both only the first `limit`."""
     import numpy as np
 
-    from whatwhere.data import load
+    from whatwhere.data import load_with_mask
 
-    images = load(source)
-    return images if limit is None or limit >= len(images) else images.subset(np.arange(limit))
+    images, masks = load_with_mask(source, mask)
+    if limit is None or limit >= len(images):
+        return images, masks
+    rows = np.arange(limit)
+    return images.subset(rows), None if masks is None else masks.subset(rows)
 
 
 def notes_of(folder: Path) -> dict[str, Any]:

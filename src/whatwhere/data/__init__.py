@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import torch
 
 from whatwhere.data import arrays, cache, catalogue, idx
 from whatwhere.data.array_file import ArrayFile
-from whatwhere.data.folders import load_folder, load_folder_by_size, load_picture
+from whatwhere.data.folders import load_alpha, load_folder, load_folder_by_size, load_picture
 from whatwhere.data.images import Images, Pixels, check_finite
+from whatwhere.data.masks import match_mask
 from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, printable
 from whatwhere.regular_file import is_folder
 
-__all__ = ["Images", "few_labels", "load", "load_by_size", "train_validation"]
+__all__ = ["Images", "few_labels", "load", "load_by_size", "load_with_mask", "train_validation"]
 
 LARGEST_USUAL_FLOAT = 2.0
 """Non-negative floats beyond this are probably bytes that were not scaled."""
@@ -25,7 +27,12 @@ Source = str | Path | np.ndarray | torch.Tensor | Images
 
 
 def load(
-    source: Source, labels: Any = None, *, split: str | None = None, channels: arrays.Channels | None = None
+    source: Source,
+    labels: Any = None,
+    *,
+    split: str | None = None,
+    channels: arrays.Channels | None = None,
+    allow_nan: bool = False,
 ) -> Images:
     """Images from a name, a file, a folder or an array.
 
@@ -36,6 +43,7 @@ def load(
     `labels` may be given for files and arrays that have none: an array, or the path of an IDX or .npy file.
     `split` is `train` (the default) or `test`, only for data sets known by name.
     `channels` is `first` or `last`, for arrays whose shape does not show it.
+    `allow_nan`: NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise it is an error.
 
     Pictures and float pixels are read once completely, so that a bad one is an error before a run begins.
     """
@@ -49,9 +57,9 @@ def load(
     if isinstance(source, Images):
         return source if labels is None else _with_labels(source, labels)
     if isinstance(source, str | Path):
-        images = _load_path(source, channels)
+        images = _load_path(source, channels, allow_nan)
     else:
-        images = _from_values(arrays.as_array(source), "array", channels)
+        images = _from_values(arrays.as_array(source), "array", channels, allow_nan)
     return images if labels is None else _with_labels(images, labels)
 
 
@@ -60,6 +68,24 @@ def load_by_size(source: Source) -> list[Images]:
     if isinstance(source, str | Path) and source not in catalogue.CATALOGUE and is_folder(Path(source)):
         return load_folder_by_size(Path(source))
     return [load(source)]
+
+
+def load_with_mask(source: Source, mask: Source | None, *, split: str | None = None) -> tuple[Images, Images | None]:
+    """Images, and a weight ≥ 0 for every pixel (0: unknown) as `infer` and `train` take it; None if all count the same.
+
+    `mask` is a picture, a folder or an array as `load` takes it, one for all images or one for each: white (1) is known
+    and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown. 'nan': NaN in floats is.
+    """
+    if isinstance(mask, str) and mask == "nan":
+        return load(source, split=split, allow_nan=True), None
+    images = load(source, split=split)
+    if mask is None:
+        return images, None
+    if not isinstance(mask, str) or mask != "alpha":
+        return images, match_mask(load(mask), images)
+    if not isinstance(source, str | Path) or not (is_folder(Path(source)) or arrays.is_picture(Path(source))):
+        raise ImageError(f"the mask 'alpha' was given for {images.name}; only pictures have an alpha channel")
+    return images, match_mask(load_alpha(Path(source)), images)
 
 
 def _warn_if_also_a_path(name: str) -> None:
@@ -81,7 +107,7 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
     return Images(pixels, arrays.as_labels(idx.read(cache.verified_path(entry, files.labels)), name), name)
 
 
-def _load_path(source: str | Path, channels: arrays.Channels | None) -> Images:
+def _load_path(source: str | Path, channels: arrays.Channels | None, allow_nan: bool) -> Images:
     if source == "":
         raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
     path = Path(source)
@@ -96,22 +122,22 @@ def _load_path(source: str | Path, channels: arrays.Channels | None) -> Images:
         raise ImageError(f"{path}: neither a file or folder nor the name of a data set ({names})") from None
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    images = _from_values(pixels, printable(path), channels)
+    images = _from_values(pixels, printable(path), channels, allow_nan)
     return images if labels is None else _with_labels(images, labels)
 
 
-def _from_values(values: Pixels, name: str, channels: arrays.Channels | None) -> Images:
+def _from_values(values: Pixels, name: str, channels: arrays.Channels | None, allow_nan: bool) -> Images:
     pixels = arrays.as_pixels(values, name, channels)
     if pixels.dtype.kind == "f":
         chunks = values.chunks() if isinstance(values, ArrayFile) else iter((values[:],))
-        lows, highs = zip(*(check_finite(chunk, name) for chunk in chunks), strict=True)
+        lows, highs = zip(*(check_finite(chunk, name, allow_nan) for chunk in chunks), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
             warnings.warn(
                 f"{name}: floats are used as they are, here up to {max(highs):g}; the paper's settings are for values "
                 "in [0, 1]: divide by 255, or give bytes as uint8",
                 stacklevel=3,
             )
-    return Images(pixels, None, name)
+    return Images(pixels, None, name, allow_nan=allow_nan)
 
 
 def _with_labels(images: Images, labels: Any) -> Images:
@@ -126,4 +152,4 @@ def _with_labels(images: Images, labels: Any) -> Images:
             ) from None
     elif not isinstance(labels, ArrayFile):
         labels = arrays.as_array(labels)
-    return Images(images.pixels, arrays.as_labels(labels, images.name), images.name, images.classes)
+    return replace(images, labels=arrays.as_labels(labels, images.name))

@@ -1,6 +1,6 @@
 """Folders of pictures; sub-folders, if there are any, are the labels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from whatwhere.data.images import Images
-from whatwhere.data.pictures import SUFFIXES, decode, describe
+from whatwhere.data.pictures import SUFFIXES, decode, decode_known, describe
 from whatwhere.errors import ImageError, printable
 
 
@@ -19,6 +19,7 @@ class Pictures:
     files: tuple[Path, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
+    decode: Callable[[Path], np.ndarray] = decode
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         chosen = np.arange(len(self.files))[rows]
@@ -26,7 +27,7 @@ class Pictures:
         return np.stack(pixels) if pixels else np.empty((0, *self.shape[1:]), self.dtype)
 
     def _decode(self, file: Path) -> np.ndarray:
-        pixels = decode(file)
+        pixels = self.decode(file)
         if pixels.shape != self.shape[1:] or pixels.dtype != self.dtype:
             raise ImageError(
                 f"{file}: {describe(pixels.shape, pixels.dtype)}, but {self.files[0].name} is "
@@ -60,6 +61,15 @@ def load_picture(file: Path) -> Images:
     """One picture."""
     pixels = decode(file)
     return Images(pixels[None], None, printable(file))
+
+
+def load_alpha(path: Path) -> Images:
+    """The mask of a picture or of a folder of pictures: 0 where pixels are transparent (alpha 0), 1 elsewhere."""
+    files = _find_pictures(path)[0] if path.is_dir() else [path]
+    shape = decode_known(files[0]).shape
+    return Images(
+        Pictures(tuple(files), (len(files), *shape), np.dtype(bool), decode_known), None, f"alpha of {_name(path)}"
+    )
 
 
 def _as_images(

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -57,6 +57,8 @@ class Images:
     name: str
     classes: tuple[str, ...] | None = None
     """The names of the labels 0, 1, 2, …, if the source gives them."""
+    allow_nan: bool = False
+    """Whether NaN is an unknown pixel instead of an error."""
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
@@ -75,7 +77,7 @@ class Images:
             rows = rows.cpu().numpy()
         elif isinstance(rows, tuple):  # an array would take it for one index per axis
             rows = list(rows)
-        return torch.from_numpy(scale(self.pixels[rows], self.name))
+        return torch.from_numpy(scale(self.pixels[rows], self.name, self.allow_nan))
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"
@@ -105,22 +107,23 @@ class Images:
     def subset(self, rows: np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""
         labels = None if self.labels is None else self.labels[rows]
-        return Images(Selection(self.pixels, rows), labels, name or self.name, self.classes)
+        return replace(self, pixels=Selection(self.pixels, rows), labels=labels, name=name or self.name)
 
 
-def scale(raw: np.ndarray, name: str) -> np.ndarray:
+def scale(raw: np.ndarray, name: str, allow_nan: bool = False) -> np.ndarray:
     """Raw pixels as float32: integers divided by a constant of their type (`SCALES`), floats as they are."""
     if raw.dtype.kind == "f":
-        check_finite(raw, name)
+        check_finite(raw, name, allow_nan)
         return np.array(raw, np.float32)
     scaled: np.ndarray = np.divide(raw, np.float32(SCALES[raw.dtype.kind + str(raw.dtype.itemsize)]), dtype=np.float32)
     return scaled
 
 
-def check_finite(raw: np.ndarray, name: str) -> tuple[float, float]:
-    """The range of floats, with 0; raises an error if any is NaN, infinite, or too large for float32."""
+def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[float, float]:
+    """The range of floats, with 0; raises an error if any is infinite, too large for float32 or (by default) NaN."""
     with np.errstate(invalid="ignore"):
-        low, high = raw.min(initial=0), raw.max(initial=0)
+        known = ~np.isnan(raw) if allow_nan else True
+        low, high = raw.min(initial=0, where=known), raw.max(initial=0, where=known)
     largest = np.finfo(np.float32).max
     if not (low >= -largest and high <= largest):  # NaN is neither
         raise ImageError(f"{name}: pixels from {low} to {high}; expected finite values: replace or remove the others")

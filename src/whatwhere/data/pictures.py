@@ -1,6 +1,7 @@
 """One picture file as raw pixels: PNG, JPEG, BMP, TIFF or WebP."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ def decode(file: Path) -> np.ndarray:
 
     Transparent pixels are blended with black, the ground of the model: colour · alpha.
     """
+    return _open(file, _read)
+
+
+def decode_known(file: Path) -> np.ndarray:
+    """Which pixels of one picture are known, bool [1, H, W]: all but those of alpha 0."""
+    return _open(file, _read_known)
+
+
+def _open(file: Path, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """What `read` returns for the picture in a file, [H, W] or [H, W, C], as [C, H, W]."""
     try:
         from PIL import Image
     except ImportError:
@@ -40,7 +51,7 @@ def decode(file: Path) -> np.ndarray:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_regular(file) as stream, Image.open(stream, formats=FORMATS) as picture:
                 _check_header(file, picture)
-                pixels = _read(picture)
+                pixels = read(picture)
     except ImageError:
         raise
     except Exception as error:  # whatever a decoder may raise on damaged bytes
@@ -58,6 +69,14 @@ def _read(picture: Any) -> np.ndarray:
     colour, alpha = values[..., :-1], values[..., -1:]
     blended = ((colour * alpha + 127) // 255).astype(np.uint8)
     return blended[..., 0] if blended.shape[-1] == 1 else blended
+
+
+def _read_known(picture: Any) -> np.ndarray:
+    """Whether each pixel [H, W] of an open picture has an alpha above 0."""
+    if picture.mode in DEEP_MODES or not picture.has_transparency_data:
+        return np.ones((picture.height, picture.width), bool)
+    known: np.ndarray = np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
+    return known
 
 
 def _check_header(file: Path, picture: Any) -> None:

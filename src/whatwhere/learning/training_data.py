@@ -61,7 +61,7 @@ class MaskSource:
 
     def __getitem__(self, rows: slice, /) -> Tensor:
         target = self.signals.target(rows)
-        return torch.ones_like(target.v[:, :1]) if target.mask is None else target.mask
+        return torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v)
 
 
 def as_signals(
