@@ -5,7 +5,6 @@ import os
 import pty
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
