@@ -30,6 +30,10 @@ coverage: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	$(BIN)/python tests/data/fuzz_idx.py --inputs 100000 --seconds 900
 
+# 5,000 random problems: every engine against the reference in float64.
+compare: $(VENV)/.dev
+	$(BIN)/python tests/inference/random_agreement.py --cases 5000
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 

@@ -1,14 +1,18 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import whatwhere as ww
 from examples import SPECS
 from whatwhere.errors import RunError
 from whatwhere.model import DeconvNet
+from whatwhere.model.files import checksum
+from whatwhere.spec import LayerSpec, ModelSpec
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -83,3 +87,120 @@ def test_a_run_folder_stands_for_its_model(tmp_path: Path) -> None:
 def test_a_path_that_is_no_file_raises(path: str, reason: str) -> None:
     with pytest.raises(RunError, match=reason):
         ww.load(path)
+
+
+def test_equal_models_give_equal_bytes(tmp_path: Path) -> None:
+    """In other processes too: the order of a hash table varies from one to the next."""
+    ww.save(DeconvNet(SPECS["2 layers"], seed=4), tmp_path / "one")
+    code = "import sys, whatwhere as ww; ww.save(ww.load(sys.argv[1]), sys.argv[2])"
+    for i in range(3):
+        subprocess.run([sys.executable, "-c", code, tmp_path / "one", tmp_path / f"copy{i}"], check=True)
+        assert (tmp_path / f"copy{i}").read_bytes() == (tmp_path / "one").read_bytes()
+
+
+def test_the_safetensors_library_reads_the_file(tmp_path: Path) -> None:
+    model = DeconvNet(SPECS["3 layers, colour"], dtype=torch.float64)
+    ww.save(model, tmp_path / "model.safetensors")
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert torch.equal(tensors["layer3.filters"], model.filters[2])
+    assert torch.equal(tensors["layer2.connectivity"], model.connectivity[1])
+    assert len(tensors) == 6
+
+
+def test_a_file_of_format_1_still_loads(tmp_path: Path) -> None:
+    f = DeconvNet(SPECS["1 layer"]).filters[0]
+    spec = {"layers": [{"maps": 3, "filter_size": 3, "pooling": "gaussian"}], "channels": 1}
+    back = ww.load(saved_with(tmp_path, spec, f))
+    assert torch.equal(back.filters[0], f)
+
+
+def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
+    """Each byte of a small file changed in three ways: an error, or the model that was saved."""
+    model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=2, filter_size=2),)))
+    path = tmp_path / "model.safetensors"
+    ww.save(model, path)
+    content = path.read_bytes()
+    raised = 0
+    for place in range(len(content)):
+        for flip in (0x01, 0x20, 0xFF):
+            damaged = bytearray(content)
+            damaged[place] ^= flip
+            path.write_bytes(damaged)
+            try:
+                assert ww.load(path) == model, (place, flip)
+            except RunError:
+                raised += 1
+    assert raised > 0.95 * 3 * len(content)
+
+
+@pytest.mark.parametrize("keep", ["all but the end", "twice", "with more"])
+def test_a_file_that_was_cut_or_has_grown_is_noticed(keep: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    ww.save(DeconvNet(SPECS["2 layers"]), path)
+    content = path.read_bytes()
+    path.write_bytes({"all but the end": content[:-1], "twice": content * 2, "with more": content + b"x"}[keep])
+    with pytest.raises(RunError, match="not a usable model file"):
+        ww.load(path)
+
+
+def test_another_spec_than_the_saved_one_is_noticed(tmp_path: Path) -> None:
+    """Tensors that fit both: only the checksum tells them apart."""
+    path = tmp_path / "model.safetensors"
+    ww.save(DeconvNet(SPECS["2 layers"]), path)
+    content = path.read_bytes()
+    assert content.count(b'\\"pool_size\\":2') == 2
+    path.write_bytes(content.replace(b'\\"pool_size\\":2', b'\\"pool_size\\":3', 1))
+    with pytest.raises(RunError, match="checksum"):
+        ww.load(path)
+
+
+ONE_LAYER = {"layers": [{"maps": 3}]}
+HOSTILE = {
+    "deep nesting": "[" * 100_000,
+    "deep nesting inside": '{"layers": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "a number of 5,000 digits": '{"layers": [{"maps": 3, "pool_size": ' + "9" * 5000 + "}]}",
+    "a number of 400 digits": '{"layers": [{"maps": 3, "pool_size": ' + "9" * 400 + "}]}",
+    "a list": "[]",
+    "a number": "3",
+    "null": "null",
+    "layers that are numbers": '{"layers": [3]}',
+    "layers that are text": '{"layers": "abc"}',
+    "no layers": '{"layers": []}',
+    "maps as text": '{"layers": [{"maps": "3"}]}',
+    "maps as NaN": '{"layers": [{"maps": NaN}]}',
+    "not JSON": "{",
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("form", [1, 2])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_spec_raises_a_clear_error(name: str, form: int, tmp_path: Path) -> None:
+    path, text = tmp_path / "model.safetensors", HOSTILE[name]
+    tensors = {"layer1.filters": torch.zeros(1, 3, 5, 5), "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool)}
+    metadata = {"format": f"whatwhere model {form}", "spec": text, "sha256": checksum(text, tensors)}
+    save_file(tensors, path, metadata=metadata)
+    with pytest.raises(RunError, match="not a usable model file") as raised:
+        ww.load(path)
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.complex64])
+def test_filters_of_another_type_raise_an_error(dtype: torch.dtype, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a usable model file"):
+        ww.load(saved_with(tmp_path, ONE_LAYER, torch.zeros(1, 3, 5, 5).to(dtype)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_filters_of_half_precision_come_back(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = DeconvNet(SPECS["2 layers"]).to(dtype)
+    ww.save(model, tmp_path / "model.safetensors")
+    assert ww.load(tmp_path / "model.safetensors") == model
+
+
+def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
+    tensors = {"layer1.filters": torch.zeros(1, 3, 5, 5), "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool)}
+    tensors["layer2.filters"] = torch.zeros(1)
+    save_file(tensors, tmp_path / "model", metadata={"format": "whatwhere model 1", "spec": json.dumps(ONE_LAYER)})
+    with pytest.raises(RunError, match=r"'layer2\.filters' belongs to no layer"):
+        ww.load(tmp_path / "model")

@@ -1,0 +1,227 @@
+"""Random problems solved by every engine and compared with the reference in float64.
+
+    python tests/inference/random_agreement.py --cases 5000          (also: make compare)
+
+A case draws a model, images and settings from its number. An engine agrees if every output differs from the truth by
+no more than TOLERANCE. Some problems amplify rounding: at extreme contrast or λ a step of the pooling variables
+overshoots, and a feature at the edge of a threshold falls on either side. There the difference must be no larger than
+what rounding alone does: the reference in float64 is solved again several times from inputs that are changed by the
+engine's unit of rounding. What this does not explain either is reported as a disagreement, and the program fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from agreement import differences
+from examples import random_images, random_latents
+from whatwhere.inference import ista
+from whatwhere.inference.engines import REFERENCE, get_engine
+from whatwhere.latents import Latents, PoolingParams, Solution
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+
+# relative difference of every output that counts as agreement, and the relative rounding of one operation
+TOLERANCE = {"cpu float64": 1e-9, "cpu float32": 1e-3, "reference float32": 1e-3, "triton": 2e-2}
+ROUNDING = {"cpu float64": 2**-52, "cpu float32": 2**-23, "reference float32": 2**-23, "triton": 2**-11}
+REPEATS = 8  # perturbed solves of the reference
+SLACK = 10  # an engine rounds in other places than the reference, and more often
+
+
+@dataclass(frozen=True)
+class Problem:
+    model: DeconvNet
+    images: Tensor
+    latents: Latents
+    phase: Phase
+    spec: InferenceSpec
+
+    def to(self, dtype: torch.dtype) -> Problem:
+        return replace(self, model=self.model.to(dtype), images=self.images.to(dtype), latents=self.latents.to(dtype))
+
+
+def draw(number: int) -> Problem:
+    """The problem of this number, in float64 with values that float32 can hold."""
+    chance = random.Random(number)
+    torch.manual_seed(number)
+    layers, below = [], (channels := chance.choice((1, 1, 2, 3)))
+    for _ in range(chance.choice((1, 1, 2, 2, 3))):
+        maps = chance.choice((1, 2, 3, 5, 8, 16, 17, 20))
+        layers.append(
+            LayerSpec(
+                maps=maps,
+                filter_size=chance.choice((1, 2, 3, 3, 4, 5, 5, 6, 7)),
+                pool_size=chance.choice((1, 2, 2, 2, 3, 4)),
+                pooling_kind=chance.choice(("gaussian", "gaussian", "gaussian", "max", "sum")),
+                fan_in=chance.choice((None, None, chance.randint(1, below))),
+            )
+        )
+        below = maps
+    spec = ModelSpec(
+        layers=tuple(layers),
+        channels=channels,
+        nonnegative=chance.random() < 0.7,
+        normalise=chance.choice(("plane", "filter")),
+    )
+    model = DeconvNet(spec, seed=number, dtype=torch.float64)
+    contrast = 10 ** chance.uniform(-3, 3) if chance.random() < 0.3 else 1.0
+    height, width = chance.randint(1, 18), chance.randint(1, 18)
+    images = contrast * random_images(spec, chance.randint(1, 12), height, width, seed=number)
+    alpha = chance.choice((1.0, 1.0, 0.5, 0.7))
+    settings = InferenceSpec(
+        lam=10 ** chance.uniform(-1, 2),
+        alpha=alpha,
+        shrinkage=chance.choice(("gradient", "exact")) if alpha in (0.5, 1) else "gradient",
+        steps=chance.randint(0, 8),
+        step_size=chance.choice(("image",) * 4 + ("batch",) * 4 + ("fixed",)),  # whose bound on ‖R‖² takes long
+        momentum=chance.random() < 0.3,
+        pooling_step=chance.choice((0.0, 0.1, 3.0)) / contrast**2,
+    )
+    top = chance.randint(1, spec.depth)
+    phase = Phase(layer=top, update_pooling=tuple(k for k in range(1, top + 1) if chance.random() < 0.7))
+    latents = Latents()
+    if chance.random() < 0.5:
+        given = random_latents(model, images, seed=number)
+        thetas = tuple(
+            theta if layer.pooling_kind != "gaussian" else PoolingParams(theta.mu.clamp(-0.5, 0.5), theta.gamma)
+            for theta, layer in zip(given.pooling_params, spec.layers, strict=True)
+        )
+        latents = Latents(contrast * given.p, thetas)
+    return Problem(model, images, latents, phase, settings).to(torch.float32).to(torch.float64)
+
+
+def is_small(number: int) -> bool:
+    """Whether an interpreter solves the problem of this number in a few seconds: few steps of few elements."""
+    p = draw(number)
+    elements = sum(math.prod(regions.shape) for regions in p.model.at(*p.images.shape[2:]).regions)
+    return 0 < p.spec.steps * len(p.images) * elements < 1500
+
+
+def solve(problem: Problem) -> Solution:
+    return ista.solve(problem.model, problem.images, problem.latents, problem.phase, problem.spec)
+
+
+def run(engine: str, problem: Problem) -> Solution:
+    """An engine's solution, in its dtype."""
+    name, _, dtype = engine.partition(" ")
+    p = problem.to(torch.float64 if dtype == "float64" else torch.float32)
+    chosen = REFERENCE if name == "reference" else get_engine(name)
+    return chosen.solve(p.model, p.images, p.latents, p.phase, p.spec)
+
+
+def worst(found: Solution, truth: Solution) -> tuple[float, str]:
+    """The largest relative difference, and of what; a NaN in one of them alone is infinitely large."""
+    parts = {name: math.inf if math.isnan(d) else d for name, d in differences(found, truth).items()}
+    name = max(parts, key=lambda name: parts[name])
+    return parts[name], name
+
+
+def perturbed(problem: Problem, unit: float, number: int) -> Problem:
+    """The problem with every input changed by up to one unit of rounding."""
+    generator = torch.Generator().manual_seed(number)
+
+    def shake(x: Tensor) -> Tensor:
+        return x * (1 + unit * (2 * torch.rand(x.shape, generator=generator, dtype=x.dtype) - 1))
+
+    model = problem.model
+    for k in range(1, model.spec.depth + 1):
+        model = model.with_filters(k, shake(model.filters[k - 1]))
+    return replace(problem, model=model, images=shake(problem.images), latents=problem.latents.map(shake))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one engine solved one problem.
+
+    verdict      'agrees', 'rounding' (beyond the tolerance, as the perturbed reference is), 'DISAGREES' or 'skipped'
+    difference   the largest, of `quantity`
+    by_rounding  the largest of the perturbed reference, where it was asked
+    """
+
+    verdict: str
+    difference: float = 0.0
+    quantity: str = ""
+    by_rounding: float = 0.0
+
+
+def compare(engines: list[str], number: int) -> dict[str, Comparison]:
+    """Every engine on one problem."""
+    problem = draw(number)
+    with torch.no_grad():
+        truth = solve(problem)
+        if not truth.stats.cost.isfinite().all():
+            return dict.fromkeys(engines, Comparison("skipped"))
+        return {engine: judge(engine, problem, truth) for engine in engines}
+
+
+def judge(engine: str, problem: Problem, truth: Solution) -> Comparison:
+    difference, quantity = worst(run(engine, problem), truth)
+    if difference <= TOLERANCE[engine]:
+        return Comparison("agrees", difference, quantity)
+    by_rounding = max(worst(solve(perturbed(problem, ROUNDING[engine], i)), truth)[0] for i in range(REPEATS))
+    verdict = "rounding" if difference <= SLACK * by_rounding else "DISAGREES"
+    return Comparison(verdict, difference, quantity, by_rounding)
+
+
+def describe(number: int) -> str:
+    p = draw(number)
+    layers = "; ".join(
+        f"{s.maps} maps {s.filter_size}×{s.filter_size} {s.pooling_kind} {s.pool_size}×{s.pool_size}"
+        for s in p.model.spec.layers
+    )
+    s = p.spec
+    return (
+        f"{layers}; images {list(p.images.shape)} up to {float(p.images.abs().max()):.3g}, λ {s.lam:.3g}, α {s.alpha}, "
+        f"{s.shrinkage}, {s.steps} steps, {s.step_size}{', momentum' if s.momentum else ''}, β_U {s.pooling_step:.3g}"
+    )
+
+
+def compare_many(engines: list[str], numbers: Iterable[int], seconds: float) -> dict[str, dict[str, int]]:
+    """Every engine on every case, as far as the time allows; prints each case beyond the tolerance."""
+    counts: dict[str, dict[str, int]] = {engine: {} for engine in engines}
+    end = time.monotonic() + seconds
+    for done, number in enumerate(numbers):
+        if time.monotonic() > end:
+            print(f"stopped after {done} cases: {seconds:.0f} s are over")
+            break
+        for engine, found in compare(engines, number).items():
+            counts[engine][found.verdict] = counts[engine].get(found.verdict, 0) + 1
+            if found.verdict in ("rounding", "DISAGREES"):
+                print(f"case {number}, {engine}: {found.quantity} differs by {found.difference:.2g}", end=", ")
+                print(f"{found.verdict} (perturbed reference: {found.by_rounding:.2g}): {describe(number)}", flush=True)
+    return counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=5000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--small", action="store_true", help="only small problems, for an interpreter")
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--engines", nargs="+", choices=TOLERANCE, default=list(TOLERANCE)[:3])
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    numbers = (number for number in itertools.count(options.first) if not options.small or is_small(number))
+    counts = compare_many(options.engines, itertools.islice(numbers, options.cases), options.seconds)
+    for engine, found in counts.items():
+        print(f"{engine:<18} " + ", ".join(f"{n} {verdict}" for verdict, n in sorted(found.items())))
+    return int(any("DISAGREES" in found for found in counts.values()))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

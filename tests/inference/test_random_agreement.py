@@ -1,0 +1,61 @@
+"""200 random problems: the CPU engine and the reference in float32 against the reference in float64.
+
+`make compare` runs 5,000 of them; `random_agreement.py` says what counts as agreement.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from whatwhere.inference import ista
+
+sys.path.insert(0, str(Path(__file__).parent))
+from random_agreement import Comparison, compare, draw
+
+ENGINES = ["cpu float64", "cpu float32", "reference float32"]
+
+
+@pytest.mark.parametrize("first", range(0, 200, 25))
+def test_engines_agree_on_random_problems(first: int) -> None:
+    pytest.importorskip("numba")
+    verdicts = []
+    for number in range(first, first + 25):
+        for engine, found in compare(ENGINES, number).items():
+            assert found.verdict != "DISAGREES", (number, engine, found)
+            verdicts.append(found.verdict)
+    assert verdicts.count("agrees") > 0.95 * len(verdicts)
+
+
+def test_a_wrong_engine_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is one part in a thousand too long disagrees; rounding does not explain it."""
+    pytest.importorskip("numba")
+    search = ista.line_search
+    monkeypatch.setattr(ista, "line_search", lambda *arguments: 1.001 * search(*arguments))
+    found = [compare(["cpu float64"], number)["cpu float64"] for number in range(10)]
+    moving = [draw(number).spec.steps > 0 and draw(number).spec.step_size != "fixed" for number in range(10)]
+    assert sum(moving) >= 4
+    assert all(comparison.verdict == "DISAGREES" for comparison, moves in zip(found, moving, strict=True) if moves), (
+        found
+    )
+    assert isinstance(found[0], Comparison)
+
+
+def test_problems_are_those_of_their_number() -> None:
+    one, two = draw(7), draw(7)
+    assert one.spec == two.spec
+    assert torch.equal(one.images, two.images)
+    assert one.model == two.model
+
+
+@pytest.mark.slow
+def test_interpreted_kernels_agree_on_random_problems() -> None:
+    pytest.importorskip("triton")
+    program = Path(__file__).parent / "random_agreement.py"
+    command = [sys.executable, str(program), "--cases", "4", "--small", "--engines", "triton"]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr[-2000:]
