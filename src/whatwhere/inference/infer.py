@@ -47,7 +47,7 @@ def infer(
     images    a float tensor or array, or images that are read batch by batch (`whatwhere.data.load`)
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
-    latents   where to start from, as an earlier solution returned them; None starts anew
+    latents   where to start from, as an earlier solution returned them; None starts from the images alone
     engine    'auto' takes the fastest that supports the problem; the solution records which one ran
     progress  called after every batch with the number of images in it
     """
@@ -142,7 +142,7 @@ def keep_the_better(
 
     It can, since the paper's steps are no line searches of the whole objective: for α < 1 a local minimum may
     lie above p = 0, and on images of extreme contrast the fixed step of the pooling variables overshoots.
-    Training does without this: an image that was given up would teach the filters nothing.
+    Training does without this: the filters would learn nothing from an image that keeps its start.
     """
     stats = solution.stats
     worse = ~(stats.cost[-1] <= stats.cost[0])  # a cost that is not a number is worse, too

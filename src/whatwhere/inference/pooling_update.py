@@ -27,10 +27,10 @@ def start_pooling(
     """Fit the pooling variables of layers 1 … layer to the images propagated up (paper, "Initialization").
 
     Gaussians that are known already are latent variables, and stay. Switches are no latents but a function of
-    the image and the filters, so they are taken anew.
+    the image and the filters, so they are computed again.
     """
     if len(known) >= layer and all(below.pooling_kind == "gaussian" for below in model.spec.layers[:layer]):
-        return known[:layer]  # nothing is left to fit
+        return known[:layer]  # there is none left to fit
     signal, fitted = images, []
     for k, regions in enumerate(model.regions[:layer], start=1):
         kind = model.spec.layers[k - 1].pooling_kind

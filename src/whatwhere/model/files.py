@@ -100,16 +100,16 @@ def _model_file(path: str | os.PathLike[str]) -> Path:
 
 def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> ModelSpec:
     """The spec in a file's metadata, once format and checksum are right."""
-    found = metadata.get("format", "no format at all")
-    if found not in (FORMAT, FORMAT_1):
-        raise RunError(f"{path} holds {found!r}; expected {FORMAT!r} or {FORMAT_1!r} (train or save the model again)")
+    form = metadata.get("format", "no format at all")
+    if form not in (FORMAT, FORMAT_1):
+        raise RunError(f"{path} holds {form!r}; expected {FORMAT!r} or {FORMAT_1!r} (train or save the model again)")
     text = metadata["spec"]
-    if found == FORMAT and metadata["sha256"] != checksum(text, tensors):
+    if form == FORMAT and metadata["sha256"] != checksum(text, tensors):
         raise _unusable(path, "its checksum does not match its content")
     fields = json.loads(text)
     if not isinstance(fields, dict) or not isinstance(fields.get("layers"), list):
         raise SpecError("its spec has no list of layers")
-    spec = build(ModelSpec, _current_names(fields) if found == FORMAT_1 else fields)
+    spec = build(ModelSpec, _current_names(fields) if form == FORMAT_1 else fields)
     for layer in spec.layers:
         for name, value in asdict(layer).items():
             if isinstance(value, int) and value > LARGEST:

@@ -1,1 +1,1 @@
-"""Pure functions on tensors, each linear map beside its adjoint."""
+"""Pure functions on tensors, each linear map next to its adjoint."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whatwhere.inference.engines.triton.filters import TritonFilterMap
     from whatwhere.inference.engines.triton.workspace import Workspace
 
-KEPT = 4  # prepared batches that are kept for the next call
+CACHED = 4  # prepared workspaces that are cached for the next call
 
 
 class Prepared:
@@ -97,12 +97,12 @@ class TritonEngine:
 
 
 def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, masked: bool) -> Prepared:
-    """The workspace for batches like this one: the last few are kept."""
+    """The workspace for batches like this one: the last few are cached."""
     from whatwhere.inference.engines.triton.workspace import Workspace
 
     key = (model.spec, phase, spec, images.shape, images.device, masked)
     if key not in _prepared:
-        while len(_prepared) >= KEPT:
+        while len(_prepared) >= CACHED:
             _prepared.popitem(last=False)
         _prepared[key] = Prepared(Workspace(model, images, phase, spec, masked))
     _prepared.move_to_end(key)
@@ -110,7 +110,7 @@ def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec,
 
 
 def release() -> None:
-    """Give back the memory of the kept workspaces."""
+    """Give back the memory of the cached workspaces."""
     _prepared.clear()
 
 

@@ -106,11 +106,11 @@ class LayerShape:
 
 def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[LayerShape]:
     """The shapes of layers 1 … layer for images of this size."""
-    below, found = (model.spec.signal_channels, height, width), []
+    below, shapes = (model.spec.signal_channels, height, width), []
     for spec, regions in zip(model.spec.layers, model.at(height, width).regions[:layer], strict=False):
-        found.append(layer_shape(regions, below, spec.filter_size))
+        shapes.append(layer_shape(regions, below, spec.filter_size))
         below = regions.grid
-    return found
+    return shapes
 
 
 def layer_shape(regions: Regions, below: tuple[int, int, int], filter_size: int) -> LayerShape:
