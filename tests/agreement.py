@@ -36,7 +36,12 @@ WIDE = ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=33, fan_in=7)))
 TWO_CHANNELS, FIVE_CHANNELS = replace(TWO, channels=2), replace(TWO, channels=5)
 ONOFF = replace(TWO, input=InputSpec(kind="onoff", sigma=1.0, contrast=0.8))
 UNPOOLED = ModelSpec(layers=(LayerSpec(maps=5, filter_size=4, pool_size=1),))
+LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=12, pool_size=7),))
+ONE_MAP = ModelSpec(layers=(LayerSpec(maps=1, filter_size=8, pool_size=1),))
 AGREEMENTS = {
+    "1 layer, 12×12 filters, 7×7 regions": Agreement(LARGE, height=17, width=23, fresh=True),
+    "1 layer, 12×12 filters, 7×7 regions, dense": Agreement(LARGE, height=17, width=23),
+    "1 layer, one map, no pooling": Agreement(ONE_MAP, height=17, width=23, fresh=True),
     "1 layer, 17×23": Agreement(ONE, height=17, width=23),
     "1 layer, one pixel": Agreement(ONE, height=1, width=1),
     "1 layer, no pooling": Agreement(UNPOOLED, height=17, width=23, spec={"momentum": True}),

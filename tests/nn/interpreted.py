@@ -1,4 +1,4 @@
-"""Run in a process of its own, with TRITON_INTERPRET=1: the fused operators on the CPU, beside the plain form.
+"""Run in a process of its own, with TRITON_INTERPRET=1: the Triton operators on the CPU, compared with the plain form.
 
     python interpreted.py WHICH      values | operators
 
@@ -16,7 +16,7 @@ from torch._subclasses import FakeTensorMode
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
-from whatwhere.nn import fused, plain
+from whatwhere.nn import fused, plain, triton_pooling
 from whatwhere.nn.operator import Operator
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
@@ -124,6 +124,5 @@ def operators() -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of numpy, about 1 / 0 in lanes that are masked
     torch.set_num_threads(1)
-    for operator in fused.OPERATORS:
-        operator.registered.register_kernel("cpu")(operator.kernel)
+    fused.kernels = lambda maps: triton_pooling
     {"values": values, "operators": operators}[sys.argv[1]]()

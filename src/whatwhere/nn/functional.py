@@ -233,8 +233,8 @@ def _fused(form: Form, regions: Regions, *tensors: Tensor) -> bool:
 def chosen_form(input: Tensor, kernel_size: Size2) -> str:
     """The form that `form='auto'` uses for this input, and why.
 
-    >>> chosen_form(torch.zeros(1, 1, 4, 4), 2)
-    'plain: the tensors are on cpu, the kernels run on cuda'
+    >>> chosen_form(torch.zeros(1, 1, 4, 4, device="meta"), 2)
+    'plain: the tensors are on meta, the kernels run on cuda and cpu'
     """
     unsupported_reason = fused.unsupported_reason(regions_of(input, kernel_size, None, 0, True), input)
     return f"plain: {unsupported_reason}" if unsupported_reason else "fused"

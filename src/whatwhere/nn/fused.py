@@ -12,9 +12,11 @@ Second derivatives use the plain form.
 # mypy: allow-untyped-calls
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -28,8 +30,8 @@ from whatwhere.nn.operator import Operator
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
-LARGEST_KERNEL = 64  # elements: the kernels' loops over a region are unrolled
-HAS_TRITON = find_spec("triton") is not None
+LARGEST_KERNEL = 64  # elements: the loops of the Triton kernels over a region are unrolled
+HAS_TRITON, HAS_NUMBA = find_spec("triton") is not None, find_spec("numba") is not None
 # Regions as an argument of an operator: size, stride, padding, shape and grid, each of rows and columns
 Geometry = Sequence[int]
 GRID = slice(8, 10)
@@ -37,17 +39,43 @@ GRID = slice(8, 10)
 
 def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
     """Why the kernels do not support this; None if they do."""
-    if any(not tensor.is_cuda for tensor in tensors):
-        return f"the tensors are on {tensors[0].device.type}, the kernels run on cuda"
-    if not HAS_TRITON:
-        return "the package triton is not installed"
-    if regions.size[1] * regions.size[2] > LARGEST_KERNEL:
-        return f"a region has more than {LARGEST_KERNEL} elements"
+    if any(tensor.device != tensors[0].device for tensor in tensors):
+        return "the tensors are on several devices"
+    reason = {"cuda": _unsupported_on_cuda, "cpu": _unsupported_on_cpu}.get(tensors[0].device.type)
+    if reason is None:
+        return f"the tensors are on {tensors[0].device.type}, the kernels run on cuda and cpu"
     if torch.compiler.is_exporting() or is_tracing():
         return "an exported program contains plain operators only"
     if not torch.compiler.is_compiling() and _transformed(*tensors):
         return "torch.func and forward-mode derivatives need the plain form"
+    return reason(regions, *tensors)
+
+
+def _unsupported_on_cuda(regions: Regions, *tensors: Tensor) -> str | None:
+    if not HAS_TRITON:
+        return "the package triton is not installed"
+    if regions.size[1] * regions.size[2] > LARGEST_KERNEL:
+        return f"a region has more than {LARGEST_KERNEL} elements"
     return None
+
+
+def _unsupported_on_cpu(regions: Regions, *tensors: Tensor) -> str | None:
+    if not HAS_NUMBA:
+        return "the package numba is not installed (pip install 'whatwhere[cpu]')"
+    if any(
+        tensor.dtype not in (torch.float32, torch.float64) or tensor.dtype != tensors[0].dtype for tensor in tensors
+    ):
+        return f"on the CPU the kernels support float32 and float64, one for all tensors, not {tensors[0].dtype}"
+    if torch.compiler.is_compiling():
+        return "torch.compile fuses the plain form on the CPU"
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return "a torch dispatch mode is active"
+    return None
+
+
+def kernels(maps: Tensor) -> ModuleType:
+    """The module with the kernels for the device of a tensor."""
+    return importlib.import_module("whatwhere.nn.triton_pooling" if maps.is_cuda else "whatwhere.nn.cpu_pooling")
 
 
 def _transformed(*tensors: Tensor) -> bool:
@@ -119,10 +147,8 @@ def _new_fit_pool(z: Tensor, geometry: Geometry, lo: float, hi: float, power: in
 def _fit_pool_kernel(
     z: Tensor, geometry: Sequence[int], gamma_min: float, gamma_max: float, power: int, return_where: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from whatwhere.nn import triton_pooling
-
     p, mu, gamma = _new_fit_pool(z, geometry, gamma_min, gamma_max, power, return_where)
-    triton_pooling.fit_pool(z, p, mu, gamma, geometry, gamma_min, gamma_max, power)
+    kernels(z).fit_pool(z, p, mu, gamma, geometry, gamma_min, gamma_max, power)
     return p, mu, gamma
 
 
@@ -136,26 +162,20 @@ def _fit_pool_backward_kernel(
     gamma_max: float,
     power: int,
 ) -> Tensor:
-    from whatwhere.nn import triton_pooling
-
     d_z = _new_maps(z, *z.shape[2:])
-    triton_pooling.fit_pool_backward(z, d_p, d_mu, d_gamma, d_z, geometry, gamma_min, gamma_max, power)
+    kernels(z).fit_pool_backward(z, d_p, d_mu, d_gamma, d_z, geometry, gamma_min, gamma_max, power)
     return d_z
 
 
 def _pool_kernel(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
-    from whatwhere.nn import triton_pooling
-
     p = _new_maps(z, *mu.shape[3:])
-    triton_pooling.pool(z, mu, gamma, p, geometry)
+    kernels(z).pool(z, mu, gamma, p, geometry)
     return p
 
 
 def _unpool_kernel(p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
-    from whatwhere.nn import triton_pooling
-
     z = _new_maps(p, geometry[6], geometry[7])
-    triton_pooling.unpool(p, mu, gamma, z, geometry)
+    kernels(p).unpool(p, mu, gamma, z, geometry)
     return z
 
 
@@ -167,10 +187,8 @@ def _new_slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Geome
 def _slopes_kernel(
     z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from whatwhere.nn import triton_pooling
-
     d_p, d_mu, d_gamma = _new_slopes(z, p, mu, gamma, geometry)
-    triton_pooling.slopes(z, p, mu, gamma, d_p, d_mu, d_gamma, geometry)
+    kernels(z).slopes(z, p, mu, gamma, d_p, d_mu, d_gamma, geometry)
     return d_p, d_mu, d_gamma
 
 

@@ -24,7 +24,9 @@ class Operator:
 
     def __init__(self, name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
         self.kernel = kernel
-        self.registered = torch.library.custom_op(f"whatwhere::{name}", kernel, mutates_args=(), device_types="cuda")
+        self.registered = torch.library.custom_op(
+            f"whatwhere::{name}", kernel, mutates_args=(), device_types=("cpu", "cuda")
+        )
         self.registered.register_fake(fake)
 
     def differentiate(self, vjp: Callable[..., Any], tensors: int) -> None:

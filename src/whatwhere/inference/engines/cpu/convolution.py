@@ -115,10 +115,11 @@ def scatter_one(
                 tap -= line
                 store(state, at, fma(z10, load(filters, tap), fma(z11, load(filters, tap - C), top)))
         return
-    for i in range(s):
-        for j in range(s):
-            z = splat(state, p if layer.unpooled else p * state[w + i * B] * state[w + (s + j) * B])
-            for y in range(height):
-                for x in range(0, width * C, LANES):
-                    at = out + y * jump + x
-                    store(state, at, fma(z, load(filters, f + (y - i) * line + x - j * C), load(state, at)))
+    for i in range(min(s, height - layer.size + 1)):
+        for j in range(min(s, width - layer.size + 1)):
+            weight = p if layer.unpooled else p * state[w + i * B] * state[w + (s + j) * B]
+            z = splat(state, weight)
+            for y in range(layer.size if weight != 0 else 0):
+                for x in range(0, layer.size * C, LANES):
+                    at = out + (y + i) * jump + j * C + x
+                    store(state, at, fma(z, load(filters, f + y * line + x), load(state, at)))

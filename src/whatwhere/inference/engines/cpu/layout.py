@@ -59,6 +59,9 @@ LAYER = np.dtype(
 )
 
 
+OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
+
+
 def round_up(maps: int) -> int:
     """The next multiple of LANES."""
     return -(-maps // LANES) * LANES
@@ -82,17 +85,19 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_size <= LARGEST
         row["sparse"] = sparse_threshold(table[k - 1], row)
         table[k - 1]["border"] = layer.filter_size - 1
-    table[top]["unpooled"] = table[top]["pool"] == 1 and not table[top]["updates_pooling"]
+    table[top]["unpooled"] = table[top]["pool"] == 1  # whatever its Gaussian, the weight of the one element is 1
     return table, _place_state(table)
 
 
 def sparse_threshold(below: np.void, row: np.void) -> int:
     """The number of non-zero features from which the dense pass down is faster (by measurement)."""
+    s, size = int(row["pool"]), int(row["size"])
+    visit = (OVERHEAD + (4 * (size + 1) if s == 2 else s * s * size)) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
     taps = (POINTS / (POINTS + 1 - row["size"])) ** 2 if row["winograd"] else row["size"] ** 2
     products = below["rows"] * below["columns"] * taps * row["maps"] / LANES
     if below["maps"] % LANES == 0:
-        return int(products * below["maps"] / 120)
-    return int(products * below["maps"] / (50 * -(-below["maps"] * row["size"] // LANES)))
+        return int(products * below["maps"] / (120 * visit))
+    return int(products * below["maps"] / (50 * visit * -(-below["maps"] * row["size"] // LANES)))
 
 
 def _place_state(table: np.ndarray) -> int:

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.jit import Array, inline_jit, jit
+from whatwhere.jit import Array, jit
 from whatwhere.jit.simd import (
     LANES,
-    absolute,
     any_nonzero,
-    exp2_integer,
     fma,
     load,
     maximum,
     minimum,
     noinline,
-    rint,
     rsqrt,
     splat,
     store,
-    where_positive,
 )
+from whatwhere.jit.vector_math import exponential, pair_weights
 
 Layer = Any  # one row of the table in `layout`
-TINY = 2e-35  # `exponential` returns zero below this
 
 
 @jit
@@ -93,41 +89,13 @@ def pool(state: Array, layer: Layer) -> None:
                 store(state, e_at + b, pooled)
 
 
-@inline_jit
-def exponential(state: Array, a: Any) -> Any:
-    """e^a of a vector with a ≤ 0: 2^n e^r with a series in the small r; exactly zero below TINY."""
-    a = maximum(a, splat(state, -80.0))
-    n = rint(a * 1.4426950408889634)
-    r = (a - n * 0.693145751953125) - n * 1.42860682030941723212e-6  # ln 2 in two parts, the first exact
-    e = fma(splat(state, 1 / 3628800), r, splat(state, 1 / 362880))
-    e = fma(e, r, splat(state, 1 / 40320))
-    e = fma(e, r, splat(state, 1 / 5040))
-    e = fma(e, r, splat(state, 1 / 720))
-    e = fma(e, r, splat(state, 1 / 120))
-    e = fma(e, r, splat(state, 1 / 24))
-    e = fma(e, r, splat(state, 1 / 6))
-    e = fma(e, r, splat(state, 1 / 2))
-    e = fma(e, r, splat(state, 1.0))
-    e = fma(e, r, splat(state, 1.0))
-    return maximum(e * exp2_integer(n) - TINY, splat(state, 0))
-
-
-@inline_jit
-def compute_pair_weights(state: Array, mu: Any, gamma: Any, w_at: int, B: int) -> None:
-    """The weights of both elements of an axis: 1/√(1 + t²) and t/√(1 + t²), t = e^(-|γμ|/2)."""
-    a = mu * gamma * 0.5
-    t = exponential(state, absolute(a) * -1)
-    more = rsqrt(fma(t, t, splat(state, 1)))
-    less = t * more
-    store(state, w_at, where_positive(a, less, more))
-    store(state, w_at + B, where_positive(a, more, less))
-
-
 @jit
 def compute_axis_weights(state: Array, mu: Any, gamma: Any, w_at: int, B: int, s: int, inside: int) -> None:
     """w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` of s elements, which lie in the map."""
     if s == 2 and inside == 2:
-        compute_pair_weights(state, mu, gamma, w_at, B)
+        first, second = pair_weights(state, mu, gamma)
+        store(state, w_at, first)
+        store(state, w_at + B, second)
         return
     quarter = gamma * -0.25
     most = splat(state, -1e30)
@@ -185,6 +153,15 @@ def axis_gradients(state: Array, mu: Any, w: int, z: int, along: int, other: int
         d = splat(state, i - (s - 1) / 2) - mu
         d_mu, d_gamma = fma(slope, d - mean, d_mu), fma(slope, variance - d * d, d_gamma)
     return d_mu * 0.5, d_gamma * 0.25
+
+
+@jit
+def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float) -> None:
+    """All that an update does to regions of one element: their gradients are zero."""
+    noinline()
+    for i in range(layer.rows * layer.columns * 2 * layer.maps):
+        state[layer.mu + i] = 0
+        state[layer.gamma + i] = min(max(state[layer.gamma + i], gamma_min), gamma_max)
 
 
 @jit

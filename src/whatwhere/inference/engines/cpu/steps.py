@@ -9,7 +9,7 @@ import numpy as np
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.inference.engines.cpu.features import accelerate, penalty_and_nonzeros, update_features
 from whatwhere.inference.engines.cpu.mask import apply_mask
-from whatwhere.inference.engines.cpu.pooling import Layer, element_offset, pool, unpool, update_pooling
+from whatwhere.inference.engines.cpu.pooling import Layer, bound_pooling, element_offset, pool, unpool, update_pooling
 from whatwhere.jit import Array, inline_jit, jit
 
 # The settings that the kernels read, as one record.
@@ -117,6 +117,10 @@ def update_latents(
     top = layers[len(layers) - 1]
     for k in range(1, len(layers)):
         if layers[k].updates_pooling:
+            if layers[k].unpooled:
+                if number == 1:
+                    bound_pooling(state, layers[k], settings.gamma_min, settings.gamma_max)
+                continue
             step = settings.lam * settings.pooling_step
             update_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
     lam, alpha, exact, signed = settings.lam, settings.alpha, settings.exact, not settings.nonnegative
