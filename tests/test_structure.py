@@ -18,7 +18,7 @@ HOMES = {
     "sklearn": lambda path: "classification" in path.parts or path.name == "estimator.py",
     "torch.distributed": lambda path: path.name == "distributed.py",
 }
-KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_")
+KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
     "classification/matrix.py": "classification/test_rows_on_a_device.py",
@@ -52,6 +52,7 @@ COVERED_BY = {
     "inference/plan.py": "inference/test_infer.py",
     "inference/pooling_update.py": "inference/test_ista.py",
     "jit/simd.py": "inference/test_engines_cpu.py",
+    "jit/vector_math.py": "nn/test_cpu_pooling.py",
     "latents.py": "storage/test_latent_store.py",
     "learning/options.py": "learning/test_trainer.py",
     "learning/reports.py": "learning/test_session.py",
@@ -59,6 +60,7 @@ COVERED_BY = {
     "learning/stats.py": "learning/test_session.py",
     "model/picture.py": "model/test_deconvnet.py",
     "model/sized.py": "model/test_deconvnet.py",
+    "nn/cpu_*": "nn/test_cpu_pooling.py",
     "nn/fused.py": "nn/test_functional.py",
     "nn/operator.py": "nn/test_transforms.py",
     "nn/plain.py": "nn/test_functional.py",

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from whatwhere.jit.simd import LANES
 from whatwhere.nn import cpu_kernels
-from whatwhere.nn.cpu_kernels import FEATURES, GEOMETRY
+from whatwhere.nn.cpu_memory import FEATURES, GEOMETRY
 
 TILE = 512  # regions that are processed together, about
 PER_THREAD = 20_000  # regions for which another thread pays
