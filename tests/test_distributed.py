@@ -17,6 +17,7 @@ from whatwhere import distributed
 from whatwhere.errors import RunError, SpecError
 from whatwhere.learning import TrainingStopped
 from whatwhere.model import load
+from whatwhere.spec_toml import override
 
 IMAGES = 9  # five batches: unequal shares for two and for three processes
 
@@ -97,6 +98,45 @@ def test_any_number_of_processes_gives_the_same_filters(count, store, alone, tmp
     assert all(torch.equal(f, g) for other in ranks[1:] for f, g in zip(ranks[0], other, strict=True))
     costs = [json.loads(line)["cost"] for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert costs == pytest.approx([report.cost for report in alone.history], rel=1e-5)
+
+
+def stream_as(rank: int, count: int, port: int, folder: Path) -> None:
+    tiny.as_rank(rank, count, port)
+    run = tiny.train(tiny.stream_recipe(batch_size=4), tiny.images(IMAGES), folder, image_count=13)
+    torch.save(run.model.filters, folder / f"filters{rank}.pt")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_any_number_of_processes_learns_the_same_from_a_stream(count, tmp_path):
+    alone = tiny.train(tiny.stream_recipe(batch_size=4), tiny.images(IMAGES), image_count=13)
+    assert join(start(count, stream_as, tmp_path)) == [0] * count
+    for rank in range(count):
+        assert close(torch.load(tmp_path / f"filters{rank}.pt"), alone.model.filters)
+    costs = [json.loads(line)["cost"] for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert costs == pytest.approx([report.cost for report in alone.history], rel=1e-5)
+
+
+def refuse_as(rank: int, count: int, port: int, folder: Path, batch_size: int, step_size: str) -> None:
+    tiny.as_rank(rank, count, port)
+    recipe = override(
+        tiny.stream_recipe(batch_size=batch_size), {"learning": {"each": {"inference": {"step_size": step_size}}}}
+    )
+    try:
+        tiny.train(recipe, tiny.images(IMAGES), image_count=12)
+    except SpecError as error:
+        (folder / f"error{rank}").write_text(str(error))
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "step_size", "message"),
+    [
+        (4, "batch", "step_size = 'batch' with update = 'batch' and 2 processes"),
+        (1, "image", "batches of 1 images with 2"),
+    ],
+)
+def test_a_stream_that_processes_cannot_share_is_an_error(batch_size, step_size, message, tmp_path):
+    assert join(start(2, refuse_as, tmp_path, batch_size, step_size)) == [0, 0]
+    assert message in (tmp_path / "error0").read_text()
 
 
 def test_a_killed_process_ends_the_others_and_the_run_resumes_in_another_number(alone, tmp_path):

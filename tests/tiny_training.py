@@ -31,19 +31,36 @@ def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
     return Recipe(model=model, learning=(learning, learning), batch_size=batch_size)
 
 
+def stream_recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
+    """The same with filters that are updated after every batch."""
+    by_epoch = recipe(epochs, batch_size, step_size="image", **inference)
+    learning = (replace(layer, update="batch", reset_at=()) for layer in by_epoch.learning)
+    return replace(by_epoch, learning=tuple(learning))
+
+
 def train(
     recipe: Recipe,
-    images: torch.Tensor,
+    images: Any,
     out: Path | None = None,
     *,
     resume: bool = False,
     start: DeconvNet | None = None,
+    image_count: int | None = None,
     **keywords: Any,
 ) -> TrainedModel:
     """`whatwhere.train` on the CPU by the reference; options and callbacks are given by their names."""
     callbacks = TrainingCallbacks(**{name: keywords.pop(name) for name in CALLBACKS if name in keywords})
     options = replace(OPTIONS, **keywords)
-    return train_model(recipe, images, out, resume=resume, start=start, options=options, callbacks=callbacks)
+    return train_model(
+        recipe,
+        images,
+        out,
+        image_count=image_count,
+        resume=resume,
+        start=start,
+        options=options,
+        callbacks=callbacks,
+    )
 
 
 class StopAfter:

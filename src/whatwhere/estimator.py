@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isqrt
 from typing import Any, Literal
 
@@ -157,22 +158,35 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def fit(self, X: Images, y: Any = None) -> DeconvNetFeatures:
         """Learn the filters from images, without labels; with `warm_start`, continue from the present filters."""
         if self.warm_start and hasattr(self, "model_"):
-            return self.partial_fit(X)
+            return self._train(self._check(X), self.model_, self._recipe())
         v = self._check(X, reset=True)
-        self.scale_ = float(v.nan_to_num(0).max()) or 1.0
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        return self._train(v, DeconvNet(self._recipe().model, seed=seed))
+        return self._train(v, self._begin(v), self._recipe())
 
     def partial_fit(self, X: Images, y: Any = None) -> DeconvNetFeatures:
-        """Continue learning from these images with the present filters."""
-        if not hasattr(self, "model_"):
-            return self.fit(X)
-        return self._train(self._check(X), self.model_)
+        """Learn from these images in one pass for each layer, with the filters updated after every few images.
 
-    def _train(self, v: Tensor, start: DeconvNet) -> DeconvNetFeatures:
+        The first call draws the filters and sets the scale of the images; every other continues from the filters there
+        are. Memory does not depend on how many images have been seen.
+        """
+        first = not hasattr(self, "model_")
+        v = self._check(X, reset=first)
+        start = self._begin(v) if first else self.model_
+        recipe = self._recipe()
+        inference = replace(recipe.learning[0].inference, step_size="image")
+        learning = LearningSpec(update="batch", inference=inference, epochs=1, reset_at=(), cg_steps=1)
+        recipe = replace(recipe, learning=(learning,) * recipe.model.depth, batch_size=min(self.batch_size, 50))
+        return self._train(v, start, recipe)
+
+    def _begin(self, v: Tensor) -> DeconvNet:
+        """The scale of the images, and new filters."""
+        self.scale_ = float(v.nan_to_num(0).max()) or 1.0
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        return DeconvNet(self._recipe().model, seed=seed)
+
+    def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> DeconvNetFeatures:
         require_choice("output", self.output, ("descriptor", "code"))
         options = TrainingOptions(engine=self.engine, device=self.device)
-        trained = train(self._recipe(), v / self.scale_, start=start, options=options)
+        trained = train(recipe, v / self.scale_, start=start, options=options)
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
         self._n_features_out = self._output(self._blank()).shape[1]
         return self

@@ -109,17 +109,22 @@ class LearningSpec:
     """How one layer is trained.
 
     inference      settings of the inference inside training
-    epochs         passes over the images; the filters are updated once an epoch
-    reset_at       epochs after which all features are set to 0
+    update         filters are updated once an 'epoch' from stored latents (the paper), or after every 'batch' of a
+                   stream, whose latents are not stored
+    epochs         passes over the images
+    reset_at       epochs after which all features are set to 0; not with update = 'batch', which stores none
     cg_steps       conjugate-gradient steps of a filter update
+    momentum       share of the last batch's direction that the next one keeps; for update = 'batch' only
     update_lower_filters  do the filters of the layers below move too?
     update_lower_pooling  do the pooling variables of the layers below move too?
     """
 
     inference: InferenceSpec
+    update: Literal["epoch", "batch"] = "epoch"
     epochs: int = 50
     reset_at: tuple[int, ...] = (25,)
     cg_steps: int = 2
+    momentum: float = 0.5
     update_lower_filters: bool = False
     update_lower_pooling: bool = True
 
@@ -127,6 +132,7 @@ class LearningSpec:
         check_fields(self)
         require_count("epochs", self.epochs, least=0)
         require_count("cg_steps", self.cg_steps)
+        require(0 <= self.momentum < 1, f"momentum = {self.momentum}", "a number from 0 to below 1")
         for epoch in self.reset_at:
             require_count("reset_at", epoch)
 
@@ -189,6 +195,8 @@ class Recipe:
             f"{len(self.learning)} learning settings for {depth} layers",
             "one LearningSpec for each layer",
         )
+        updates = [learning.update for learning in self.learning]
+        require(len(set(updates)) == 1, f"update = {updates}", "the same for every layer")
         for phase in self.plan:
             require(phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}")
         for k in self.descriptor.layers:

@@ -42,6 +42,16 @@ Every = Annotated[
 Timeout = Annotated[
     float | None, typer.Option(help="Seconds to wait for another process that does not answer (default: 120).")
 ]
+ImageCount = Annotated[
+    int | None,
+    typer.Option(
+        "--images",
+        metavar="N",
+        help="Images that each layer learns from in a stream (learning.each.update=batch); after the last one the "
+        "first follows again. Default: whole epochs.",
+        min=1,
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Use only the first images.", min=1)]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
 
@@ -55,6 +65,7 @@ DEFAULTS: dict[str, Any] = {
     "latent_dtype": None,
     "checkpoint_every": None,
     "timeout": 120.0,
+    "image_count": None,
 }
 
 
@@ -71,11 +82,14 @@ def train(
     latent_dtype: LatentDtype = None,
     checkpoint_every: Every = None,
     timeout: Timeout = None,
+    image_count: ImageCount = None,
     limit: Limit = None,
     tensorboard: TensorBoard = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume continues it.
+
+    With --set learning.each.update=batch the filters are updated after every batch, and no latents are stored.
 
     Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train SOURCE --out RUN
     """
@@ -93,6 +107,7 @@ def train(
         "latent_dtype": latent_dtype,
         "checkpoint_every": checkpoint_every,
         "timeout": timeout,
+        "image_count": image_count,
     }
     began_with = DEFAULTS if resume is None else {**DEFAULTS, **notes_of(resume)}
     options = {name: began_with[name] if value is None else value for name, value in given.items()}
@@ -116,20 +131,32 @@ def run(
     from whatwhere.distributed import is_main_process
     from whatwhere.learning import TrainingCallbacks, TrainingOptions, TrainingStopped
     from whatwhere.learning import train as train_model
+    from whatwhere.learning.image_stream import images_per_epoch, stream_recipe
     from whatwhere.learning.progress import TrainingProgress
     from whatwhere.messages import command
     from whatwhere.storage import has_checkpoint
 
-    first = is_main_process()
-    settings = {name: value for name, value in given.items() if name not in ("source", "mask", "limit")}
+    first, image_count = is_main_process(), given["image_count"]
+    settings = {name: value for name, value in given.items() if name not in ("source", "mask", "limit", "image_count")}
     options = TrainingOptions(**settings, notes=given)
+    recipe = stream_recipe(recipe, images, image_count)  # the display needs its epochs
+    size = images_per_epoch(recipe, images, image_count)
     try:
-        with TrainingProgress(recipe, len(images), quiet=quiet or not first) as display, stop_on_signal() as stop:
+        with TrainingProgress(recipe, size, quiet=quiet or not first) as display, stop_on_signal() as stop:
             callbacks = TrainingCallbacks(stop=stop)
             if tensorboard and first:
                 callbacks = replace(callbacks, on_epoch=EventWriter(folder).on_epoch)
             callbacks = display.attach(callbacks)
-            train_model(recipe, images, folder, mask=masks, resume=resume, options=options, callbacks=callbacks)
+            train_model(
+                recipe,
+                images,
+                folder,
+                mask=masks,
+                image_count=image_count,
+                resume=resume,
+                options=options,
+                callbacks=callbacks,
+            )
     except TrainingStopped as stopped:
         if first:
             typer.echo(str(stopped), err=True)

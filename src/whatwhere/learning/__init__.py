@@ -1,6 +1,7 @@
 """Learning: the filters, from the latents that inference leaves."""
 
 from whatwhere.learning.guards import TrainingDiverged, TrainingStopped
+from whatwhere.learning.image_stream import StreamError
 from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
 from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
 from whatwhere.learning.run_reader import TrainedRun, read_run
@@ -10,6 +11,7 @@ __all__ = [
     "BatchReport",
     "EpochReport",
     "PhaseReport",
+    "StreamError",
     "TrainedModel",
     "TrainedRun",
     "TrainingCallbacks",

@@ -31,6 +31,11 @@ class Hooks(Protocol):
         """Will a checkpoint follow this epoch, so that latents are better written to files as they are made?"""
         ...
 
+    @property
+    def memory(self) -> dict[str, Tensor]:
+        """What the algorithm keeps from batch to batch besides the model; empty at the start of every layer."""
+        ...
+
     def epochs(self, layer: int) -> Iterator[int]:
         """The epochs of a layer that are left, from 1."""
         ...

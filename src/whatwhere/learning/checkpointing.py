@@ -15,6 +15,8 @@ from whatwhere.learning.run_folder import RunFacts, RunFolder
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.training_data import TrainingData
 
+NO_LATENTS = torch.zeros(0, 3, dtype=torch.int64)
+
 
 class CheckpointSchedule:
     """A checkpoint is due every n epochs, or as often as a tenth of the time allows."""
@@ -46,7 +48,8 @@ class Checkpointer:
 
     folder: RunFolder
     facts: RunFacts
-    data: TrainingData
+    data: TrainingData | None
+    """None if no latents are stored"""
 
     def begin(self, state: TrainingState) -> TrainingState:
         """A new run: its first checkpoint holds only the start, so that there always is one."""
@@ -60,7 +63,8 @@ class Checkpointer:
     def resume(self, device: torch.device) -> TrainingState:
         """The state of the last checkpoint; files that a kill left inconsistent with it are rewritten."""
         state, places = self.folder.load(self.facts, device)
-        self.folder.restore(self.data.store, places, self.data.local_batches())
+        if self.data is not None:
+            self.folder.restore(self.data.store, places, self.data.local_batches())
         distributed.barrier()
         if distributed.rank() == 0:
             self.folder.write_recipe(self.facts.recipe)
@@ -76,6 +80,9 @@ class Checkpointer:
 
     def checkpoint(self, state: TrainingState) -> None:
         """Latents to the disk, then the state that points at them; only then may the last ones be overwritten."""
+        if self.data is None:
+            self._save(state, NO_LATENTS)
+            return
         with self.folder.writing("writing latents"):
             written = self.data.store.flush()
         is_local = torch.zeros(len(self.data.batches), 1, dtype=torch.int64)
@@ -86,7 +93,8 @@ class Checkpointer:
 
     def finish(self, state: TrainingState) -> None:
         """The last checkpoint needs no latents, and they are by far the largest part of a run."""
-        self._save(state, torch.zeros(len(self.data.batches), 3, dtype=torch.int64))
+        none = NO_LATENTS if self.data is None else torch.zeros(len(self.data.batches), 3, dtype=torch.int64)
+        self._save(state, none)
         if distributed.rank() == 0:
             self.folder.drop_latents()
 

@@ -30,12 +30,16 @@ def update_filters(
     reduce: Reduce = lambda total: total,
     engine: Engine = REFERENCE,
 ) -> DeconvNet:
-    """The model after `steps` conjugate-gradient steps on the filters of layer k, masked, projected, normalised.
+    """The model after `steps` conjugate-gradient steps on the filters of layer k, masked, projected, normalised."""
+    return project_filters(model, k, solve_filters(model, k, batches, steps, reduce, engine))
+
+
+def project_filters(model: DeconvNet, k: int, f: Tensor) -> DeconvNet:
+    """The model with new filters at layer k, masked, projected, normalised.
 
     A filter that the projection would wipe out keeps its old values: at zero it could never come back.
     """
     old = model.filters[k - 1]
-    f = solve_filters(model, k, batches, steps, reduce, engine)
     new = model.project(k, f).to(old.dtype)
     gone = new.square().sum((0, 2, 3), keepdim=True) == 0
     return model.with_filters(k, old.where(gone, new))

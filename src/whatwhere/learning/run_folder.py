@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,7 +20,6 @@ from whatwhere.learning.recipe_changes import position, training_changes
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import EpochStats
-from whatwhere.learning.training_data import ImageSource
 from whatwhere.messages import command
 from whatwhere.model import DeconvNet, save
 from whatwhere.spec import Recipe
@@ -122,6 +120,7 @@ class RunFolder:
     def save(self, facts: RunFacts, state: TrainingState, places: Tensor) -> None:
         """Write a checkpoint of this state, and the model next to it for everyone to use."""
         tensors = {"latents.places": places, **(state.stats.tensors() if state.stats is not None else {})}
+        tensors |= {f"memory.{name}": tensor for name, tensor in state.memory.items()}
         for k, (f, connected) in enumerate(zip(state.model.filters, state.model.connectivity, strict=True), start=1):
             tensors[f"layer{k}.filters"], tensors[f"layer{k}.connectivity"] = f, connected
         checkpoint = Checkpoint(
@@ -160,6 +159,11 @@ class RunFolder:
             epoch=checkpoint.epoch,
             batch=checkpoint.batch,
             stats=EpochStats.from_tensors(checkpoint.tensors, device),
+            memory={
+                name.removeprefix("memory."): tensor.to(device)
+                for name, tensor in checkpoint.tensors.items()
+                if name.startswith("memory.")
+            },
             history=tuple(EpochReport.of(table) for table in checkpoint.history),
         )
         layer, epoch = position(state, facts.recipe)
@@ -237,16 +241,3 @@ def history_line(report: EpochReport) -> str:
 
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def fingerprint(images: ImageSource, batches: list[slice]) -> str:
-    """What distinguishes these images from others: their own fingerprint if they have one, or a hash of all values."""
-    own: Any = getattr(images, "fingerprint", None)
-    if isinstance(own, str):
-        return own
-    digest = hashlib.sha256()
-    for batch in batches:
-        values = images[batch].detach().cpu().contiguous()
-        digest.update(f"{values.dtype} {list(values.shape)}".encode())
-        digest.update(values.numpy().data)
-    return digest.hexdigest()

@@ -14,6 +14,7 @@ from whatwhere import distributed
 from whatwhere.latents import Solution
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
 from whatwhere.learning.guards import check_batch, check_filters, check_sums, stopped
+from whatwhere.learning.image_stream import StreamData
 from whatwhere.learning.options import TrainingCallbacks
 from whatwhere.learning.reports import Activity, BatchReport, EpochReport, PhaseReport
 from whatwhere.learning.state import TrainingState
@@ -36,13 +37,17 @@ class TrainingSession:
     """
 
     recipe: Recipe
-    data: TrainingData
+    data: TrainingData | StreamData
     state: TrainingState
     engines: Sequence[str]
     callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
     checkpointer: Checkpointer | None = None
     schedule: CheckpointSchedule = field(default_factory=CheckpointSchedule)
     checkpoint_due: bool = False
+
+    @property
+    def memory(self) -> dict[str, Tensor]:
+        return self.state.memory
 
     # The epochs ---------------------------------------------------------------------------------------------
 
@@ -70,7 +75,8 @@ class TrainingSession:
         check_filters(model, self._where())
         report = self._epoch_report()
         layer, epoch = state.after(self.recipe)
-        self.state = TrainingState(model, layer, epoch, history=(*state.history, report))
+        memory = state.memory if layer == state.layer else {}
+        self.state = TrainingState(model, layer, epoch, memory=memory, history=(*state.history, report))
         if self.checkpointer is not None:
             self.checkpointer.append(report)
         self.callbacks.on_epoch(report)
@@ -103,51 +109,58 @@ class TrainingSession:
     # The batches of an epoch --------------------------------------------------------------------------------
 
     def batches(self) -> Iterator[int]:
-        processes, batches = distributed.world_size(), len(self.data.batches)
+        together, batches = self.data.batches_per_round, self.data.batch_count(self.state.epoch)
         # A GPU works on one batch while the numbers of the one before come to the host, so that neither waits.
         ahead = 1 if self.state.model.device.type == "cuda" else 0
-        pending: deque[tuple[int, AsyncHostCopy]] = deque()
-        done, stopping = self.state.batch, False
-        for first in range(done - done % processes, batches, processes):
-            batch = first + distributed.rank()
+        self._pending: deque[tuple[int, AsyncHostCopy]] = deque()
+        self._done, stopping = self.state.batch, False
+        for first in range(self._done - self._done % together, batches, together):
+            batch = first + distributed.rank() % together
             self._measured = AsyncHostCopy(torch.zeros(len(BatchStats._fields)))  # of a process without a batch
-            if done <= batch < batches:
+            if self._done <= batch < batches:
                 yield batch
-            pending.append((first, self._measured))
-            done = min(first + processes, batches)
-            if len(pending) > ahead and (stopping := self._end_round(*pending.popleft())):
+            self._pending.append((first, self._measured))
+            self._done = min(first + together, batches)
+            if len(self._pending) > ahead and (stopping := self._end_round(*self._pending.popleft())):
                 break
-        for entry in pending:
-            stopping |= self._end_round(*entry)
+        stopping |= self._end_rounds()
+        if stopping:
+            self.save_within_epoch()
+            self._raise_stopped()
+        self._report_phase("updating filters", self._done)
+
+    def _end_rounds(self) -> bool:
+        """End the rounds that are still pending; True if anyone wants to stop."""
+        stopping = False
+        while self._pending:
+            stopping |= self._end_round(*self._pending.popleft())
         self._stats.active = distributed.all_reduce_sum(self._stats.active.long().cpu()) > 0
         self._inferred = time.perf_counter()
-        if stopping:
-            self._stop_within_epoch(done)
-        self._report_phase("updating filters", done)
+        return stopping
 
     def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
         if model is not self.state.model:
             self.state = replace(self.state, model=model)
         zero_cost = self._learning.inference.lam / 2 * images.square().sum()
         self._stats.add_active(solution.features)
-        self._measured = AsyncHostCopy(measure_batch(solution, zero_cost, self.data.store.stored_dtype))
+        self._measured = AsyncHostCopy(measure_batch(solution, zero_cost, self.data.stored_dtype))
 
     def all_reduce_sum(self, total: Tensor) -> Tensor:
         return check_sums(distributed.all_reduce_sum(total), self._where())
 
     def _end_round(self, first: int, measured: AsyncHostCopy) -> bool:
         """Add up one round over all processes, check its costs, report it; True if anyone wants to stop."""
-        processes, batches = distributed.world_size(), len(self.data.batches)
-        table = torch.zeros(processes, len(BatchStats._fields), dtype=torch.float64)
+        together, batches = self.data.batches_per_round, self.data.batch_count(self.state.epoch)
+        table = torch.zeros(distributed.world_size(), len(BatchStats._fields), dtype=torch.float64)
         table[distributed.rank()] = measured.value()
         table[distributed.rank(), BatchStats._fields.index("stop")] = self.callbacks.stop()
         table = distributed.all_reduce_sum(table)
-        for batch, row in enumerate(table.tolist(), start=first + 1):
-            where = f"{self._where()}, batch {batch} of {batches}"
+        for process, row in enumerate(table.tolist()):
+            where = f"{self._where()}, batch {first + process % together + 1} of {batches}"
             check_batch(BatchStats(*row), where, self.state.model, self._learning.inference)
         sums = BatchStats(*table.sum(0).tolist())
         self._stats.add(sums)
-        self._report_batch(sums, min(first + processes, batches))
+        self._report_batch(sums, min(first + together, batches))
         return sums.stop > 0
 
     def _report_batch(self, sums: BatchStats, batch: int) -> None:
@@ -158,7 +171,7 @@ class TrainingSession:
                 epoch=self.state.epoch,
                 epochs=self._learning.epochs,
                 batch=batch,
-                batches=len(self.data.batches),
+                batches=self.data.batch_count(self.state.epoch),
                 images=int(sums.images),
                 steps=self._learning.inference.steps,
                 reconstruction=sums.reconstruction / images,
@@ -169,12 +182,14 @@ class TrainingSession:
 
     # Stops and checkpoints ----------------------------------------------------------------------------------
 
-    def _stop_within_epoch(self, done: int) -> None:
+    def save_within_epoch(self) -> None:
+        """A checkpoint of the batches that are done."""
+        if self._pending:
+            self._end_rounds()
         self._stats.active = self._stats.active.to(self.state.model.device)
         self._stats.seconds += time.perf_counter() - self._began
-        self.state = replace(self.state, batch=done, stats=self._stats)
+        self.state = replace(self.state, batch=self._done, stats=self._stats)
         self._checkpoint(self.state.layer, self.state.epoch)
-        self._raise_stopped()
 
     def _checkpoint(self, layer: int, epoch: int) -> None:
         if self.checkpointer is not None:
@@ -183,7 +198,7 @@ class TrainingSession:
                 self.checkpointer.checkpoint(self.state)
 
     def _raise_stopped(self) -> None:
-        where = f"{self._where()}, {self.state.batch} of {len(self.data.batches)} batches done"
+        where = f"{self._where()}, {self.state.batch} of {self.data.batch_count(self.state.epoch)} batches done"
         raise stopped(where, None if self.checkpointer is None else self.checkpointer.folder.path)
 
     # Position -----------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from torch import Tensor
 
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.stats import EpochStats
@@ -16,6 +18,7 @@ class TrainingState:
 
     batch    the first batch of the epoch that is not inferred yet; above 0 only if training was stopped
     stats    of the epoch in progress, if there is one
+    memory   of the algorithm within a layer: tensors by name
     """
 
     model: DeconvNet
@@ -23,6 +26,7 @@ class TrainingState:
     epoch: int
     batch: int = 0
     stats: EpochStats | None = None
+    memory: dict[str, Tensor] = field(default_factory=dict)
     history: tuple[EpochReport, ...] = ()
 
     def after(self, recipe: Recipe) -> tuple[int, int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -92,6 +93,23 @@ class TrainingData:
     store: LatentStore
     masks: ImageSource | None = None
 
+    @property
+    def batches_per_round(self) -> int:
+        """Batches that are inferred at the same time: one by each process."""
+        return distributed.world_size()
+
+    @property
+    def stored_dtype(self) -> torch.dtype:
+        return self.store.stored_dtype
+
+    def first_image(self) -> Tensor:
+        """One image, for checks before anything is done."""
+        return self.images[slice(0, 1)].to(self.store.device, self.store.dtype)
+
+    def batch_count(self, epoch: int) -> int:
+        """How many batches an epoch has."""
+        return len(self.batches)
+
     def local_batches(self) -> range:
         """The batches of this process."""
         return range(distributed.rank(), len(self.batches), distributed.world_size())
@@ -111,3 +129,16 @@ class TrainingData:
 def split_batches(images: int, batch_size: int) -> list[slice]:
     """All images in batches of this size; the last one holds the rest."""
     return [slice(start, min(start + batch_size, images)) for start in range(0, images, batch_size)]
+
+
+def image_fingerprint(images: ImageSource, batches: Sequence[slice]) -> str:
+    """What distinguishes these images from others: their own fingerprint if they have one, or a hash of all values."""
+    own: Any = getattr(images, "fingerprint", None)
+    if isinstance(own, str):
+        return own
+    digest = hashlib.sha256()
+    for batch in batches:
+        values = images[batch].detach().cpu().contiguous()
+        digest.update(f"{values.dtype} {list(values.shape)}".encode())
+        digest.update(values.numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,80 @@
+"""Learning in a stream: the filters are updated after every batch, and no latents are stored.
+
+Every batch is inferred from scratch (moment matching, then T steps). Its filter problem ½ ‖A f - v‖² is the paper's
+(see `filter_problem`), but of one batch instead of all images, so a step must not rely on it alone: the first direction
+keeps a share of the last batch's,
+
+    g = Aᵀ (v - A f) / n,    d = g + momentum · d_last,    f ← project(f + d ⟨g, d⟩ / ⟨d, Aᵀ A d / n⟩)
+
+and further steps, if `cg_steps` asks for them, are conjugate to it. Memory does not depend on the number of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from whatwhere.inference.engines import Engine
+from whatwhere.inference.filter_map import LinearMap
+from whatwhere.inference.infer import run_phase
+from whatwhere.latents import Latents
+from whatwhere.learning.algorithm import Hooks, moving_filters, training_phase
+from whatwhere.learning.filter_problem import Reduce, project_filters
+from whatwhere.learning.image_stream import StreamData
+from whatwhere.model import DeconvNet
+from whatwhere.spec import LearningSpec, Recipe
+
+
+def learn_from_stream(
+    model: DeconvNet, recipe: Recipe, data: StreamData, engines: Sequence[Engine], hooks: Hooks
+) -> DeconvNet:
+    """Train every layer in turn, each on its own part of the stream. `engines` has one for each layer."""
+    for layer, learning in enumerate(recipe.learning, start=1):
+        phase, engine = training_phase(layer, learning), engines[layer - 1]
+        for epoch in hooks.epochs(layer):
+            for batch in hooks.batches():
+                v, images = data.read_images(layer, epoch, batch)
+                solution = run_phase(model, v, Latents(), phase, learning.inference, engine)
+                for k in moving_filters(layer, learning):
+                    linear_map = engine.filter_map(model, k, v, solution.latents)
+                    direction = hooks.memory.get(f"direction{k}")
+                    model, hooks.memory[f"direction{k}"] = update_filters_from_batch(
+                        model, k, linear_map, images, direction, learning, hooks.all_reduce_sum
+                    )
+                hooks.end_batch(model, v, solution)
+            hooks.end_epoch(model)
+    return model
+
+
+def update_filters_from_batch(
+    model: DeconvNet,
+    k: int,
+    linear_map: LinearMap,
+    images: int,
+    last: Tensor | None,
+    learning: LearningSpec,
+    reduce: Reduce,
+) -> tuple[DeconvNet, Tensor]:
+    """The model after `cg_steps` conjugate steps on the filters of layer k, and the direction for the next batch.
+
+    images  how many the batch has, over all processes
+    last    the direction of the batch before
+    """
+    mask = model.connectivity[k - 1][:, :, None, None]
+
+    def mean(part: Tensor) -> Tensor:
+        return reduce(part.double()) * mask / images
+
+    f = model.filters[k - 1].double()
+    r = mean(linear_map.negative_gradient(model.filters[k - 1]))
+    first = d = r if last is None else r + learning.momentum * last.to(r)
+    for _ in range(learning.cg_steps):
+        image = mean(linear_map.normal(d.to(model.dtype)))
+        curvature = torch.sum(d * image)
+        # where there is nothing to gain, curvature or slope is 0 and so is the step; uphill there is no step either
+        step = torch.where(curvature > 0, torch.sum(r * d) / curvature, 0).clamp_min(0)
+        f, r = f + step * d, r - step * image
+        d = r - torch.where(curvature > 0, torch.sum(r * image) / curvature, 0) * d
+    return project_filters(model, k, f), first

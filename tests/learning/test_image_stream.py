@@ -1,0 +1,99 @@
+"""Streams of images: the same batches whatever the pieces, and errors that say what the stream did."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import tiny_training as tiny
+from whatwhere.errors import SpecError
+from whatwhere.learning import StreamError
+from whatwhere.learning.image_stream import IterableStream, SizedStream, open_stream, stream_recipe
+from whatwhere.model import DeconvNet
+
+
+def numbered(count: int) -> torch.Tensor:
+    """Image i holds the number i."""
+    return torch.arange(count, dtype=torch.float32).view(-1, 1, 1, 1).expand(-1, 1, 4, 5)
+
+
+def numbers(images: torch.Tensor) -> list[int]:
+    return images[:, 0, 0, 0].int().tolist()
+
+
+def test_a_sized_source_starts_again_after_its_last_image():
+    stream = SizedStream(numbered(5))
+    assert numbers(stream.read(3, 14)) == [3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("sizes", [[1] * 20, [20], [7, 7, 6], [3, 11, 1, 5]])
+def test_the_pieces_that_a_stream_comes_in_do_not_matter(sizes):
+    stream = IterableStream(numbered(20).split(sizes))
+    assert numbers(stream.first_images())[0] == 0
+    assert [numbers(stream.read(start, start + 4)) for start in range(0, 20, 4)] == [
+        list(range(start, start + 4)) for start in range(0, 20, 4)
+    ]
+
+
+@pytest.mark.parametrize("sizes", [[1] * 20, [20], [7, 7, 6]])
+def test_what_was_learned_before_a_resume_is_skipped(sizes):
+    assert numbers(IterableStream(numbered(20).split(sizes)).read(9, 13)) == [9, 10, 11, 12]
+
+
+def test_batches_with_labels_and_arrays_are_taken():
+    labelled = IterableStream([(numbered(3), torch.zeros(3)), [numbered(2), torch.zeros(2)]])
+    assert numbers(labelled.read(0, 5)) == [0, 1, 2, 0, 1]
+    assert numbers(IterableStream([np.ones((2, 1, 4, 5), np.float32)]).read(0, 2)) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "the stream ended after 0 images; expected 4 or more"),
+        ([numbered(3)], "the stream ended after 3 images; expected 4 or more"),
+        ([numbered(3), None], "the stream gave a NoneType after 3 images"),
+        ([numbered(3), []], "the stream gave a list after 3 images"),
+        ([numbered(3)[:0]], r"the stream gave a tensor of shape \[0, 1, 4, 5\] after 0 images"),
+        ([numbered(3)[0]], r"the stream gave a tensor of shape \[1, 4, 5\] after 0 images"),
+        ([numbered(3), numbered(3)[:, :, :2]], r"images of shape \[1, 2, 5\] after 3 images; expected \[1, 4, 5\]"),
+    ],
+)
+def test_a_bad_stream_is_an_error_that_says_what_it_gave(batches, message):
+    with pytest.raises(StreamError, match=message):
+        IterableStream(batches).read(0, 4)
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(1, 4), (9, 4), (1234, 5), (2001, 2)])
+def test_every_layer_learns_from_its_own_images_in_batches_of_nearly_one_size(count, batch_size):
+    recipe = stream_recipe(tiny.stream_recipe(batch_size=batch_size), tiny.images(), count)
+    data = open_stream(recipe, tiny.images(), count, DeconvNet(recipe.model))
+    ranges = [
+        data._range(layer, epoch, batch)
+        for layer in (1, 2)
+        for epoch in range(1, recipe.learning[0].epochs + 1)
+        for batch in range(data.batch_count(epoch))
+    ]
+    assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
+    assert ranges[-1][1] == 2 * count
+    sizes = {stop - start for start, stop in ranges}
+    assert max(sizes) <= batch_size
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_settings_that_do_not_fit_a_stream_are_errors():
+    by_epoch, by_batch = tiny.recipe(), tiny.stream_recipe()
+    with pytest.raises(SpecError, match="an iterable of batches with update = 'epoch'"):
+        stream_recipe(by_epoch, IterableStream([]), 4)
+    with pytest.raises(SpecError, match="expected image_count=N"):
+        stream_recipe(by_batch, IterableStream([]), None)
+    with pytest.raises(SpecError, match="image_count = 4 with update = 'epoch'"):
+        stream_recipe(by_epoch, tiny.images(), 4)
+    with pytest.raises(SpecError, match="image_count = 0 was given"):
+        stream_recipe(by_batch, tiny.images(), 0)
+    with pytest.raises(SpecError, match="momentum = 1"):
+        replace(by_batch.learning[0], momentum=1)
+    with pytest.raises(SpecError, match="update = 'never'"):
+        replace(by_batch.learning[0], update="never")
+    with pytest.raises(SpecError, match="the same for every layer"):
+        replace(by_epoch, learning=(by_epoch.learning[0], by_batch.learning[1]))

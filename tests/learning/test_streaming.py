@@ -1,0 +1,199 @@
+"""Learning in a stream: the update is the one written down, and every way to run it gives the same bits."""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import tiny_training as tiny
+from whatwhere.inference.engines import REFERENCE
+from whatwhere.inference.filter_map import FilterMap
+from whatwhere.inference.infer import run_phase
+from whatwhere.latents import Latents
+from whatwhere.learning import StreamError, TrainingStopped
+from whatwhere.learning.algorithm import training_phase
+from whatwhere.learning.streaming import update_filters_from_batch
+from whatwhere.model import DeconvNet, load
+from whatwhere.spec import LearningSpec
+from whatwhere.storage import has_checkpoint
+
+COUNT = 9  # images for each layer: five batches
+
+
+def endless(size: int = 3, seed: int = 0):
+    """The images of `tiny.images`, again and again, in pieces of another size than the batches."""
+    images, start = tiny.images(20, seed), 0
+    while True:
+        yield images[torch.arange(start, start + size) % 20]
+        start += size
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return tiny.train(tiny.stream_recipe(), tiny.images(20), image_count=COUNT)
+
+
+@pytest.mark.parametrize(("steps", "momentum"), [(1, 0.0), (1, 0.5), (2, 0.5)])
+def test_an_update_is_the_minimum_along_its_directions(steps, momentum):
+    """Against dense linear algebra in float64: A as a matrix, the minimum over the span of the directions."""
+    recipe = tiny.recipe()
+    model = DeconvNet(recipe.model, seed=1, dtype=torch.float64)
+    v = tiny.images(6).double()
+    phase = training_phase(2, recipe.learning[1])
+    latents = run_phase(model, v, Latents(), phase, recipe.learning[1].inference, REFERENCE).latents
+    linear_map, f = FilterMap(model, 2, v, latents), model.filters[1]
+    mask = model.connectivity[1][:, :, None, None].expand_as(f).reshape(-1).double()
+    units = torch.eye(f.numel(), dtype=torch.float64) * mask
+    A = torch.stack([linear_map(unit.view_as(f)).reshape(-1) for unit in units], 1)
+    g = A.T @ (v.reshape(-1) - A @ f.reshape(-1)) / 6
+    last = torch.randn(f.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.1
+    directions = [g + momentum * last.reshape(-1) * mask]
+    if steps == 2:
+        directions.append(g - A.T @ A @ directions[0] * (g @ directions[0]) / (A @ directions[0]).square().sum())
+    span = torch.stack(directions, 1)
+    best = torch.linalg.lstsq(A @ span, (v.reshape(-1) - A @ f.reshape(-1))[:, None]).solution[:, 0]
+    learning = LearningSpec(inference=recipe.learning[1].inference, update="batch", cg_steps=steps, momentum=momentum)
+    kept = last * mask.view_as(f)
+    new, direction = update_filters_from_batch(model, 2, linear_map, 6, kept, learning, lambda total: total)
+    torch.testing.assert_close(direction.reshape(-1), directions[0])
+    torch.testing.assert_close(new.filters[1], model.project(2, (f.reshape(-1) + span @ best).view_as(f)))
+
+
+def test_a_direction_that_leads_uphill_moves_nothing():
+    recipe = tiny.recipe()
+    model, v = DeconvNet(recipe.model, seed=1), tiny.images(6)
+    solution = run_phase(
+        model, v, Latents(), training_phase(2, recipe.learning[1]), recipe.learning[1].inference, REFERENCE
+    )
+    linear_map = FilterMap(model, 2, v, solution.latents)
+    gradient = linear_map.negative_gradient(model.filters[1]) * model.connectivity[1][:, :, None, None] / 6
+    learning = LearningSpec(inference=recipe.learning[1].inference, update="batch", cg_steps=1, momentum=0.5)
+    new, _ = update_filters_from_batch(model, 2, linear_map, 6, -4 * gradient, learning, lambda total: total)
+    torch.testing.assert_close(new.filters[1], model.filters[1])
+
+
+def test_the_cost_falls_and_filters_of_both_layers_move(reference):
+    start = DeconvNet(tiny.stream_recipe().model, seed=0)
+    assert all(not torch.equal(f, g) for f, g in zip(reference.model.filters, start.filters, strict=True))
+    longer = tiny.train(tiny.stream_recipe(epochs=8, batch_size=5, steps=5), tiny.images(20))
+    costs = [report.cost for report in longer.history if report.layer == 1]
+    assert len(costs) == 8
+    assert costs[-1] < 0.99 * costs[0], "images of noise leave little to learn"
+    assert all(report.images == 20 and report.dead_maps in range(4) for report in longer.history)
+
+
+def test_an_iterable_and_a_sized_source_give_the_same_bits(reference):
+    run = tiny.train(tiny.stream_recipe(), endless(), image_count=COUNT)
+    assert tiny.same_filters(run.model, reference.model)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(tiny.images(20)), batch_size=4)
+    assert tiny.same_filters(tiny.train(tiny.stream_recipe(), loader, image_count=COUNT).model, reference.model)
+
+
+def test_without_an_image_count_an_epoch_is_a_pass():
+    run = tiny.train(tiny.stream_recipe(epochs=3), tiny.images(5))
+    assert [(r.layer, r.epoch, r.images) for r in run.history] == [(k, e, 5) for k in (1, 2) for e in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("every", [0, 1])
+def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(every, reference, tmp_path):
+    stops, resume = 0, False
+    while True:
+        asked = iter([False, True] if stops % 2 else [True])  # a stop after one batch, then after two
+        try:
+            run = tiny.train(
+                tiny.stream_recipe(),
+                endless(),
+                tmp_path,
+                image_count=COUNT,
+                resume=resume,
+                stop=lambda asked=asked: next(asked, True),
+                checkpoint_every=every,
+            )
+            break
+        except TrainingStopped:
+            stops, resume = stops + 1, True
+    assert stops >= 5
+    assert tiny.same_filters(run.model, reference.model)
+    assert [r.cost for r in run.history] == [r.cost for r in reference.history]
+    assert not (tmp_path / "checkpoint" / "latents").exists(), "no latents are stored"
+
+
+def train_or_resume_stream(folder: Path) -> None:
+    torch.set_num_threads(1)
+    resume = has_checkpoint(folder / "checkpoint")
+    tiny.train(tiny.stream_recipe(), endless(), folder, image_count=400, resume=resume, checkpoint_every=1)
+
+
+def test_killed_and_resumed_it_ends_with_the_same_bits(tmp_path):
+    expected = tiny.train(tiny.stream_recipe(), endless(), image_count=400).model
+    tiny.process(time.sleep, 0).join()  # the first one waits for torch to be imported
+    began = time.monotonic()
+    tiny.process(train_or_resume_stream, tmp_path / "timed").join()
+    whole, chance, resumed = time.monotonic() - began, random.Random(0), 0
+    for _ in range(50):
+        resumed += has_checkpoint(tmp_path / "run" / "checkpoint")
+        process = tiny.process(train_or_resume_stream, tmp_path / "run")
+        process.join(chance.uniform(0.2, 0.8) * whole)
+        process.kill()
+        process.join()
+        if process.exitcode == 0:
+            break
+    assert resumed > 0
+    assert tiny.same_filters(load(tmp_path / "run" / "model.safetensors"), expected)
+
+
+def test_memory_does_not_depend_on_the_number_of_images():
+    """Resident memory after a stream, and after one 20 times as long."""
+
+    def fresh(size: int):
+        generator = torch.Generator().manual_seed(0)
+        while True:
+            yield torch.rand(size, 1, 60, 60, generator=generator)
+
+    def peak(count: int) -> int:
+        highest = 0
+
+        def watch(report) -> None:
+            nonlocal highest
+            highest = max(highest, resident())
+
+        tiny.train(tiny.stream_recipe(batch_size=20, steps=1), fresh(20), image_count=count, on_batch=watch)
+        return highest
+
+    peak(40)  # what torch allocates once
+    short = peak(40)
+    assert peak(800) - short < 4e6, "the images of both layers are 23 MB, their latents more"
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def spoiled(after: int, batch):
+    for number, images in enumerate(endless(), start=1):
+        yield batch if number > after else images
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (torch.full((3, 1, 4, 5), float("nan")), "images 6 to 7 of the stream: images with NaN or Inf"),
+        (-torch.ones(3, 1, 4, 5), "images 6 to 7 of the stream: images with values down to -1"),
+        (torch.ones(3, 1, 4, 6), r"the stream gave images of shape \[1, 4, 6\] after 6 images"),
+        (None, "the stream gave a NoneType after 6 images"),
+    ],
+)
+def test_a_stream_that_fails_leaves_the_last_good_filters(batch, message, reference, tmp_path):
+    with pytest.raises(StreamError, match=message) as failure:
+        tiny.train(tiny.stream_recipe(), spoiled(2, batch), tmp_path / "bad", image_count=COUNT)
+    stop = iter([False, False, True])
+    with pytest.raises(TrainingStopped):
+        tiny.train(tiny.stream_recipe(), endless(), tmp_path / "good", image_count=COUNT, stop=lambda: next(stop))
+    good = load(tmp_path / "good" / "model.safetensors")
+    assert tiny.same_filters(failure.value.model, good)
+    assert tiny.same_filters(load(tmp_path / "bad" / "model.safetensors"), good)
+    run = tiny.train(tiny.stream_recipe(), endless(), tmp_path / "bad", image_count=COUNT, resume=True)
+    assert tiny.same_filters(run.model, reference.model)
