@@ -1,6 +1,6 @@
 """Which update suits a stream? Layer by layer on the embedded digits, at equal images seen and by processor seconds.
 
-    python studies/streaming.py                 # appends to studies/results/streaming_updates.json; takes about 20 minutes
+    python studies/streaming.py                 # writes studies/results/streaming_updates.json, in about 20 minutes
 
 Learned from the first 4,000 training digits at most; judged by the cost of the next 500 after 50 steps from scratch
 (λ = 2, α = ½). Test digits have no part in it. Updates that were tried, of which one is in the package:
