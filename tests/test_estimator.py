@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import whatwhere as ww
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.learning import TrainingOptions
 
 SMALL = {"maps": (3, 4), "filter_size": 3, "epochs": 1, "training_steps": 2, "steps": 3, "engine": "reference"}
 
@@ -173,10 +175,28 @@ def test_a_warm_start_continues_from_the_present_filters(images: np.ndarray) -> 
     twice.fit(images)
     assert not torch.equal(twice.model_.filters[1], once)
     assert twice.history_[-1].cost < cost
-    again = features().fit(images).partial_fit(images)
-    torch.testing.assert_close(again.model_.filters[1], twice.model_.filters[1])
     cold = features().fit(images).fit(images)
     torch.testing.assert_close(cold.model_.filters[1], once)
+
+
+def test_partial_fit_is_one_pass_in_which_the_filters_move_after_every_batch(images: np.ndarray) -> None:
+    parts = np.array_split(images, 4)
+    first = features(batch_size=5).partial_fit(parts[0])
+    scale, recipe = first.scale_, first._recipe()
+    drawn = ww.DeconvNet(recipe.model, seed=int(np.random.RandomState(0).randint(2**31)))
+    inference = replace(recipe.learning[0].inference, step_size="image")
+    learning = replace(recipe.learning[0], update="batch", epochs=1, cg_steps=1, inference=inference)
+    stream = replace(recipe, batch_size=5, learning=(learning, learning))
+    v = torch.from_numpy(parts[0]) / scale
+    expected = ww.train(stream, v, start=drawn, options=TrainingOptions(engine="reference", device="cpu"))
+    assert all(torch.equal(f, g) for f, g in zip(first.model_.filters, expected.model.filters, strict=True))
+    assert [(report.layer, report.epoch, report.images) for report in first.history_] == [(1, 1, 10), (2, 1, 10)]
+    before = first.model_.filters[1]
+    first.partial_fit(parts[1])
+    assert not torch.equal(first.model_.filters[1], before)
+    assert first.scale_ == scale
+    with pytest.raises(ValueError, match="expected"):
+        first.partial_fit(parts[2][:, :, :20, :])
 
 
 def test_the_seed_determines_the_filters(images: np.ndarray) -> None:

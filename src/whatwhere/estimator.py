@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 from whatwhere.classification import Matrix, describe_images
 from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.image_rows import Images, image_shape, like
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
@@ -37,9 +37,6 @@ try:
     from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
-
-Images = np.ndarray | Tensor
-COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 
 def _invertible(features: DeconvNetFeatures) -> bool:
@@ -199,7 +196,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         rows = self._output(self._check(X) / self.scale_)
         if self.sparse_output and self.output == "descriptor":
             return sparse.csr_array(rows)
-        return _like(X, rows if isinstance(rows, np.ndarray) else rows.toarray())
+        return like(X, rows if isinstance(rows, np.ndarray) else rows.toarray())
 
     @available_if(_invertible)
     def inverse_transform(self, X: Images) -> Images:
@@ -211,19 +208,19 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise ImageError(f"codes of shape {list(codes.shape)} were given; expected [n, {self._n_features_out}]")
         parts = iter(torch.split(codes, [column.numel() for column in columns], 1))
         latents = self._encode(self._blank()).map(lambda column: next(parts).reshape(-1, *column.shape[1:]))
-        return _like(X, self._decode(latents).flatten(1))
+        return like(X, self._decode(latents).flatten(1))
 
     def encode(self, X: Images) -> Latents:
         """The latents of images: features of the top layer `.p`, and the `.pooling_params` of every layer."""
         check_is_fitted(self)
-        return self._encode(self._check(X) / self.scale_).map(lambda tensor: _like(X, tensor))
+        return self._encode(self._check(X) / self.scale_).map(lambda tensor: like(X, tensor))
 
     def decode(self, latents: Latents) -> Images:
         """The images (n, C, H, W) reconstructed from latents."""
         check_is_fitted(self)
         if latents.p is None:
             raise ImageError("latents without features were given; expected what `encode` returns")
-        return _like(latents.p, self._decode(latents.map(torch.as_tensor)))
+        return like(latents.p, self._decode(latents.map(torch.as_tensor)))
 
     def _output(self, v: Tensor) -> Matrix:
         if self.output == "descriptor":
@@ -252,7 +249,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             values = np.reshape(values, (given[0], -1))
         values = validate_data(self, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite="allow-nan")
         if reset:
-            self.image_shape_ = self._image_shape(given if len(given) in (3, 4) else values.shape)
+            self.image_shape_ = image_shape(given if len(given) in (3, 4) else values.shape, self.shape)
         elif len(given) in (3, 4) and (1, *given[1:])[-3:] != self.image_shape_:
             raise ImageError(f"images of shape {given[1:]} were given; expected {self.image_shape_}, as in fit")
         if self.nonnegative:
@@ -261,25 +258,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"{type(self).__name__} (shift the images, or give nonnegative=False)",
             )
         return torch.from_numpy(values).view(len(values), *self.image_shape_)
-
-    def _image_shape(self, given: tuple[int, ...]) -> tuple[int, ...]:
-        if len(given) == 4:
-            if given[3] in COLOUR_CHANNELS and given[1] not in COLOUR_CHANNELS and self.shape is None:
-                raise ImageError(
-                    f"images of shape {given} were given, which look like (n, H, W, C); expected (n, C, H, W): give "
-                    f"np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]} channels"
-                )
-            return given[1:]
-        if len(given) == 3:
-            return (1, *given[1:])
-        pixels = given[1]
-        if self.shape is None:
-            side = isqrt(pixels)
-            return (1, side, side) if side * side == pixels else (1, 1, pixels)
-        shape = (1, *self.shape) if len(self.shape) == 2 else tuple(self.shape)
-        if len(shape) != 3 or int(np.prod(shape)) != pixels:
-            raise SpecError(f"shape = {self.shape} with rows of {pixels} pixels; expected (H, W) or (C, H, W) of them")
-        return shape
 
     def _recipe(self) -> Recipe:
         layers, below = [], self.image_shape_[0]
@@ -316,10 +294,3 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def _like(given: Images, values: Images) -> Images:
-    """The values as an array if an array was given, or as a tensor on the same device if a tensor was given."""
-    if isinstance(given, Tensor):
-        return torch.as_tensor(values).to(given.device)
-    return values.cpu().numpy() if isinstance(values, Tensor) else values

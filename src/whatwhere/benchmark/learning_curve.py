@@ -81,7 +81,7 @@ def record(
         else:
             opened = open_data(recipe, images, None, model, model.dtype, None, options, callbacks)
             data = closing.enter_context(opened)
-        engines = resolve_engines(options.engine, model, data.first_image(), recipe, None)
+        engines = resolve_engines(options.engine, model, data.first_image(), recipe)
         state = TrainingState(model, *first_epoch(recipe))
         session = RecordingSession(recipe, data, state, [engine.name for engine in engines], every=every)
         if isinstance(data, StreamData):
