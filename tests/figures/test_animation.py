@@ -3,11 +3,14 @@
 import io
 from dataclasses import replace
 
+import matplotlib
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from whatwhere.figures.animation import animation, steps_shown, trace
+from whatwhere.figures.animation import _rendered, animation, frame_figure, steps_shown, trace
+from whatwhere.figures.style import RC
 from whatwhere.inference import infer
 from whatwhere.spec import InferenceSpec
 
@@ -47,3 +50,13 @@ def test_the_gif_has_a_frame_for_every_step_shown(tiny):
     assert picture.format == "GIF"
     assert picture.n_frames == len(steps_shown(4))
     assert picture.info["loop"] == 0
+
+
+def test_the_palette_changes_colours_only_slightly(tiny):
+    snapshots = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=5))
+    picture = Image.open(io.BytesIO(animation(tiny.model, tiny.images[0], snapshots)))
+    for number, step in enumerate(steps_shown(5)):
+        picture.seek(number)
+        with matplotlib.rc_context(RC):
+            exact = np.asarray(_rendered(frame_figure(tiny.model, tiny.images[0], snapshots, step))).astype(int)
+        assert np.abs(np.asarray(picture.convert("RGB")) - exact).max() <= 24  # of 255

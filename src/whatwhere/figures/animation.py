@@ -140,9 +140,9 @@ def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) ->
     steps = steps_shown(len(snapshots) - 1)
     with matplotlib.rc_context(RC):
         frames = [_rendered(frame_figure(model, image, snapshots, step)) for step in steps]
-    examples = np.concatenate([np.asarray(image) for image in frames[:: max(1, len(frames) // 5)]])
+    every_frame = np.concatenate([np.asarray(image) for image in frames])
     # one palette for all frames prevents flicker; an octree keeps rare colours, which a median cut would lose
-    palette = Image.fromarray(examples).quantize(256, Image.Quantize.FASTOCTREE)
+    palette = Image.fromarray(every_frame).quantize(256, Image.Quantize.FASTOCTREE)
     frames = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in frames]
     durations = [FRAME_MS] * (len(frames) - 1) + [LAST_FRAME_MS]
     file = io.BytesIO()
