@@ -1,4 +1,4 @@
-"""Malformed latents thrown at an engine: each must give a clear error or the right numbers, never a crash.
+"""Malformed latents and masks thrown at an engine: each must give a clear error or the right numbers, never a crash.
 
 Run as a program, `python tests/inference/malformed.py ENGINE`, so that a crash ends a process of its own.
 It prints one line for each outcome and fails if anything but a WhatwhereError is raised, or if numbers differ.
@@ -21,7 +21,7 @@ from examples import SPECS, random_images, random_latents
 from whatwhere.errors import WhatwhereError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine
-from whatwhere.latents import Latents, PoolingParams
+from whatwhere.latents import Latents, PoolingParams, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
@@ -93,35 +93,43 @@ def put(latents: Latents, place: int, change: Callable[[Tensor], Tensor]) -> Lat
     return latents.map(lambda _: next(new))
 
 
-def solve(engine: str, entry: str, model: DeconvNet, images: Tensor, latents: Latents) -> object:
+def solve(
+    engine: str, entry: str, model: DeconvNet, images: Tensor, latents: Latents, mask: Tensor | None
+) -> Solution | Tensor:
     phase = Phase(layer=model.spec.depth, update_pooling=tuple(range(1, model.spec.depth + 1)))
     with torch.no_grad():
         if entry == "infer":
-            return infer(model, images, SETTINGS, (phase,), latents=latents, engine=engine)
+            return infer(model, images, SETTINGS, (phase,), mask=mask, latents=latents, engine=engine)
         if entry == "solve":
-            return get_engine(engine).solve(model, images, latents, phase, SETTINGS)
-        return get_engine(engine).filter_map(model, 1, images, latents).negative_gradient(model.filters[0])
+            return get_engine(engine).solve(model, images, latents, phase, SETTINGS, mask)
+        return get_engine(engine).filter_map(model, 1, images, latents, mask).negative_gradient(model.filters[0])
 
 
-def check(engine: str, entry: str, name: str, count: int, place: int, change: str, axis: int) -> None:
+def check(engine: str, entry: str, name: str, count: int, place: int, change: str, axis: int, kind: str) -> None:
     model, images, latents = problem(name, count)
-    if change in HARMLESS:
-        changed = put(latents, place, HARMLESS[change])
+    mask = None if kind == "no mask" else (torch.rand(count, 1, 9, 8) < 0.7).float()
+
+    def changes(tensor: Tensor) -> Tensor:
+        return HARMLESS[change](tensor) if change in HARMLESS else CHANGES[change](tensor, axis)
+
+    if mask is not None and kind == "malformed mask":
+        changed, mask = latents, changes(mask)
     else:
-        changed = put(latents, place, lambda tensor: CHANGES[change](tensor, axis))
+        changed = put(latents, place, changes)
     try:
-        found = solve(engine, entry, model, images, changed)
+        found = solve(engine, entry, model, images, changed, mask)
     except WhatwhereError:
         if change in HARMLESS:
             raise
         outcomes["error"] = outcomes.get("error", 0) + 1
         return
-    same = changed.map(lambda t: t.detach().float())
-    truth = solve("reference", entry, model.to(torch.float64), images.double(), same.to(torch.float64))
-    if isinstance(found, Tensor):
+    same = changed.map(lambda t: t.detach().float()).to(torch.float64)
+    weight = None if mask is None else mask.detach().double()
+    truth = solve("reference", entry, model.to(torch.float64), images.double(), same, weight)
+    if isinstance(found, Tensor) and isinstance(truth, Tensor):
         worst = float((found - truth).norm() / truth.norm())
     else:
-        worst = max(differences(found, truth).values())
+        worst = max(differences(found, truth).values())  # type: ignore[arg-type]
     assert worst <= TOLERANCE[engine], (entry, name, change, worst)
     outcomes["the right numbers"] = outcomes.get("the right numbers", 0) + 1
 
@@ -131,12 +139,15 @@ def main(engine: str, examples: int) -> None:
     changes = {entry: [*HARMLESS, *(CHANGES if entry == "infer" else NOT_VALUES)] for entry in entries}
     cases = st.sampled_from(entries).flatmap(lambda entry: st.tuples(st.just(entry), st.sampled_from(changes[entry])))
 
+    kinds = st.sampled_from(("no mask", "no mask", "a mask", "malformed mask"))
+
     @settings(
         max_examples=examples, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
-    @given(cases, st.sampled_from(NAMES), st.integers(1, 3), st.integers(0, 6), st.integers(0, 5))
-    def thrown(case: tuple[str, str], name: str, count: int, place: int, axis: int) -> None:
-        check(engine, case[0], name, count, place, case[1], axis)
+    @given(cases, st.sampled_from(NAMES), st.integers(1, 3), st.integers(0, 6), st.integers(0, 5), kinds)
+    def thrown(case: tuple[str, str], name: str, count: int, place: int, axis: int, kind: str) -> None:
+        torch.manual_seed(place)
+        check(engine, case[0], name, count, place, case[1], axis, kind)
 
     thrown()
     print(outcomes)

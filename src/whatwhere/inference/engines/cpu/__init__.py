@@ -38,6 +38,7 @@ class CPUEngine:
 
         check_problem(model, images, latents, phase, mask)
         require_supported(self.name, self.unsupported_reason(model, images, phase, spec))
+        images, latents, mask = detached(images, latents, mask)
         return BatchSolver(model, images, latents, phase, spec, mask).solve()
 
     def filter_map(
@@ -48,6 +49,7 @@ class CPUEngine:
 
         phase = check_filter_problem(model, k, images, latents, mask)
         require_supported(self.name, self.unsupported_reason(model, images, phase, InferenceSpec()))
+        images, latents, mask = detached(images, latents, mask)
         return CPUFilterMap(model, k, images, latents, mask)
 
     def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
@@ -64,3 +66,8 @@ class CPUEngine:
             if layer.stride != layer.pool_size:
                 return f"layer {k} has overlapping regions (pool_stride {layer.stride} of {layer.pool_size})"
         return None
+
+
+def detached(images: Tensor, latents: Latents, mask: Tensor | None) -> tuple[Tensor, Latents, Tensor | None]:
+    """The same tensors without their gradients, which the kernels do not compute."""
+    return images.detach(), latents.map(Tensor.detach), None if mask is None else mask.detach()

@@ -1,0 +1,63 @@
+"""Engines by name: which one is resolved, and what is said of the others."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from examples import SPECS, random_images
+from whatwhere.errors import EngineError
+from whatwhere.inference import infer
+from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
+from whatwhere.latents import Latents, Solution
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+SPEC, PHASE, FEW = SPECS["2 layers"], Phase(layer=2), InferenceSpec(steps=1)
+
+
+def test_every_engine_has_the_name_it_is_listed_by() -> None:
+    assert list(ENGINES) == ["triton", "cpu", "reference"], "fastest first"
+    assert all(engine.name == name for name, engine in ENGINES.items())
+    assert get_engine("reference") is REFERENCE
+
+
+def test_an_unknown_name_raises_an_error() -> None:
+    with pytest.raises(EngineError, match="'warp' was given; expected 'auto' or one of triton, cpu, reference"):
+        get_engine("warp")
+
+
+def test_auto_resolves_to_the_first_engine_without_a_reason() -> None:
+    model, v = DeconvNet(SPEC), random_images(SPEC).float()
+    reasons = unsupported_reasons(model, v, PHASE, FEW)
+    assert reasons["reference"] is None
+    assert resolve("auto", model, v, PHASE, FEW).name == next(name for name, why in reasons.items() if why is None)
+    for name, why in reasons.items():
+        if why is not None:
+            with pytest.raises(EngineError, match=f"engine '{name}' does not support this"):
+                resolve(name, model, v, PHASE, FEW)
+
+
+def test_inference_resolves_its_engine_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, v, asked = DeconvNet(SPEC), random_images(SPEC, 7).float(), []
+    module = sys.modules["whatwhere.inference.infer"]  # not the function of the same name
+    monkeypatch.setattr(module, "resolve", lambda *arguments: (asked.append(arguments), REFERENCE)[1])
+    infer(model, v, FEW, (Phase(layer=1), Phase(layer=2)), batch_size=2)
+    assert [phase.layer for _, _, _, phase, *_ in asked] == [2]
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_a_solution_carries_the_engines_name(name: str) -> None:
+    pytest.importorskip("numba" if name == "cpu" else "torch")
+    solution = get_engine(name).solve(DeconvNet(SPEC), random_images(SPEC).float(), Latents(), PHASE, FEW)
+    assert isinstance(solution, Solution)
+    assert solution.engine == name
+    with pytest.raises(ValueError, match="no decoder"):
+        solution.reconstruction  # noqa: B018
+    assert torch.isfinite(solution.features).all()
+
+
+def test_listing_the_engines_imports_no_compiler() -> None:
+    code = "import sys, whatwhere.inference.engines; print({'numba', 'triton'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
