@@ -1,9 +1,9 @@
 // Algorithm 1 of the paper, its inner loop, for one image: infer the features p (what) and the Gaussians θ (where).
-import { correlate, planesOf } from "./convolution.js";
+import { convolveDown, convolveUp, filtersOf, tapByTap } from "./convolution.js";
 import { fitTheta } from "./moments.js";
 import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./pooling.js";
 
-/** @typedef {import("./convolution.js").Planes} Planes */
+/** @typedef {import("./convolution.js").Filters} Filters */
 /** @typedef {import("./pooling.js").Regions} Regions */
 /** @typedef {import("./pooling.js").Theta} Theta */
 /** @typedef {import("./pooling.js").Weights} Weights */
@@ -54,8 +54,7 @@ import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./po
  * @property {number} width
  * @property {number} filterSize
  * @property {Regions} regions
- * @property {Planes} down
- * @property {Planes} up
+ * @property {Filters} filters
  */
 
 /** @typedef {{ channels: number, height: number, width: number, nonnegative: boolean, layers: Layer[] }} Network */
@@ -71,12 +70,10 @@ export function networkOf(model, height, width) {
   const network = { channels: model.channels, height, width, nonnegative: model.nonnegative };
   let below = model.channels;
   const layers = model.layers.map((layer) => {
-    const { maps, filterSize, kind, poolSize, stride, filters, connected } = layer;
+    const { maps, filterSize, kind, poolSize, stride } = layer;
     const regions = regionsOf(maps, height + filterSize - 1, width + filterSize - 1, poolSize, stride);
-    const [down, up] = /** @type {const} */ (["down", "up"]).map((direction) =>
-      planesOf(filters, connected, below, maps, filterSize, direction),
-    );
-    const made = { kind, below, height, width, filterSize, regions, down, up };
+    const filters = filtersOf(layer.filters, layer.connected, below, maps, filterSize);
+    const made = { kind, below, height, width, filterSize, regions, filters };
     [below, height, width] = [maps, regions.rows, regions.columns];
     return made;
   });
@@ -104,31 +101,12 @@ export function descend(network, p, weights) {
   const pHat = [p];
   /** @type {Float64Array[]} */ const z = [];
   for (let k = weights.length; k > 0; k--) {
-    const { regions, below, height, width, down } = network.layers[k - 1];
+    const { regions, height, width, filters } = network.layers[k - 1];
     z.unshift(new Float64Array(regions.maps * regions.height * regions.width));
     unpool(pHat[0], weights[k - 1], regions, z[0]);
-    pHat.unshift(new Float64Array(below * height * width));
-    correlate(z[0], regions.height, regions.width, pHat[0], down);
+    pHat.unshift(convolveDown(z[0], filters, height, width));
   }
   return { pHat, z };
-}
-
-/**
- * A signal at p̂_{k-1} carried up to z_k: the adjoint of the convolution down.
- * @param {Layer} layer
- * @param {Float64Array} signal
- */
-function convolveUp({ below, height, width, filterSize, regions, up }, signal) {
-  const border = filterSize - 1;
-  const [tall, wide] = [height + 2 * border, width + 2 * border];
-  const padded = new Float64Array(below * tall * wide);
-  for (let row = 0; row < below * height; row++) {
-    const target = (Math.floor(row / height) * tall + (row % height) + border) * wide + border;
-    padded.set(signal.subarray(row * width, (row + 1) * width), target);
-  }
-  const z = new Float64Array(regions.maps * regions.height * regions.width);
-  correlate(padded, tall, wide, z, up);
-  return z;
 }
 
 /**
@@ -141,7 +119,7 @@ export function ascend(network, e, weights) {
   /** @type {Float64Array[]} */ const z = [];
   let signal = e;
   network.layers.forEach((layer, k) => {
-    z.push(convolveUp(layer, signal));
+    z.push(convolveUp(signal, layer.filters, layer.height, layer.width, layer.regions.maps));
     signal = new Float64Array(regionCount(layer.regions));
     pool(z[k], weights[k], layer.regions, signal);
   });
@@ -158,7 +136,8 @@ export function ascend(network, e, weights) {
 export function start(network, image, settings) {
   let signal = image;
   const theta = network.layers.map((layer) => {
-    const z = convolveUp(layer, signal);
+    const filters = tapByTap(layer.filters); // moments ignore the scale of a signal: zeros must be exact
+    const z = convolveUp(signal, filters, layer.height, layer.width, layer.regions.maps);
     const fitted = fitTheta(layer.kind, z, layer.regions, settings);
     signal = new Float64Array(regionCount(layer.regions));
     pool(z, weightsOf(fitted, layer.regions), layer.regions, signal);

@@ -1,0 +1,290 @@
+// 5×5 convolutions with few multiplications (Winograd's minimal filtering), for maps with many connections.
+//
+// Four values of a signal and five taps are polynomials of degree 3 and 4. Their full convolution is the product, of
+// degree 7, which its values at the 8 points 0, ±1, ±2, ±½, ∞ determine: evaluate both factors, multiply, interpolate.
+// In two dimensions a tile of 4×4 values then takes 64 multiplications for each filter, not 400; evaluation and
+// interpolation are done once for each map, whatever it is connected to. That is the way up. The way down, a
+// correlation, is its transpose: every step transposed, in the opposite order.
+
+const POINTS = [0, 1, -1, 2, -2, 0.5, -0.5]; // and ∞
+const TILE = 4;
+const SIDE = 8; // of a tile's product: 4 + 5 - 1
+const AREA = SIDE * SIDE;
+const BLOCK = 8; // tiles that `multiply` takes at a time
+
+/**
+ * Filters between two layers by their values at the points.
+ * @typedef {object} FilterValues
+ * @property {number} below maps below
+ * @property {number} maps maps above
+ * @property {Side} up pairs sorted by the map above
+ * @property {Side} down pairs sorted by the map below
+ */
+
+/**
+ * Pairs of connected maps, sorted by the map that is written.
+ * @typedef {object} Side
+ * @property {Int32Array} first where the pairs of each map written begin, and the end
+ * @property {Int32Array} from map read by each pair
+ * @property {Float64Array} values [64 points, pairs]
+ */
+
+/**
+ * @param {import("./correlate.js").Planes} up full convolutions as planes: pairs sorted by the map above
+ * @param {number} below
+ * @param {number} maps
+ * @returns {FilterValues}
+ */
+export function filterValues(up, below, maps) {
+  const values = Array.from(up.from, (_, n) => evaluateFilter(up.taps.slice(n * 25, n * 25 + 25).reverse()));
+  const byUpper = Array.from(up.from, (lower, n) => ({ from: lower, to: up.to[n], values: values[n] }));
+  const byLower = byUpper.map(({ from, to, values }) => ({ from: to, to: from, values })).sort((a, b) => a.to - b.to);
+  return { below, maps, up: sideOf(byUpper, maps), down: sideOf(byLower, below) };
+}
+
+/**
+ * @param {{ from: number, to: number, values: number[] }[]} pairs sorted by `to`
+ * @param {number} written
+ * @returns {Side}
+ */
+function sideOf(pairs, written) {
+  const first = new Int32Array(written + 1);
+  for (const { to } of pairs) first[to + 1]++;
+  for (let m = 0; m < written; m++) first[m + 1] += first[m];
+  const values = new Float64Array(AREA * pairs.length);
+  pairs.forEach((pair, n) => pair.values.forEach((value, i) => (values[i * pairs.length + n] = value)));
+  return { first, from: Int32Array.from(pairs, ({ from }) => from), values };
+}
+
+/**
+ * A filter's values at the points, divided by the denominators of Lagrange's interpolation.
+ * @param {ArrayLike<number>} taps [5, 5]
+ */
+function evaluateFilter(taps) {
+  const powers = POINTS.map((a) => {
+    const denominator = POINTS.reduce((product, b) => (a === b ? product : product * (a - b)), 1);
+    return [0, 1, 2, 3, 4].map((k) => a ** k / denominator);
+  });
+  powers.push([0, 0, 0, 0, 1]); // at ∞ only the highest power counts
+  return powers.flatMap((byY) =>
+    powers.map((byX) => {
+      let sum = 0;
+      for (let k = 0; k < 25; k++) sum += byY[Math.floor(k / 5)] * taps[k] * byX[k % 5];
+      return sum;
+    }),
+  );
+}
+
+/**
+ * The full convolution of the signal below: what it propagates up.
+ * @param {Float64Array} signal [below, height, width]
+ * @param {number} height
+ * @param {number} width
+ * @param {Float64Array} z [maps, height + 4, width + 4], written
+ * @param {FilterValues} filters
+ */
+export function tiledUp(signal, height, width, z, { below, maps, up }) {
+  const { rows, columns, slots, line, tall, wide } = tilesOf(height, width);
+  const [factors, products] = [new Float64Array(AREA * below * slots), new Float64Array(AREA * maps * slots)];
+  const [plane, lines] = [new Float64Array(tall * wide), new Float64Array(tall * line)];
+  for (let c = 0; c < below; c++) {
+    copy(signal, c * height * width, width, plane, 0, wide, height, width);
+    for (let y = 0; y < rows * TILE; y++) {
+      for (let x = 0; x < columns; x++) evaluate(plane, y * wide + x * TILE, 1, lines, y * line + x * SIDE, 1);
+    }
+    for (let t = 0; t < rows * columns; t++) {
+      const [from, to] = [tileStart(t, columns, line), c * slots + t];
+      for (let i = 0; i < SIDE; i++) evaluate(lines, from + i, line, factors, to + i * below * slots, SIDE * below * slots);
+    }
+  }
+  multiply(factors, below, products, maps, slots, up);
+  for (let b = 0; b < maps; b++) {
+    lines.fill(0);
+    plane.fill(0);
+    for (let t = 0; t < rows * columns; t++) {
+      const [from, to] = [b * slots + t, tileStart(t, columns, line)];
+      for (let i = 0; i < SIDE; i++) interpolate(products, from + i * maps * slots, SIDE * maps * slots, lines, to + i, line);
+    }
+    for (let y = 0; y < tall; y++) {
+      for (let x = 0; x < columns; x++) interpolate(lines, y * line + x * SIDE, 1, plane, y * wide + x * TILE, 1);
+    }
+    copy(plane, 0, wide, z, b * (height + 4) * (width + 4), width + 4, height + 4, width + 4);
+  }
+}
+
+/**
+ * The transpose of `tiledUp`: a valid correlation, which reconstructs the signal below.
+ * @param {Float64Array} z [maps, height + 4, width + 4]
+ * @param {Float64Array} signal [below, height, width], written
+ * @param {number} height
+ * @param {number} width
+ * @param {FilterValues} filters
+ */
+export function tiledDown(z, signal, height, width, { below, maps, down }) {
+  const { rows, columns, slots, line, tall, wide } = tilesOf(height, width);
+  const [factors, products] = [new Float64Array(AREA * maps * slots), new Float64Array(AREA * below * slots)];
+  const [plane, lines] = [new Float64Array(tall * wide), new Float64Array(tall * line)];
+  for (let b = 0; b < maps; b++) {
+    copy(z, b * (height + 4) * (width + 4), width + 4, plane, 0, wide, height + 4, width + 4);
+    for (let y = 0; y < tall; y++) {
+      for (let x = 0; x < columns; x++) interpolateTransposed(plane, y * wide + x * TILE, 1, lines, y * line + x * SIDE, 1);
+    }
+    for (let t = 0; t < rows * columns; t++) {
+      const [from, to] = [tileStart(t, columns, line), b * slots + t];
+      for (let i = 0; i < SIDE; i++) interpolateTransposed(lines, from + i, line, factors, to + i * maps * slots, SIDE * maps * slots);
+    }
+  }
+  multiply(factors, maps, products, below, slots, down);
+  for (let c = 0; c < below; c++) {
+    for (let t = 0; t < rows * columns; t++) {
+      const [from, to] = [c * slots + t, tileStart(t, columns, line)];
+      for (let i = 0; i < SIDE; i++) evaluateTransposed(products, from + i * below * slots, SIDE * below * slots, lines, to + i, line);
+    }
+    for (let y = 0; y < rows * TILE; y++) {
+      for (let x = 0; x < columns; x++) evaluateTransposed(lines, y * line + x * SIDE, 1, plane, y * wide + x * TILE, 1);
+    }
+    copy(plane, 0, wide, signal, c * height * width, width, height, width);
+  }
+}
+
+/**
+ * Tiles that cover a signal, and sizes of what is computed on the way.
+ * @param {number} height
+ * @param {number} width
+ */
+function tilesOf(height, width) {
+  const [rows, columns] = [Math.ceil(height / TILE), Math.ceil(width / TILE)];
+  const slots = BLOCK * Math.ceil((rows * columns) / BLOCK);
+  return { rows, columns, slots, line: columns * SIDE, tall: (rows + 1) * TILE, wide: (columns + 1) * TILE };
+}
+
+/**
+ * Where the lines of tile t begin.
+ * @param {number} t
+ * @param {number} columns
+ * @param {number} line
+ */
+const tileStart = (t, columns, line) => Math.floor(t / columns) * TILE * line + (t % columns) * SIDE;
+
+/**
+ * Copy a rectangle.
+ * @param {Float64Array} source
+ * @param {number} s
+ * @param {number} sourceWidth
+ * @param {Float64Array} target
+ * @param {number} t
+ * @param {number} targetWidth
+ * @param {number} height
+ * @param {number} width
+ */
+function copy(source, s, sourceWidth, target, t, targetWidth, height, width) {
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) target[t + y * targetWidth + x] = source[s + y * sourceWidth + x];
+  }
+}
+
+/**
+ * products[i, to] = Σ values[i, pair] factors[i, from] at every point i. Sums of 8 tiles stay in registers.
+ * @param {Float64Array} factors [64 points, read, slots]
+ * @param {number} read
+ * @param {Float64Array} products [64 points, written, slots]
+ * @param {number} written
+ * @param {number} slots
+ * @param {Side} pairs
+ */
+// prettier-ignore
+function multiply(factors, read, products, written, slots, { first, from, values }) {
+  for (let i = 0; i < AREA; i++) {
+    const [input, output, value] = [i * read * slots, i * written * slots, i * from.length];
+    for (let m = 0; m < written; m++) {
+      const end = first[m + 1];
+      for (let t = 0; t < slots; t += BLOCK) {
+        let s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
+        for (let n = first[m]; n < end; n++) {
+          const v = values[value + n], f = input + from[n] * slots + t;
+          s0 += v * factors[f]; s1 += v * factors[f + 1]; s2 += v * factors[f + 2]; s3 += v * factors[f + 3];
+          s4 += v * factors[f + 4]; s5 += v * factors[f + 5]; s6 += v * factors[f + 6]; s7 += v * factors[f + 7];
+        }
+        const o = output + m * slots + t;
+        products[o] = s0; products[o + 1] = s1; products[o + 2] = s2; products[o + 3] = s3;
+        products[o + 4] = s4; products[o + 5] = s5; products[o + 6] = s6; products[o + 7] = s7;
+      }
+    }
+  }
+}
+
+/**
+ * Values of the polynomial c0 + c1 x + c2 x² + c3 x³ at the points. ±x share their even and odd powers.
+ * @param {Float64Array} source of the coefficients
+ * @param {number} s where they begin
+ * @param {number} n from one to the next
+ * @param {Float64Array} target of the values
+ * @param {number} t
+ * @param {number} m
+ */
+// prettier-ignore
+function evaluate(source, s, n, target, t, m) {
+  const c0 = source[s], c1 = source[s + n], c2 = source[s + 2 * n], c3 = source[s + 3 * n];
+  const even1 = c0 + c2, even2 = c0 + 4 * c2, evenHalf = c0 + 0.25 * c2;
+  const odd1 = c1 + c3, odd2 = 2 * c1 + 8 * c3, oddHalf = 0.5 * c1 + 0.125 * c3;
+  target[t] = c0;
+  target[t + m] = even1 + odd1;
+  target[t + 2 * m] = even1 - odd1;
+  target[t + 3 * m] = even2 + odd2;
+  target[t + 4 * m] = even2 - odd2;
+  target[t + 5 * m] = evenHalf + oddHalf;
+  target[t + 6 * m] = evenHalf - oddHalf;
+  target[t + 7 * m] = c3;
+}
+
+/** @type {typeof evaluate} */
+// prettier-ignore
+function evaluateTransposed(source, s, n, target, t, m) {
+  const zero = source[s], infinity = source[s + 7 * n];
+  const even1 = source[s + n] + source[s + 2 * n], odd1 = source[s + n] - source[s + 2 * n];
+  const even2 = source[s + 3 * n] + source[s + 4 * n], odd2 = source[s + 3 * n] - source[s + 4 * n];
+  const evenHalf = source[s + 5 * n] + source[s + 6 * n], oddHalf = source[s + 5 * n] - source[s + 6 * n];
+  target[t] = zero + even1 + even2 + evenHalf;
+  target[t + m] = odd1 + 2 * odd2 + 0.5 * oddHalf;
+  target[t + 2 * m] = even1 + 4 * even2 + 0.25 * evenHalf;
+  target[t + 3 * m] = odd1 + 8 * odd2 + 0.125 * oddHalf + infinity;
+}
+
+/**
+ * Coefficients of Σ value · Π (x - other points), added to those that are there, since tiles overlap. For ±1 the
+ * product is (x² ± x) (x² - 4) (x² - ¼), for ±2 (x² ± 2x) (x² - 1) (x² - ¼), for ±½ (x² ± ½x) (x² - 1) (x² - 4).
+ * @type {typeof evaluate}
+ */
+// prettier-ignore
+function interpolate(source, s, n, target, t, m) {
+  const zero = source[s], infinity = source[s + 7 * n];
+  const even1 = source[s + n] + source[s + 2 * n], odd1 = source[s + n] - source[s + 2 * n];
+  const even2 = source[s + 3 * n] + source[s + 4 * n], odd2 = 2 * (source[s + 3 * n] - source[s + 4 * n]);
+  const evenHalf = source[s + 5 * n] + source[s + 6 * n], oddHalf = 0.5 * (source[s + 5 * n] - source[s + 6 * n]);
+  target[t] -= zero;
+  target[t + m] += odd1 + 0.25 * odd2 + 4 * oddHalf - infinity;
+  target[t + 2 * m] += even1 + 0.25 * even2 + 4 * evenHalf + 5.25 * zero;
+  target[t + 3 * m] += 5.25 * infinity - 4.25 * odd1 - 1.25 * odd2 - 5 * oddHalf;
+  target[t + 4 * m] -= 4.25 * even1 + 1.25 * even2 + 5 * evenHalf + 5.25 * zero;
+  target[t + 5 * m] += odd1 + odd2 + oddHalf - 5.25 * infinity;
+  target[t + 6 * m] += even1 + even2 + evenHalf + zero;
+  target[t + 7 * m] += infinity;
+}
+
+/** @type {typeof evaluate} */
+// prettier-ignore
+function interpolateTransposed(source, s, n, target, t, m) {
+  const c0 = source[s], c1 = source[s + n], c2 = source[s + 2 * n], c3 = source[s + 3 * n];
+  const c4 = source[s + 4 * n], c5 = source[s + 5 * n], c6 = source[s + 6 * n], c7 = source[s + 7 * n];
+  const even1 = c2 - 4.25 * c4 + c6, odd1 = c1 - 4.25 * c3 + c5;
+  const even2 = 0.25 * c2 - 1.25 * c4 + c6, odd2 = 0.5 * c1 - 2.5 * c3 + 2 * c5;
+  const evenHalf = 4 * c2 - 5 * c4 + c6, oddHalf = 2 * c1 - 2.5 * c3 + 0.5 * c5;
+  target[t] = c6 - c0 + 5.25 * (c2 - c4);
+  target[t + m] = even1 + odd1;
+  target[t + 2 * m] = even1 - odd1;
+  target[t + 3 * m] = even2 + odd2;
+  target[t + 4 * m] = even2 - odd2;
+  target[t + 5 * m] = evenHalf + oddHalf;
+  target[t + 6 * m] = evenHalf - oddHalf;
+  target[t + 7 * m] = c7 - c1 + 5.25 * (c3 - c5);
+}
