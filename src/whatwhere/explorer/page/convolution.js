@@ -7,6 +7,9 @@ import { filterValues, tiledDown, tiledUp } from "./winograd.js";
  * @typedef {object} Filters
  * @property {number} size side K of the square filters
  * @property {number} below maps of the signal below
+ * @property {number} height of that signal
+ * @property {number} width
+ * @property {number} maps above
  * @property {import("./correlate.js").Planes} down
  * @property {import("./correlate.js").Planes} up
  * @property {import("./winograd.js").FilterValues | null} values for tiles; null where they would not pay
@@ -21,13 +24,15 @@ const DENSE = 1 / 8; // a signal with fewer non-zeros is faster tap by tap: meas
  * @param {number} below
  * @param {number} maps
  * @param {number} size
+ * @param {number} height of the signal below
+ * @param {number} width
  * @returns {Filters}
  */
-export function filtersOf(filters, connected, below, maps, size) {
+export function filtersOf(filters, connected, below, maps, size, height, width) {
   const down = planesOf(filters, connected, below, maps, size, "down");
   const up = planesOf(filters, connected, below, maps, size, "up");
   const tiled = size === 5 && up.from.length > CONNECTIONS * (below + maps);
-  return { size, below, down, up, values: tiled ? filterValues(up, below, maps) : null };
+  return { size, below, height, width, maps, down, up, values: tiled ? filterValues(up, below, maps, height, width) : null };
 }
 
 /**
@@ -41,12 +46,10 @@ export const tapByTap = (filters) => ({ ...filters, values: null });
  * The signal below, reconstructed from maps z.
  * @param {Float64Array} z [maps, height + K - 1, width + K - 1]
  * @param {Filters} filters
- * @param {number} height
- * @param {number} width
  */
-export function convolveDown(z, { size, below, down, values }, height, width) {
+export function convolveDown(z, { size, below, height, width, down, values }) {
   const signal = new Float64Array(below * height * width);
-  if (values && isDense(z)) tiledDown(z, signal, height, width, values);
+  if (values && isDense(z)) tiledDown(z, signal, values);
   else correlate(z, height + size - 1, width + size - 1, signal, down);
   return signal;
 }
@@ -55,15 +58,12 @@ export function convolveDown(z, { size, below, down, values }, height, width) {
  * A signal carried up to maps z: the adjoint of `convolveDown`.
  * @param {Float64Array} signal [below, height, width]
  * @param {Filters} filters
- * @param {number} height
- * @param {number} width
- * @param {number} maps
  */
-export function convolveUp(signal, { size, below, up, values }, height, width, maps) {
+export function convolveUp(signal, { size, below, height, width, maps, up, values }) {
   const border = size - 1;
   const z = new Float64Array(maps * (height + border) * (width + border));
   if (values && isDense(signal)) {
-    tiledUp(signal, height, width, z, values);
+    tiledUp(signal, z, values);
     return z;
   }
   const [tall, wide] = [height + 2 * border, width + 2 * border];

@@ -72,7 +72,7 @@ export function networkOf(model, height, width) {
   const layers = model.layers.map((layer) => {
     const { maps, filterSize, kind, poolSize, stride } = layer;
     const regions = regionsOf(maps, height + filterSize - 1, width + filterSize - 1, poolSize, stride);
-    const filters = filtersOf(layer.filters, layer.connected, below, maps, filterSize);
+    const filters = filtersOf(layer.filters, layer.connected, below, maps, filterSize, height, width);
     const made = { kind, below, height, width, filterSize, regions, filters };
     [below, height, width] = [maps, regions.rows, regions.columns];
     return made;
@@ -101,10 +101,10 @@ export function descend(network, p, weights) {
   const pHat = [p];
   /** @type {Float64Array[]} */ const z = [];
   for (let k = weights.length; k > 0; k--) {
-    const { regions, height, width, filters } = network.layers[k - 1];
+    const { regions, filters } = network.layers[k - 1];
     z.unshift(new Float64Array(regions.maps * regions.height * regions.width));
     unpool(pHat[0], weights[k - 1], regions, z[0]);
-    pHat.unshift(convolveDown(z[0], filters, height, width));
+    pHat.unshift(convolveDown(z[0], filters));
   }
   return { pHat, z };
 }
@@ -119,7 +119,7 @@ export function ascend(network, e, weights) {
   /** @type {Float64Array[]} */ const z = [];
   let signal = e;
   network.layers.forEach((layer, k) => {
-    z.push(convolveUp(signal, layer.filters, layer.height, layer.width, layer.regions.maps));
+    z.push(convolveUp(signal, layer.filters));
     signal = new Float64Array(regionCount(layer.regions));
     pool(z[k], weights[k], layer.regions, signal);
   });
@@ -137,7 +137,7 @@ export function start(network, image, settings) {
   let signal = image;
   const theta = network.layers.map((layer) => {
     const filters = tapByTap(layer.filters); // moments ignore the scale of a signal: zeros must be exact
-    const z = convolveUp(signal, filters, layer.height, layer.width, layer.regions.maps);
+    const z = convolveUp(signal, filters);
     const fitted = fitTheta(layer.kind, z, layer.regions, settings);
     signal = new Float64Array(regionCount(layer.regions));
     pool(z, weightsOf(fitted, layer.regions), layer.regions, signal);

@@ -10,15 +10,19 @@ const POINTS = [0, 1, -1, 2, -2, 0.5, -0.5]; // and ∞
 const TILE = 4;
 const SIDE = 8; // of a tile's product: 4 + 5 - 1
 const AREA = SIDE * SIDE;
-const BLOCK = 8; // tiles that `multiply` takes at a time
+const BLOCK = 16; // tiles that `multiply` takes at a time
+const SMALL = 0x7ffffff; // `index & SMALL` is the index itself, and the compiler need not check sums of indices for overflow
 
 /**
- * Filters between two layers by their values at the points.
+ * Filters between two layers by their values at the points, and room for what is computed on the way.
  * @typedef {object} FilterValues
  * @property {number} below maps below
  * @property {number} maps maps above
  * @property {Side} up pairs sorted by the map above
  * @property {Side} down pairs sorted by the map below
+ * @property {Tiles} tiles
+ * @property {Float64Array} lower [64 points, below, slots]
+ * @property {Float64Array} upper [64 points, maps, slots]
  */
 
 /**
@@ -33,13 +37,17 @@ const BLOCK = 8; // tiles that `multiply` takes at a time
  * @param {import("./correlate.js").Planes} up full convolutions as planes: pairs sorted by the map above
  * @param {number} below
  * @param {number} maps
+ * @param {number} height of the signal below
+ * @param {number} width
  * @returns {FilterValues}
  */
-export function filterValues(up, below, maps) {
+export function filterValues(up, below, maps, height, width) {
   const values = Array.from(up.from, (_, n) => evaluateFilter(up.taps.slice(n * 25, n * 25 + 25).reverse()));
   const byUpper = Array.from(up.from, (lower, n) => ({ from: lower, to: up.to[n], values: values[n] }));
   const byLower = byUpper.map(({ from, to, values }) => ({ from: to, to: from, values })).sort((a, b) => a.to - b.to);
-  return { below, maps, up: sideOf(byUpper, maps), down: sideOf(byLower, below) };
+  const tiles = tilesOf(height, width);
+  const [lower, upper] = [below, maps].map((count) => new Float64Array(AREA * count * tiles.slots));
+  return { below, maps, up: sideOf(byUpper, maps), down: sideOf(byLower, below), tiles, lower, upper };
 }
 
 /**
@@ -78,32 +86,33 @@ function evaluateFilter(taps) {
 /**
  * The full convolution of the signal below: what it propagates up.
  * @param {Float64Array} signal [below, height, width]
- * @param {number} height
- * @param {number} width
  * @param {Float64Array} z [maps, height + 4, width + 4], written
  * @param {FilterValues} filters
  */
-export function tiledUp(signal, height, width, z, { below, maps, up }) {
-  const { rows, columns, slots, line, tall, wide } = tilesOf(height, width);
-  const [factors, products] = [new Float64Array(AREA * below * slots), new Float64Array(AREA * maps * slots)];
-  const [plane, lines] = [new Float64Array(tall * wide), new Float64Array(tall * line)];
+export function tiledUp(signal, z, { below, maps, up, tiles, lower, upper }) {
+  const { height, width, rows, columns, slots, line, tall, wide, plane, lines } = tiles;
+  plane.fill(0);
   for (let c = 0; c < below; c++) {
     copy(signal, c * height * width, width, plane, 0, wide, height, width);
     for (let y = 0; y < rows * TILE; y++) {
       for (let x = 0; x < columns; x++) evaluate(plane, y * wide + x * TILE, 1, lines, y * line + x * SIDE, 1);
     }
-    for (let t = 0; t < rows * columns; t++) {
-      const [from, to] = [tileStart(t, columns, line), c * slots + t];
-      for (let i = 0; i < SIDE; i++) evaluate(lines, from + i, line, factors, to + i * below * slots, SIDE * below * slots);
+    for (let i = 0; i < SIDE; i++) {
+      for (let t = 0; t < rows * columns; t++) {
+        const [from, to] = [tileStart(t, columns, line), c * slots + t];
+        evaluate(lines, from + i, line, lower, to + i * below * slots, SIDE * below * slots);
+      }
     }
   }
-  multiply(factors, below, products, maps, slots, up);
+  multiply(lower, below, upper, maps, slots, up);
   for (let b = 0; b < maps; b++) {
     lines.fill(0);
     plane.fill(0);
-    for (let t = 0; t < rows * columns; t++) {
-      const [from, to] = [b * slots + t, tileStart(t, columns, line)];
-      for (let i = 0; i < SIDE; i++) interpolate(products, from + i * maps * slots, SIDE * maps * slots, lines, to + i, line);
+    for (let i = 0; i < SIDE; i++) {
+      for (let t = 0; t < rows * columns; t++) {
+        const [from, to] = [b * slots + t, tileStart(t, columns, line)];
+        interpolate(upper, from + i * maps * slots, SIDE * maps * slots, lines, to + i, line);
+      }
     }
     for (let y = 0; y < tall; y++) {
       for (let x = 0; x < columns; x++) interpolate(lines, y * line + x * SIDE, 1, plane, y * wide + x * TILE, 1);
@@ -116,29 +125,30 @@ export function tiledUp(signal, height, width, z, { below, maps, up }) {
  * The transpose of `tiledUp`: a valid correlation, which reconstructs the signal below.
  * @param {Float64Array} z [maps, height + 4, width + 4]
  * @param {Float64Array} signal [below, height, width], written
- * @param {number} height
- * @param {number} width
  * @param {FilterValues} filters
  */
-export function tiledDown(z, signal, height, width, { below, maps, down }) {
-  const { rows, columns, slots, line, tall, wide } = tilesOf(height, width);
-  const [factors, products] = [new Float64Array(AREA * maps * slots), new Float64Array(AREA * below * slots)];
-  const [plane, lines] = [new Float64Array(tall * wide), new Float64Array(tall * line)];
+export function tiledDown(z, signal, { below, maps, down, tiles, lower, upper }) {
+  const { height, width, rows, columns, slots, line, tall, wide, plane, lines } = tiles;
+  plane.fill(0);
   for (let b = 0; b < maps; b++) {
     copy(z, b * (height + 4) * (width + 4), width + 4, plane, 0, wide, height + 4, width + 4);
     for (let y = 0; y < tall; y++) {
       for (let x = 0; x < columns; x++) interpolateTransposed(plane, y * wide + x * TILE, 1, lines, y * line + x * SIDE, 1);
     }
-    for (let t = 0; t < rows * columns; t++) {
-      const [from, to] = [tileStart(t, columns, line), b * slots + t];
-      for (let i = 0; i < SIDE; i++) interpolateTransposed(lines, from + i, line, factors, to + i * maps * slots, SIDE * maps * slots);
+    for (let i = 0; i < SIDE; i++) {
+      for (let t = 0; t < rows * columns; t++) {
+        const [from, to] = [tileStart(t, columns, line), b * slots + t];
+        interpolateTransposed(lines, from + i, line, upper, to + i * maps * slots, SIDE * maps * slots);
+      }
     }
   }
-  multiply(factors, maps, products, below, slots, down);
+  multiply(upper, maps, lower, below, slots, down);
   for (let c = 0; c < below; c++) {
-    for (let t = 0; t < rows * columns; t++) {
-      const [from, to] = [c * slots + t, tileStart(t, columns, line)];
-      for (let i = 0; i < SIDE; i++) evaluateTransposed(products, from + i * below * slots, SIDE * below * slots, lines, to + i, line);
+    for (let i = 0; i < SIDE; i++) {
+      for (let t = 0; t < rows * columns; t++) {
+        const [from, to] = [c * slots + t, tileStart(t, columns, line)];
+        evaluateTransposed(lower, from + i * below * slots, SIDE * below * slots, lines, to + i, line);
+      }
     }
     for (let y = 0; y < rows * TILE; y++) {
       for (let x = 0; x < columns; x++) evaluateTransposed(lines, y * line + x * SIDE, 1, plane, y * wide + x * TILE, 1);
@@ -147,15 +157,19 @@ export function tiledDown(z, signal, height, width, { below, maps, down }) {
   }
 }
 
+/** @typedef {ReturnType<typeof tilesOf>} Tiles */
+
 /**
- * Tiles that cover a signal, and sizes of what is computed on the way.
+ * Tiles that cover a signal. A plane holds one map, lines hold its rows after evaluation along them.
  * @param {number} height
  * @param {number} width
  */
 function tilesOf(height, width) {
   const [rows, columns] = [Math.ceil(height / TILE), Math.ceil(width / TILE)];
   const slots = BLOCK * Math.ceil((rows * columns) / BLOCK);
-  return { rows, columns, slots, line: columns * SIDE, tall: (rows + 1) * TILE, wide: (columns + 1) * TILE };
+  const [line, tall, wide] = [columns * SIDE, (rows + 1) * TILE, (columns + 1) * TILE];
+  const [plane, lines] = [new Float64Array(tall * wide), new Float64Array(tall * line)];
+  return { height, width, rows, columns, slots, line, tall, wide, plane, lines };
 }
 
 /**
@@ -184,7 +198,7 @@ function copy(source, s, sourceWidth, target, t, targetWidth, height, width) {
 }
 
 /**
- * products[i, to] = Σ values[i, pair] factors[i, from] at every point i. Sums of 8 tiles stay in registers.
+ * products[i, to] = Σ values[i, pair] factors[i, from] at every point i. Sums of 16 tiles stay in registers.
  * @param {Float64Array} factors [64 points, read, slots]
  * @param {number} read
  * @param {Float64Array} products [64 points, written, slots]
@@ -200,14 +214,19 @@ function multiply(factors, read, products, written, slots, { first, from, values
       const end = first[m + 1];
       for (let t = 0; t < slots; t += BLOCK) {
         let s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
+        let s8 = 0, s9 = 0, s10 = 0, s11 = 0, s12 = 0, s13 = 0, s14 = 0, s15 = 0;
         for (let n = first[m]; n < end; n++) {
-          const v = values[value + n], f = input + from[n] * slots + t;
+          const v = values[value + n], f = (input + from[n] * slots + t) & SMALL;
           s0 += v * factors[f]; s1 += v * factors[f + 1]; s2 += v * factors[f + 2]; s3 += v * factors[f + 3];
           s4 += v * factors[f + 4]; s5 += v * factors[f + 5]; s6 += v * factors[f + 6]; s7 += v * factors[f + 7];
+          s8 += v * factors[f + 8]; s9 += v * factors[f + 9]; s10 += v * factors[f + 10]; s11 += v * factors[f + 11];
+          s12 += v * factors[f + 12]; s13 += v * factors[f + 13]; s14 += v * factors[f + 14]; s15 += v * factors[f + 15];
         }
-        const o = output + m * slots + t;
+        const o = (output + m * slots + t) & SMALL;
         products[o] = s0; products[o + 1] = s1; products[o + 2] = s2; products[o + 3] = s3;
         products[o + 4] = s4; products[o + 5] = s5; products[o + 6] = s6; products[o + 7] = s7;
+        products[o + 8] = s8; products[o + 9] = s9; products[o + 10] = s10; products[o + 11] = s11;
+        products[o + 12] = s12; products[o + 13] = s13; products[o + 14] = s14; products[o + 15] = s15;
       }
     }
   }
@@ -224,6 +243,7 @@ function multiply(factors, read, products, written, slots, { first, from, values
  */
 // prettier-ignore
 function evaluate(source, s, n, target, t, m) {
+  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
   const c0 = source[s], c1 = source[s + n], c2 = source[s + 2 * n], c3 = source[s + 3 * n];
   const even1 = c0 + c2, even2 = c0 + 4 * c2, evenHalf = c0 + 0.25 * c2;
   const odd1 = c1 + c3, odd2 = 2 * c1 + 8 * c3, oddHalf = 0.5 * c1 + 0.125 * c3;
@@ -240,6 +260,7 @@ function evaluate(source, s, n, target, t, m) {
 /** @type {typeof evaluate} */
 // prettier-ignore
 function evaluateTransposed(source, s, n, target, t, m) {
+  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
   const zero = source[s], infinity = source[s + 7 * n];
   const even1 = source[s + n] + source[s + 2 * n], odd1 = source[s + n] - source[s + 2 * n];
   const even2 = source[s + 3 * n] + source[s + 4 * n], odd2 = source[s + 3 * n] - source[s + 4 * n];
@@ -257,6 +278,7 @@ function evaluateTransposed(source, s, n, target, t, m) {
  */
 // prettier-ignore
 function interpolate(source, s, n, target, t, m) {
+  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
   const zero = source[s], infinity = source[s + 7 * n];
   const even1 = source[s + n] + source[s + 2 * n], odd1 = source[s + n] - source[s + 2 * n];
   const even2 = source[s + 3 * n] + source[s + 4 * n], odd2 = 2 * (source[s + 3 * n] - source[s + 4 * n]);
@@ -274,6 +296,7 @@ function interpolate(source, s, n, target, t, m) {
 /** @type {typeof evaluate} */
 // prettier-ignore
 function interpolateTransposed(source, s, n, target, t, m) {
+  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
   const c0 = source[s], c1 = source[s + n], c2 = source[s + 2 * n], c3 = source[s + 3 * n];
   const c4 = source[s + 4 * n], c5 = source[s + 5 * n], c6 = source[s + 6 * n], c7 = source[s + 7 * n];
   const even1 = c2 - 4.25 * c4 + c6, odd1 = c1 - 4.25 * c3 + c5;
