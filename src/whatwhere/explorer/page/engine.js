@@ -57,7 +57,12 @@ import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./po
  * @property {Filters} filters
  */
 
-/** @typedef {{ channels: number, height: number, width: number, nonnegative: boolean, layers: Layer[] }} Network */
+/**
+ * Maps z_k of every layer that are overwritten in every step, since new ones would cost a tenth of its time.
+ * @typedef {{ z: Float64Array[], errors: Float64Array[] }} Workspace
+ */
+
+/** @typedef {{ channels: number, height: number, width: number, nonnegative: boolean, layers: Layer[], workspace: Workspace }} Network */
 
 /**
  * A model at an image size. Maps z are K - 1 larger than the signal below, regions pool them.
@@ -77,8 +82,11 @@ export function networkOf(model, height, width) {
     [below, height, width] = [maps, regions.rows, regions.columns];
     return made;
   });
-  return { ...network, layers };
+  return { ...network, layers, workspace: { z: layers.map(emptyMaps), errors: layers.map(emptyMaps) } };
 }
+
+/** Maps z of a layer, all 0. @param {Layer} layer */
+const emptyMaps = ({ regions }) => new Float64Array(regions.maps * regions.height * regions.width);
 
 /**
  * The same network with another kind of pooling.
@@ -96,15 +104,15 @@ export const withPooling = (network, kind) => ({
  * @param {Network} network
  * @param {Float64Array} p
  * @param {Weights[]} weights
+ * @param {Float64Array[]} [z] maps of every layer, written
  */
-export function descend(network, p, weights) {
+export function descend(network, p, weights, z = network.layers.map(emptyMaps)) {
   const pHat = [p];
-  /** @type {Float64Array[]} */ const z = [];
   for (let k = weights.length; k > 0; k--) {
-    const { regions, filters } = network.layers[k - 1];
-    z.unshift(new Float64Array(regions.maps * regions.height * regions.width));
-    unpool(pHat[0], weights[k - 1], regions, z[0]);
-    pHat.unshift(convolveDown(z[0], filters));
+    const { regions, below, height, width, filters } = network.layers[k - 1];
+    unpool(pHat[0], weights[k - 1], regions, z[k - 1].fill(0));
+    pHat.unshift(new Float64Array(below * height * width));
+    convolveDown(z[k - 1], filters, pHat[0]);
   }
   return { pHat, z };
 }
@@ -114,12 +122,12 @@ export function descend(network, p, weights) {
  * @param {Network} network
  * @param {Float64Array} e
  * @param {Weights[]} weights
+ * @param {Float64Array[]} [z] maps of every layer, written
  */
-export function ascend(network, e, weights) {
-  /** @type {Float64Array[]} */ const z = [];
+export function ascend(network, e, weights, z = network.layers.map(emptyMaps)) {
   let signal = e;
   network.layers.forEach((layer, k) => {
-    z.push(convolveUp(signal, layer.filters));
+    convolveUp(signal, layer.filters, z[k]);
     signal = new Float64Array(regionCount(layer.regions));
     pool(z[k], weights[k], layer.regions, signal);
   });
@@ -137,7 +145,8 @@ export function start(network, image, settings) {
   let signal = image;
   const theta = network.layers.map((layer) => {
     const filters = tapByTap(layer.filters); // moments ignore the scale of a signal: zeros must be exact
-    const z = convolveUp(signal, filters);
+    const z = emptyMaps(layer);
+    convolveUp(signal, filters, z);
     const fitted = fitTheta(layer.kind, z, layer.regions, settings);
     signal = new Float64Array(regionCount(layer.regions));
     pool(z, weightsOf(fitted, layer.regions), layer.regions, signal);
@@ -164,15 +173,17 @@ export const allWeights = (network, theta) => theta.map((t, k) => weightsOf(t, n
 export function step(network, image, latents, weights, settings) {
   const { lambda, alpha } = settings;
   const { p, theta } = latents;
-  const { pHat } = descend(network, p, weights); //                reconstruct: p̂_0 = R p
+  const { workspace } = network;
+  const { pHat } = descend(network, p, weights, workspace.z); //   reconstruct: p̂_0 = R p
   const e = minus(pHat[0], image); //                              the residual
-  const { g, z: errors } = ascend(network, e, weights); //         ∇p = Rᵀ e, and the error at every z_k
+  const { g, z: errors } = ascend(network, e, weights, workspace.errors); // ∇p = Rᵀ e, and the error at every z_k
   const measured = objective(e, p, lambda, alpha);
   const beta = lineSearch(network, g, weights, lambda);
   const next = new Float64Array(p.length);
   for (let j = 0; j < p.length; j++) {
-    const shrunk = shrink(p[j] - lambda * beta * g[j], beta, alpha); // gradient and shrinkage step
-    next[j] = network.nonnegative && shrunk < 0 ? 0 : shrunk; //        projection step
+    const moved = p[j] - lambda * beta * g[j]; //                          gradient step
+    if (network.nonnegative && moved <= 0) continue; //                    projection step: shrinkage keeps the sign
+    next[j] = shrink(moved, beta, alpha); //                               shrinkage step
   }
   network.layers.forEach(({ kind, regions }, k) => {
     if (kind !== "gaussian") return; //                            switches do not move
@@ -191,7 +202,7 @@ export function step(network, image, latents, weights, settings) {
  * @param {number} lambda
  */
 function lineSearch(network, g, weights, lambda) {
-  const denominator = lambda * squares(descend(network, g, weights).pHat[0]);
+  const denominator = lambda * squares(descend(network, g, weights, network.workspace.z).pHat[0]);
   return denominator > 0 ? squares(g) / denominator : 0;
 }
 

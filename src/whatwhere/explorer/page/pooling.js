@@ -138,11 +138,16 @@ export function unpool(p, w, { size, width, corner, tall, wide }, z) {
   for (let j = 0; j < corner.length; j++) {
     if (p[j] === 0) continue;
     if (size === 2 && tall[j] === 2 && wide[j] === 2) {
-      const [top, upper, lower] = [corner[j], p[j] * wy[2 * j], p[j] * wy[2 * j + 1]];
-      z[top] += upper * wx[2 * j];
-      z[top + 1] += upper * wx[2 * j + 1];
-      z[top + width] += lower * wx[2 * j];
-      z[top + width + 1] += lower * wx[2 * j + 1];
+      const left = wx[2 * j];
+      const right = wx[2 * j + 1];
+      const upper = p[j] * wy[2 * j];
+      const lower = p[j] * wy[2 * j + 1];
+      const top = corner[j];
+      const bottom = top + width;
+      z[top] += upper * left;
+      z[top + 1] += upper * right;
+      z[bottom] += lower * left;
+      z[bottom + 1] += lower * right;
       continue;
     }
     for (let i = 0; i < tall[j]; i++) {
@@ -164,7 +169,9 @@ export function pool(z, w, { size, width, corner, tall, wide }, p) {
   const [wy, wx] = [w.y, w.x];
   for (let j = 0; j < corner.length; j++) {
     if (size === 2 && tall[j] === 2 && wide[j] === 2) {
-      const [top, left, right] = [corner[j], wx[2 * j], wx[2 * j + 1]];
+      const top = corner[j];
+      const left = wx[2 * j];
+      const right = wx[2 * j + 1];
       const upper = z[top] * left + z[top + 1] * right;
       const lower = z[top + width] * left + z[top + width + 1] * right;
       p[j] = upper * wy[2 * j] + lower * wy[2 * j + 1];

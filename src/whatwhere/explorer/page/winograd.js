@@ -10,8 +10,9 @@ const POINTS = [0, 1, -1, 2, -2, 0.5, -0.5]; // and ∞
 const TILE = 4;
 const SIDE = 8; // of a tile's product: 4 + 5 - 1
 const AREA = SIDE * SIDE;
+// `index & SMALL` is the index; the compiler then knows that sums of indices do not overflow, and does not check them
+const SMALL = 0x7ffffff;
 const BLOCK = 16; // tiles that `multiply` takes at a time
-const SMALL = 0x7ffffff; // `index & SMALL` is the index itself, and the compiler need not check sums of indices for overflow
 
 /**
  * Filters between two layers by their values at the points, and room for what is computed on the way.
