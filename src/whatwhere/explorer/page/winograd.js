@@ -6,12 +6,12 @@
 // interpolation are done once for each map, whatever it is connected to. That is the way up. The way down, a
 // correlation, is its transpose: every step transposed, in the opposite order.
 
+import { evaluate, evaluateTransposed, interpolate, interpolateTransposed } from "./polynomial.js";
+
 const POINTS = [0, 1, -1, 2, -2, 0.5, -0.5]; // and ∞
 const TILE = 4;
 const SIDE = 8; // of a tile's product: 4 + 5 - 1
 const AREA = SIDE * SIDE;
-// `index & SMALL` is the index; the compiler then knows that sums of indices do not overflow, and does not check them
-const SMALL = 0x7ffffff;
 const BLOCK = 16; // tiles that `multiply` takes at a time
 
 /**
@@ -134,7 +134,9 @@ export function tiledDown(z, signal, { below, maps, down, tiles, lower, upper })
   for (let b = 0; b < maps; b++) {
     copy(z, b * (height + 4) * (width + 4), width + 4, plane, 0, wide, height + 4, width + 4);
     for (let y = 0; y < tall; y++) {
-      for (let x = 0; x < columns; x++) interpolateTransposed(plane, y * wide + x * TILE, 1, lines, y * line + x * SIDE, 1);
+      for (let x = 0; x < columns; x++) {
+        interpolateTransposed(plane, y * wide + x * TILE, 1, lines, y * line + x * SIDE, 1);
+      }
     }
     for (let i = 0; i < SIDE; i++) {
       for (let t = 0; t < rows * columns; t++) {
@@ -152,7 +154,9 @@ export function tiledDown(z, signal, { below, maps, down, tiles, lower, upper })
       }
     }
     for (let y = 0; y < rows * TILE; y++) {
-      for (let x = 0; x < columns; x++) evaluateTransposed(lines, y * line + x * SIDE, 1, plane, y * wide + x * TILE, 1);
+      for (let x = 0; x < columns; x++) {
+        evaluateTransposed(lines, y * line + x * SIDE, 1, plane, y * wide + x * TILE, 1);
+      }
     }
     copy(plane, 0, wide, signal, c * height * width, width, height, width);
   }
@@ -209,6 +213,7 @@ function copy(source, s, sourceWidth, target, t, targetWidth, height, width) {
  */
 // prettier-ignore
 function multiply(factors, read, products, written, slots, { first, from, values }) {
+  // An index & 0x7ffffff is the index; the compiler then need not check whether sums of it overflow.
   for (let i = 0; i < AREA; i++) {
     const [input, output, value] = [i * read * slots, i * written * slots, i * from.length];
     for (let m = 0; m < written; m++) {
@@ -217,13 +222,13 @@ function multiply(factors, read, products, written, slots, { first, from, values
         let s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
         let s8 = 0, s9 = 0, s10 = 0, s11 = 0, s12 = 0, s13 = 0, s14 = 0, s15 = 0;
         for (let n = first[m]; n < end; n++) {
-          const v = values[value + n], f = (input + from[n] * slots + t) & SMALL;
+          const v = values[value + n], f = (input + from[n] * slots + t) & 0x7ffffff;
           s0 += v * factors[f]; s1 += v * factors[f + 1]; s2 += v * factors[f + 2]; s3 += v * factors[f + 3];
           s4 += v * factors[f + 4]; s5 += v * factors[f + 5]; s6 += v * factors[f + 6]; s7 += v * factors[f + 7];
           s8 += v * factors[f + 8]; s9 += v * factors[f + 9]; s10 += v * factors[f + 10]; s11 += v * factors[f + 11];
           s12 += v * factors[f + 12]; s13 += v * factors[f + 13]; s14 += v * factors[f + 14]; s15 += v * factors[f + 15];
         }
-        const o = (output + m * slots + t) & SMALL;
+        const o = (output + m * slots + t) & 0x7ffffff;
         products[o] = s0; products[o + 1] = s1; products[o + 2] = s2; products[o + 3] = s3;
         products[o + 4] = s4; products[o + 5] = s5; products[o + 6] = s6; products[o + 7] = s7;
         products[o + 8] = s8; products[o + 9] = s9; products[o + 10] = s10; products[o + 11] = s11;
@@ -231,84 +236,4 @@ function multiply(factors, read, products, written, slots, { first, from, values
       }
     }
   }
-}
-
-/**
- * Values of the polynomial c0 + c1 x + c2 x² + c3 x³ at the points. ±x share their even and odd powers.
- * @param {Float64Array} source of the coefficients
- * @param {number} s where they begin
- * @param {number} n from one to the next
- * @param {Float64Array} target of the values
- * @param {number} t
- * @param {number} m
- */
-// prettier-ignore
-function evaluate(source, s, n, target, t, m) {
-  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
-  const c0 = source[s], c1 = source[s + n], c2 = source[s + 2 * n], c3 = source[s + 3 * n];
-  const even1 = c0 + c2, even2 = c0 + 4 * c2, evenHalf = c0 + 0.25 * c2;
-  const odd1 = c1 + c3, odd2 = 2 * c1 + 8 * c3, oddHalf = 0.5 * c1 + 0.125 * c3;
-  target[t] = c0;
-  target[t + m] = even1 + odd1;
-  target[t + 2 * m] = even1 - odd1;
-  target[t + 3 * m] = even2 + odd2;
-  target[t + 4 * m] = even2 - odd2;
-  target[t + 5 * m] = evenHalf + oddHalf;
-  target[t + 6 * m] = evenHalf - oddHalf;
-  target[t + 7 * m] = c3;
-}
-
-/** @type {typeof evaluate} */
-// prettier-ignore
-function evaluateTransposed(source, s, n, target, t, m) {
-  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
-  const zero = source[s], infinity = source[s + 7 * n];
-  const even1 = source[s + n] + source[s + 2 * n], odd1 = source[s + n] - source[s + 2 * n];
-  const even2 = source[s + 3 * n] + source[s + 4 * n], odd2 = source[s + 3 * n] - source[s + 4 * n];
-  const evenHalf = source[s + 5 * n] + source[s + 6 * n], oddHalf = source[s + 5 * n] - source[s + 6 * n];
-  target[t] = zero + even1 + even2 + evenHalf;
-  target[t + m] = odd1 + 2 * odd2 + 0.5 * oddHalf;
-  target[t + 2 * m] = even1 + 4 * even2 + 0.25 * evenHalf;
-  target[t + 3 * m] = odd1 + 8 * odd2 + 0.125 * oddHalf + infinity;
-}
-
-/**
- * Coefficients of Σ value · Π (x - other points), added to those that are there, since tiles overlap. For ±1 the
- * product is (x² ± x) (x² - 4) (x² - ¼), for ±2 (x² ± 2x) (x² - 1) (x² - ¼), for ±½ (x² ± ½x) (x² - 1) (x² - 4).
- * @type {typeof evaluate}
- */
-// prettier-ignore
-function interpolate(source, s, n, target, t, m) {
-  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
-  const zero = source[s], infinity = source[s + 7 * n];
-  const even1 = source[s + n] + source[s + 2 * n], odd1 = source[s + n] - source[s + 2 * n];
-  const even2 = source[s + 3 * n] + source[s + 4 * n], odd2 = 2 * (source[s + 3 * n] - source[s + 4 * n]);
-  const evenHalf = source[s + 5 * n] + source[s + 6 * n], oddHalf = 0.5 * (source[s + 5 * n] - source[s + 6 * n]);
-  target[t] -= zero;
-  target[t + m] += odd1 + 0.25 * odd2 + 4 * oddHalf - infinity;
-  target[t + 2 * m] += even1 + 0.25 * even2 + 4 * evenHalf + 5.25 * zero;
-  target[t + 3 * m] += 5.25 * infinity - 4.25 * odd1 - 1.25 * odd2 - 5 * oddHalf;
-  target[t + 4 * m] -= 4.25 * even1 + 1.25 * even2 + 5 * evenHalf + 5.25 * zero;
-  target[t + 5 * m] += odd1 + odd2 + oddHalf - 5.25 * infinity;
-  target[t + 6 * m] += even1 + even2 + evenHalf + zero;
-  target[t + 7 * m] += infinity;
-}
-
-/** @type {typeof evaluate} */
-// prettier-ignore
-function interpolateTransposed(source, s, n, target, t, m) {
-  s &= SMALL; n &= SMALL; t &= SMALL; m &= SMALL;
-  const c0 = source[s], c1 = source[s + n], c2 = source[s + 2 * n], c3 = source[s + 3 * n];
-  const c4 = source[s + 4 * n], c5 = source[s + 5 * n], c6 = source[s + 6 * n], c7 = source[s + 7 * n];
-  const even1 = c2 - 4.25 * c4 + c6, odd1 = c1 - 4.25 * c3 + c5;
-  const even2 = 0.25 * c2 - 1.25 * c4 + c6, odd2 = 0.5 * c1 - 2.5 * c3 + 2 * c5;
-  const evenHalf = 4 * c2 - 5 * c4 + c6, oddHalf = 2 * c1 - 2.5 * c3 + 0.5 * c5;
-  target[t] = c6 - c0 + 5.25 * (c2 - c4);
-  target[t + m] = even1 + odd1;
-  target[t + 2 * m] = even1 - odd1;
-  target[t + 3 * m] = even2 + odd2;
-  target[t + 4 * m] = even2 - odd2;
-  target[t + 5 * m] = evenHalf + oddHalf;
-  target[t + 6 * m] = evenHalf - oddHalf;
-  target[t + 7 * m] = c7 - c1 + 5.25 * (c3 - c5);
 }
