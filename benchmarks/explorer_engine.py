@@ -1,10 +1,15 @@
-"""Time one joint step of the page's engine under Node: python benchmarks/explorer_engine.py"""
+"""Time one joint step of the page's engine under Node: python benchmarks/explorer_engine.py [page folder]
+
+A folder with an older version of the page's modules is measured in its place. Every measurement is added to the file of
+results, so that it shows before and after.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -27,17 +32,20 @@ SETTINGS = {
 }
 
 
-def main() -> None:
-    results = {name: measure(spec) for name, spec in SETTINGS.items()}
+def main(page: Path = PAGE) -> None:
+    results = {name: measure(spec, page) for name, spec in SETTINGS.items()}
     out = HERE / "results" / "explorer_engine.json"
-    out.write_text(json.dumps({"machine": machine(), "load": os.getloadavg(), "results": results}, indent=1))
-    for name, found in results.items():
-        times = [one["processor"] for one in found["milliseconds_a_step"]]
+    version = "this version" if page == PAGE else page.name
+    measurement = {"version": version, "machine": machine(), "load": os.getloadavg(), "results": results}
+    earlier = json.loads(out.read_text())["measurements"] if out.exists() else []
+    out.write_text(json.dumps({"measurements": [*earlier, measurement]}, indent=1))
+    for name, result in results.items():
+        times = [one["processor"] for one in result["milliseconds_a_step"]]
         print(f"{name}: median {np.median(times):.2f} ms a step, from {min(times):.2f} to {max(times):.2f}")
 
 
-def measure(spec: InferenceSpec) -> dict[str, Any]:
-    """What Node found on 20 digits with these settings."""
+def measure(spec: InferenceSpec, page: Path) -> dict[str, Any]:
+    """The times that Node measures on 20 digits with these settings."""
     case = {
         "model": pack_model(load(models.path("mnist"))),
         "height": 28,
@@ -48,10 +56,10 @@ def measure(spec: InferenceSpec) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.json"
         path.write_text(json.dumps(case))
-        command = ["node", str(HERE / "explorer_engine.mjs"), str(PAGE), str(path)]
-        found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return found
+        command = ["node", str(HERE / "explorer_engine.mjs"), str(page), str(path)]
+        times: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return times
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:2]))

@@ -22,7 +22,7 @@ from whatwhere.explorer.export import CODE_STEPS, choose_examples, export, pack_
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Recipe
+from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Recipe
 
 
 def carried(page: str) -> dict[str, Any]:
@@ -104,6 +104,14 @@ def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
     recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
     with pytest.raises(SpecError, match="pools 2 maps together"):
         export(model, recipe, load(np.zeros((2, 8, 8), np.uint8)), name="x", engine="reference")
+
+
+def test_a_model_with_an_input_stage_raises_an_error() -> None:
+    spec = ModelSpec(layers=(LayerSpec(maps=4),), input=InputSpec(kind="onoff"))
+    recipe = Recipe(model=spec, learning=Recipe.paper().learning[:1])
+    images = load(np.zeros((2, 8, 8), np.uint8))
+    with pytest.raises(SpecError, match=r"input\.kind = 'onoff'.*input\.kind = 'none'"):
+        export(DeconvNet(spec), recipe, images, name="x", engine="reference")
 
 
 def test_the_codes_are_inferred_with_the_settings_of_training(page: str) -> None:

@@ -15,6 +15,11 @@ from whatwhere.spec import InferenceSpec
 
 def pack_model(model: DeconvNet) -> dict[str, Any]:
     """The model's layers with their filters [below, maps, K, K] as float32 and connectivity as bytes."""
+    if model.spec.input.kind != "none":
+        raise SpecError(
+            f"the model has an input stage (input.kind = {model.spec.input.kind!r}); the explorer supports models of"
+            " the image as it is (input.kind = 'none')"
+        )
     for k, layer in enumerate(model.spec.layers, start=1):
         if layer.pool_maps != 1:
             raise SpecError(

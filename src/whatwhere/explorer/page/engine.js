@@ -1,9 +1,9 @@
 // Algorithm 1 of the paper, its inner loop, for one image: infer the features p (what) and the Gaussians θ (where).
-import { correlate, planesOf } from "./convolution.js";
+import { convolveDown, convolveUp, filtersOf, tapByTap } from "./convolution.js";
 import { fitTheta } from "./moments.js";
 import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./pooling.js";
 
-/** @typedef {import("./convolution.js").Planes} Planes */
+/** @typedef {import("./convolution.js").Filters} Filters */
 /** @typedef {import("./pooling.js").Regions} Regions */
 /** @typedef {import("./pooling.js").Theta} Theta */
 /** @typedef {import("./pooling.js").Weights} Weights */
@@ -54,11 +54,15 @@ import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./po
  * @property {number} width
  * @property {number} filterSize
  * @property {Regions} regions
- * @property {Planes} down
- * @property {Planes} up
+ * @property {Filters} filters
  */
 
-/** @typedef {{ channels: number, height: number, width: number, nonnegative: boolean, layers: Layer[] }} Network */
+/**
+ * Maps z_k of every layer that are overwritten in every step, since new ones would cost a tenth of its time.
+ * @typedef {{ z: Float64Array[], errors: Float64Array[] }} Workspace
+ */
+
+/** @typedef {{ channels: number, height: number, width: number, nonnegative: boolean, layers: Layer[], workspace: Workspace }} Network */
 
 /**
  * A model at an image size. Maps z are K - 1 larger than the signal below, regions pool them.
@@ -71,17 +75,18 @@ export function networkOf(model, height, width) {
   const network = { channels: model.channels, height, width, nonnegative: model.nonnegative };
   let below = model.channels;
   const layers = model.layers.map((layer) => {
-    const { maps, filterSize, kind, poolSize, stride, filters, connected } = layer;
+    const { maps, filterSize, kind, poolSize, stride } = layer;
     const regions = regionsOf(maps, height + filterSize - 1, width + filterSize - 1, poolSize, stride);
-    const [down, up] = /** @type {const} */ (["down", "up"]).map((direction) =>
-      planesOf(filters, connected, below, maps, filterSize, direction),
-    );
-    const made = { kind, below, height, width, filterSize, regions, down, up };
+    const filters = filtersOf(layer.filters, layer.connected, below, maps, filterSize, height, width);
+    const made = { kind, below, height, width, filterSize, regions, filters };
     [below, height, width] = [maps, regions.rows, regions.columns];
     return made;
   });
-  return { ...network, layers };
+  return { ...network, layers, workspace: { z: layers.map(emptyMaps), errors: layers.map(emptyMaps) } };
 }
+
+/** Maps z of a layer, all 0. @param {Layer} layer */
+const emptyMaps = ({ regions }) => new Float64Array(regions.maps * regions.height * regions.width);
 
 /**
  * The same network with another kind of pooling.
@@ -99,36 +104,17 @@ export const withPooling = (network, kind) => ({
  * @param {Network} network
  * @param {Float64Array} p
  * @param {Weights[]} weights
+ * @param {Float64Array[]} [z] maps of every layer, written
  */
-export function descend(network, p, weights) {
+export function descend(network, p, weights, z = network.layers.map(emptyMaps)) {
   const pHat = [p];
-  /** @type {Float64Array[]} */ const z = [];
   for (let k = weights.length; k > 0; k--) {
-    const { regions, below, height, width, down } = network.layers[k - 1];
-    z.unshift(new Float64Array(regions.maps * regions.height * regions.width));
-    unpool(pHat[0], weights[k - 1], regions, z[0]);
+    const { regions, below, height, width, filters } = network.layers[k - 1];
+    unpool(pHat[0], weights[k - 1], regions, z[k - 1].fill(0));
     pHat.unshift(new Float64Array(below * height * width));
-    correlate(z[0], regions.height, regions.width, pHat[0], down);
+    convolveDown(z[k - 1], filters, pHat[0]);
   }
   return { pHat, z };
-}
-
-/**
- * A signal at p̂_{k-1} carried up to z_k: the adjoint of the convolution down.
- * @param {Layer} layer
- * @param {Float64Array} signal
- */
-function convolveUp({ below, height, width, filterSize, regions, up }, signal) {
-  const border = filterSize - 1;
-  const [tall, wide] = [height + 2 * border, width + 2 * border];
-  const padded = new Float64Array(below * tall * wide);
-  for (let row = 0; row < below * height; row++) {
-    const target = (Math.floor(row / height) * tall + (row % height) + border) * wide + border;
-    padded.set(signal.subarray(row * width, (row + 1) * width), target);
-  }
-  const z = new Float64Array(regions.maps * regions.height * regions.width);
-  correlate(padded, tall, wide, z, up);
-  return z;
 }
 
 /**
@@ -136,12 +122,12 @@ function convolveUp({ below, height, width, filterSize, regions, up }, signal) {
  * @param {Network} network
  * @param {Float64Array} e
  * @param {Weights[]} weights
+ * @param {Float64Array[]} [z] maps of every layer, written
  */
-export function ascend(network, e, weights) {
-  /** @type {Float64Array[]} */ const z = [];
+export function ascend(network, e, weights, z = network.layers.map(emptyMaps)) {
   let signal = e;
   network.layers.forEach((layer, k) => {
-    z.push(convolveUp(layer, signal));
+    convolveUp(signal, layer.filters, z[k]);
     signal = new Float64Array(regionCount(layer.regions));
     pool(z[k], weights[k], layer.regions, signal);
   });
@@ -158,7 +144,9 @@ export function ascend(network, e, weights) {
 export function start(network, image, settings) {
   let signal = image;
   const theta = network.layers.map((layer) => {
-    const z = convolveUp(layer, signal);
+    const filters = tapByTap(layer.filters); // moments ignore the scale of a signal: zeros must be exact
+    const z = emptyMaps(layer);
+    convolveUp(signal, filters, z);
     const fitted = fitTheta(layer.kind, z, layer.regions, settings);
     signal = new Float64Array(regionCount(layer.regions));
     pool(z, weightsOf(fitted, layer.regions), layer.regions, signal);
@@ -185,15 +173,17 @@ export const allWeights = (network, theta) => theta.map((t, k) => weightsOf(t, n
 export function step(network, image, latents, weights, settings) {
   const { lambda, alpha } = settings;
   const { p, theta } = latents;
-  const { pHat } = descend(network, p, weights); //                reconstruct: p̂_0 = R p
+  const { workspace } = network;
+  const { pHat } = descend(network, p, weights, workspace.z); //   reconstruct: p̂_0 = R p
   const e = minus(pHat[0], image); //                              the residual
-  const { g, z: errors } = ascend(network, e, weights); //         ∇p = Rᵀ e, and the error at every z_k
+  const { g, z: errors } = ascend(network, e, weights, workspace.errors); // ∇p = Rᵀ e, and the error at every z_k
   const measured = objective(e, p, lambda, alpha);
   const beta = lineSearch(network, g, weights, lambda);
   const next = new Float64Array(p.length);
   for (let j = 0; j < p.length; j++) {
-    const shrunk = shrink(p[j] - lambda * beta * g[j], beta, alpha); // gradient and shrinkage step
-    next[j] = network.nonnegative && shrunk < 0 ? 0 : shrunk; //        projection step
+    const moved = p[j] - lambda * beta * g[j]; //                          gradient step
+    if (network.nonnegative && moved <= 0) continue; //                    projection step: shrinkage keeps the sign
+    next[j] = shrink(moved, beta, alpha); //                               shrinkage step
   }
   network.layers.forEach(({ kind, regions }, k) => {
     if (kind !== "gaussian") return; //                            switches do not move
@@ -212,7 +202,7 @@ export function step(network, image, latents, weights, settings) {
  * @param {number} lambda
  */
 function lineSearch(network, g, weights, lambda) {
-  const denominator = lambda * squares(descend(network, g, weights).pHat[0]);
+  const denominator = lambda * squares(descend(network, g, weights, network.workspace.z).pHat[0]);
   return denominator > 0 ? squares(g) / denominator : 0;
 }
 

@@ -84,10 +84,9 @@ export function emptyTheta(r) {
  */
 function axisWeights(w, at, mu, gamma, size, exist) {
   if (size === 2 && exist === 2) {
-    const ratio = Math.exp(-gamma * Math.abs(mu)); // of the smaller q to the larger, so that neither loses precision
-    const larger = 1 / (1 + ratio);
-    w[at + (mu > 0 ? 1 : 0)] = Math.sqrt(larger);
-    w[at + (mu > 0 ? 0 : 1)] = Math.sqrt(ratio * larger);
+    const ratio = Math.exp(Math.min(300, (gamma * mu) / 2)); // w_1 / w_0; squared it stays finite
+    w[at] = 1 / Math.sqrt(1 + ratio * ratio);
+    w[at + 1] = ratio * w[at];
     return;
   }
   const centre = (size - 1) / 2;
@@ -139,11 +138,16 @@ export function unpool(p, w, { size, width, corner, tall, wide }, z) {
   for (let j = 0; j < corner.length; j++) {
     if (p[j] === 0) continue;
     if (size === 2 && tall[j] === 2 && wide[j] === 2) {
-      const [top, upper, lower] = [corner[j], p[j] * wy[2 * j], p[j] * wy[2 * j + 1]];
-      z[top] += upper * wx[2 * j];
-      z[top + 1] += upper * wx[2 * j + 1];
-      z[top + width] += lower * wx[2 * j];
-      z[top + width + 1] += lower * wx[2 * j + 1];
+      const left = wx[2 * j];
+      const right = wx[2 * j + 1];
+      const upper = p[j] * wy[2 * j];
+      const lower = p[j] * wy[2 * j + 1];
+      const top = corner[j];
+      const bottom = top + width;
+      z[top] += upper * left;
+      z[top + 1] += upper * right;
+      z[bottom] += lower * left;
+      z[bottom + 1] += lower * right;
       continue;
     }
     for (let i = 0; i < tall[j]; i++) {
@@ -165,7 +169,9 @@ export function pool(z, w, { size, width, corner, tall, wide }, p) {
   const [wy, wx] = [w.y, w.x];
   for (let j = 0; j < corner.length; j++) {
     if (size === 2 && tall[j] === 2 && wide[j] === 2) {
-      const [top, left, right] = [corner[j], wx[2 * j], wx[2 * j + 1]];
+      const top = corner[j];
+      const left = wx[2 * j];
+      const right = wx[2 * j + 1];
       const upper = z[top] * left + z[top + 1] * right;
       const lower = z[top + width] * left + z[top + width + 1] * right;
       p[j] = upper * wy[2 * j] + lower * wy[2 * j + 1];
@@ -200,6 +206,17 @@ export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
   const [slopeY, slopeX] = [new Float64Array(size), new Float64Array(size)];
   for (let j = 0; j < corner.length; j++) {
     if (p[j] === 0) continue;
+    if (size === 2 && tall[j] === 2 && wide[j] === 2) {
+      const at = corner[j];
+      const a = error[at], b = error[at + 1], c = error[at + width], d = error[at + width + 1];
+      const top = wy[2 * j], bottom = wy[2 * j + 1], left = wx[2 * j], right = wx[2 * j + 1];
+      const slopeY = top * bottom * ((c * left + d * right) * top - (a * left + b * right) * bottom);
+      const slopeX = left * right * ((b * top + d * bottom) * left - (a * top + c * bottom) * right);
+      stepTwo(theta.muY, theta.gammaY, j, (step * p[j] * slopeY) / 2, gammaMin, gammaMax);
+      stepTwo(theta.muX, theta.gammaX, j, (step * p[j] * slopeX) / 2, gammaMin, gammaMax);
+      updateWeights(w, theta, r, j);
+      continue;
+    }
     slopeY.fill(0);
     slopeX.fill(0);
     for (let i = 0; i < tall[j]; i++) {
@@ -217,6 +234,21 @@ export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
 }
 
 /**
+ * Along an axis of two elements the weights depend on γ μ alone.
+ * @param {Float64Array} mu
+ * @param {Float64Array} gamma
+ * @param {number} j
+ * @param {number} step times the slope of γ μ
+ * @param {number} gammaMin
+ * @param {number} gammaMax
+ */
+function stepTwo(mu, gamma, j, step, gammaMin, gammaMax) {
+  const moved = mu[j] - step * gamma[j];
+  gamma[j] = clamp(gamma[j] - step * mu[j], gammaMin, gammaMax);
+  mu[j] = clamp(moved, -0.5, 0.5);
+}
+
+/**
  * @param {Float64Array} mu
  * @param {Float64Array} gamma
  * @param {Float64Array} w
@@ -229,13 +261,6 @@ export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
  */
 function stepAxis(mu, gamma, w, slope, j, s, step, gammaMin, gammaMax) {
   const centre = (s - 1) / 2;
-  if (s === 2) {
-    const byProduct = (slope[1] * w[2 * j] ** 2 - slope[0] * w[2 * j + 1] ** 2) / 2; // w depends on γ μ alone
-    const moved = mu[j] - step * byProduct * gamma[j];
-    gamma[j] = clamp(gamma[j] - step * byProduct * mu[j], gammaMin, gammaMax);
-    mu[j] = clamp(moved, -centre, centre);
-    return;
-  }
   let mean = 0;
   let variance = 0;
   for (let i = 0; i < s; i++) {
