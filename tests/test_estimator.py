@@ -195,7 +195,7 @@ def test_partial_fit_is_one_pass_in_which_the_filters_move_after_every_batch(ima
     first.partial_fit(parts[1])
     assert not torch.equal(first.model_.filters[1], before)
     assert first.scale_ == scale
-    with pytest.raises(ValueError, match="expected"):
+    with pytest.raises(ValueError, match="expect"):
         first.partial_fit(parts[2][:, :, :20, :])
 
 

@@ -87,7 +87,7 @@ def test_density_decides_how_rows_are_kept_and_not_what_they_are() -> None:
 @pytest.mark.parametrize("offset", [0, 1])
 def test_more_than_the_stated_memory_is_refused(offset: int) -> None:
     rows = sparse_features(50, 40).numpy() + offset
-    with pytest.raises(SpecError, match=r"50 descriptors of 40 numbers need .*\(allow more with `memory`"):
+    with pytest.raises(SpecError, match=r"50 descriptors of 40 numbers need .*\(raise `memory`"):
         collect_rows(lambda batch: rows[batch], 50, 7, memory=1000)
 
 
@@ -125,5 +125,5 @@ def test_no_images_and_no_such_layer_are_refused(recipe: Recipe) -> None:
     one_layer = ww.DeconvNet(ww.ModelSpec(layers=recipe.model.layers[:1]))
     with pytest.raises(ImageError, match="an empty set of images"):
         describe_images(one_layer, images(0), recipe)
-    with pytest.raises(SpecError, match="a descriptor of layer 2 was asked for; the model has 1 layers"):
+    with pytest.raises(SpecError, match="a descriptor of layer 2 was requested; the model has 1 layers"):
         describe_images(one_layer, images(2), replace(recipe, descriptor=DescriptorSpec(layers=(2,))))

@@ -86,7 +86,7 @@ X, Y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (X, Y[:3], r"4 images and labels of shape \[3\]; expected one label an image"),
+        (X, Y[:3], r"4 images and labels of shape \[3\]; expected one label per image"),
         (X, Y[:, None], r"labels of shape \[4, 1\]"),
         (X, np.zeros(4, int), "all 4 labels are 0; expected at least two classes"),
         (X[:0], Y[:0], "an empty set"),

@@ -113,7 +113,7 @@ def test_intervals() -> None:
 
 def test_labels_that_do_not_match_are_refused() -> None:
     x, y = clouds(30, 0.3)
-    with pytest.raises(ImageError, match="expected one label an image"):
+    with pytest.raises(ImageError, match="expected one label per image"):
         choose({"": x}, y[:-1])
     with pytest.raises(ImageError, match="expected at least two classes"):
         choose({"": x}, np.zeros(30, int))

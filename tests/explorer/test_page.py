@@ -44,7 +44,8 @@ def ink(pixels: np.ndarray) -> np.ndarray:
 
 
 def explain(model: DeconvNet, p: torch.Tensor, theta: tuple[PoolingParams, ...]) -> np.ndarray:
-    return model.reconstruct(p, model.weights(theta, 28, 28))[0, 0].clamp(0, 1).numpy()
+    sized = model.at(28, 28)
+    return sized.reconstruct(p, sized.weights(theta))[0, 0].clamp(0, 1).numpy()
 
 
 def test_the_page_shows_what_the_reference_engine_finds(opened: Opened, model: DeconvNet) -> None:
