@@ -80,6 +80,7 @@ def test_drawing_is_explained_and_the_cost_falls(opened: Opened) -> None:
 def select_first(opened: Opened) -> int:
     """Select the strongest feature; its region."""
     opened.tab.locator("#active .tile").first.click()
+    opened.tab.wait_for_function("location.hash.includes('selected=')")
     return int(opened.address()["selected"])
 
 
