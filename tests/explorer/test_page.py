@@ -80,7 +80,10 @@ def test_drawing_is_explained_and_the_cost_falls(opened: Opened) -> None:
 def select_first(opened: Opened) -> int:
     """Select the strongest feature; its region."""
     opened.tab.locator("#active .tile").first.click()
-    opened.tab.wait_for_function("location.hash.includes('selected=')")
+    for _ in range(50):  # the address follows the page a moment later
+        if "selected" in opened.address():
+            break
+        opened.tab.wait_for_timeout(100)
     return int(opened.address()["selected"])
 
 
