@@ -43,9 +43,17 @@ def train_as(rank: int, count: int, port: int, folder: Path, resume: bool, stop_
     torch.save(run.model.filters, folder / f"filters{rank}.pt")
 
 
+def look_late(rank: int) -> None:
+    """Rank 1 asks who is absent a second after rank 0, which holds the answer and must not leave before."""
+    if rank == 1:
+        absent = distributed._Meeting.absent
+        distributed._Meeting.absent = lambda meeting: (time.sleep(1), absent(meeting))[1]
+
+
 def die_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
     """The last rank kills itself in the second epoch; the others write down how they end."""
     tiny.as_rank(rank, count, port)
+    look_late(rank)
 
     def on_batch(report) -> None:
         if rank == count - 1 and report.epoch == 2:
@@ -60,6 +68,7 @@ def die_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
 def stall_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
     """The last rank stops answering in the second epoch, as under SIGSTOP; the others write down how they end."""
     tiny.as_rank(rank, count, port)
+    look_late(rank)
 
     def on_batch(report) -> None:
         if rank == count - 1 and report.epoch == 2:

@@ -38,18 +38,24 @@ class _Meeting:
         self.store.set(f"sums/{rank()}", str(self.sums))
 
     def absent(self) -> list[int]:
-        """The processes that have not begun this sum."""
-        self.store.set_timeout(timedelta(seconds=5))
-        others = (other for other in range(world_size()) if other != rank())
-        return [other for other in others if self._sums_of(other) < self.sums]
+        """The processes that have not begun this sum; process 0 where the store, which it holds, is gone."""
+        others = [other for other in range(world_size()) if other != rank()]
+        absent: list[int] = []
+        try:
+            self.store.set_timeout(_GRACE)
+            absent = [other for other in others if self._sums_of(other) < self.sums]
+            self.store.set(f"left/{rank()}", "")
+            if rank() == 0:  # the store ends with this process: leave only after the others have read it
+                self.store.wait([f"left/{other}" for other in others if other not in absent], _GRACE)
+        except RuntimeError:
+            return [0] if rank() else absent
+        return absent
 
     def _sums_of(self, other: int) -> int:
-        try:
-            return int(self.store.get(f"sums/{other}")) if self.store.check([f"sums/{other}"]) else 0
-        except RuntimeError:  # the process that holds the store is gone
-            return 0
+        return int(self.store.get(f"sums/{other}")) if self.store.check([f"sums/{other}"]) else 0
 
 
+_GRACE = timedelta(seconds=5)
 _meeting: _Meeting | None = None
 
 
