@@ -1,4 +1,4 @@
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, asdict, replace
 
 import numpy as np
 import pytest
@@ -55,6 +55,18 @@ BAD = {
     "pooling_step = -1": lambda: InferenceSpec(pooling_step=-1.0),
     "gamma_min = 2": lambda: InferenceSpec(gamma_min=2.0, gamma_max=1.0),
     "moments with power = 3": lambda: InferenceSpec(moment_power=3),
+    "lam = 'automatic'": lambda: InferenceSpec(lam="automatic"),
+    "sparsity = 0": lambda: InferenceSpec(sparsity=0),
+    "sparsity = True": lambda: InferenceSpec(sparsity=True),
+    "lam = 5.0 with sparsity = 0.2": lambda: InferenceSpec(lam=float("5"), sparsity=0.2),
+    "lam = auto with sparsity = 0.2": lambda: InferenceSpec(lam="auto", sparsity=0.2),
+    "lam = 'auto' with alpha = 0.5": lambda: InferenceSpec(lam="auto", alpha=0.5),
+    "noise = 0.1 with lam = 5.0": lambda: InferenceSpec(noise=0.1),
+    "noise = -1.0": lambda: InferenceSpec(lam="auto", noise=-1),
+    "sparsity_share = 1.0": lambda: InferenceSpec(lam="auto", sparsity_share=1),
+    "noise = 0.1 and sparsity_share = 0.1": lambda: InferenceSpec(lam="auto", noise=0.1, sparsity_share=0.1),
+    "tolerance = -1": lambda: InferenceSpec(tolerance=-1.0),
+    "tolerance = 0.1 with step_size = 'batch'": lambda: InferenceSpec(tolerance=0.1, step_size="batch"),
     "update_pooling = .* with layer = 2": lambda: Phase(layer=2, update_pooling=(3,)),
     "epochs = -1": lambda: LearningSpec(inference=InferenceSpec(), epochs=-1),
     "reset_at = 0": lambda: LearningSpec(inference=InferenceSpec(), reset_at=(0,)),
@@ -89,3 +101,25 @@ def test_the_papers_settings_for_another_model() -> None:
 
 def test_the_repr_of_a_recipe_is_short() -> None:
     assert repr(Recipe.paper()) == "Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)"
+
+
+def test_sparsity_is_one_over_lam_and_only_lam_is_stored() -> None:
+    spec = InferenceSpec(sparsity=0.25, steps=7)
+    assert spec == InferenceSpec(lam=4.0, steps=7)
+    assert replace(spec, steps=8).lam == 4.0
+    assert "sparsity" not in asdict(spec)
+    assert replace(InferenceSpec(), sparsity=0.5).lam == 2.0
+
+
+def test_settings_for_coding_converge_and_can_be_changed() -> None:
+    spec = InferenceSpec.coding()
+    assert spec.momentum
+    assert spec.tolerance > 0
+    assert spec.steps > InferenceSpec().steps
+    assert InferenceSpec.coding(sparsity=0.5, steps=9) == replace(spec, lam=2.0, steps=9)
+
+
+def test_a_lam_to_be_chosen_is_no_number() -> None:
+    assert InferenceSpec(lam=3).lam_value == 3.0
+    with pytest.raises(SpecError, match="'auto' was given; expected a number"):
+        _ = InferenceSpec(lam="auto").lam_value

@@ -55,6 +55,18 @@ def test_a_file_holds_differences(tmp_path: Path) -> None:
     assert recipe.plan == (Phase(layer=1, update_pooling=(1,)),)
 
 
+def test_lam_can_be_given_as_sparsity_or_chosen_later(tmp_path: Path) -> None:
+    recipe = read(tmp_path, "inference.sparsity = 0.5\nlearning.each.inference.sparsity = 4")
+    assert recipe.inference.lam == 2.0
+    assert [learning.inference.lam for learning in recipe.learning] == [0.25, 0.25]
+    assert "sparsity" not in to_toml(recipe)
+    recipe = read(tmp_path, 'inference = { lam = "auto", noise = 0.1 }')
+    assert recipe.inference == InferenceSpec(lam="auto", noise=0.1)
+    assert override(Recipe.paper(), tomllib.loads(to_toml(recipe))) == recipe
+    with pytest.raises(SpecError, match=r"in inference: lam = 5\.0 with sparsity = 0\.5 was given; expected one"):
+        read(tmp_path, "inference = { lam = 5, sparsity = 0.5 }")
+
+
 def test_a_third_layer(tmp_path: Path) -> None:
     recipe = read(tmp_path, "[model.layers.3]\nmaps = 8\n[learning.3]\nepochs = 4\n[learning.3.inference]\nlam = 0.1")
     assert recipe.model.layers[2] == LayerSpec(maps=8)
@@ -66,7 +78,7 @@ BAD = {
     "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
     "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'inference.lam'",
     "[learning.1.inference]\nstep = 1": r"step is not a setting; did you mean 'learning\.1\.inference\.steps'",
-    "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected float, not str",
+    "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected a number or 'auto'",
     "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
     "[inference]\nmomentum = 1": r"inference\.momentum = 1 was given; expected bool",
     "[inference]\nstep_size = 'x'": r"inference\.step_size = 'x' was given; expected one of 'image'",

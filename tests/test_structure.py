@@ -71,6 +71,7 @@ COVERED_BY = {
     "reproduction/demo_report.py": "cli/test_demo.py",
     "reproduction/index.py": "reproduction/test_report.py",
     "spec_checks.py": "test_spec.py",
+    "inference_spec.py": "test_spec.py",
     "model_spec.py": "test_spec.py",
     "storage/latent_files.py": "storage/test_latent_store.py",
     "storage/tiers.py": "storage/test_latent_store.py",

@@ -36,6 +36,10 @@ class MissingExtra(WhatwhereError, ImportError):
         super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'whatwhere[{extra}]'")
 
 
+class ConvergenceWarning(UserWarning):
+    """Inference took all its steps before the cost stopped changing."""
+
+
 def printable(text: object) -> str:
     r"""The text with control characters, line breaks and undecodable bytes written as escapes such as \x1b."""
     return "".join(

@@ -101,6 +101,9 @@ class Stats:
     penalty         Σ|p|^α, [T + 1, N]
     nonzeros        number of p ≠ 0, [T + 1, N]
     step            β, [T, N]
+
+    T is that of the image that took most steps. One that was finished earlier (`InferenceSpec.tolerance`) shows its
+    end from then on, with steps of size 0.
     """
 
     reconstruction: Tensor
@@ -113,8 +116,21 @@ class Stats:
         """The objective C of every image at every step, [T + 1, N]."""
         return self.reconstruction + self.penalty
 
+    def padded(self, steps: int) -> Stats:
+        """A copy with this many steps: those that are added have size 0 and leave all measures as they were."""
+        more = steps - len(self.step)
+
+        def held(trace: Tensor) -> Tensor:
+            return torch.cat([trace, trace[-1:].expand(more, -1)])
+
+        step = torch.cat([self.step, self.step.new_zeros(more, self.step.shape[1])])
+        return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
+
     @staticmethod
     def cat(parts: Sequence[Stats]) -> Stats:
+        """Join the statistics of several batches; with a tolerance, their numbers of steps differ."""
+        longest = max(len(part.step) for part in parts)
+        parts = [part if len(part.step) == longest else part.padded(longest) for part in parts]
         return Stats(*(torch.cat([getattr(s, name) for s in parts], dim=1) for name in Stats.__dataclass_fields__))
 
 

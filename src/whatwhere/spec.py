@@ -10,80 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from whatwhere.inference_spec import InferenceSpec as InferenceSpec
+from whatwhere.inference_spec import MomentFit as MomentFit
+from whatwhere.inference_spec import StepSize as StepSize
 from whatwhere.model_spec import InputKind as InputKind
 from whatwhere.model_spec import InputSpec as InputSpec
 from whatwhere.model_spec import LayerSpec as LayerSpec
 from whatwhere.model_spec import ModelSpec as ModelSpec
 from whatwhere.model_spec import PoolingKind as PoolingKind
 from whatwhere.spec_checks import check_fields, require, require_count
-
-StepSize = Literal["image", "batch", "fixed"]
-
-
-@dataclass(frozen=True)
-class MomentFit:
-    """How a region's Gaussian is fitted: μ and 1/γ are the mean and variance of the position, weighted by |s|^power.
-
-    gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
-    power                 of the signal s: 1 or 2
-    """
-
-    gamma_min: float = 0.01
-    gamma_max: float = 100.0
-    power: int = 2
-
-    def __post_init__(self) -> None:
-        require(
-            0 <= self.gamma_min <= self.gamma_max < float("inf"),
-            f"gamma_min = {self.gamma_min}, gamma_max = {self.gamma_max}",
-            "0 ≤ gamma_min ≤ gamma_max, both finite",
-        )
-        require(self.power in (1, 2), f"moments with power = {self.power}", "1 or 2")
-
-
-@dataclass(frozen=True, kw_only=True)
-class InferenceSpec:
-    """How features and pooling variables are inferred.
-
-    lam           λ, the weight of the reconstruction against the sparsity penalty
-    alpha         α of the penalty Σ|p|^α, between ½ and 1
-    shrinkage     'gradient' (the paper: soft threshold at α = 1, its printed step at α = ½) or
-                  'exact' (the proximal map; α = ½ or 1)
-    steps         ISTA steps, T
-    step_size     β for each 'image', one for the 'batch' (the paper), or the safe 'fixed' one
-    momentum      accelerate the features' steps (FISTA with restart)
-    pooling_step  β_U, the step of the pooling variables
-    gamma_min, gamma_max, moment_power  see `MomentFit`
-    """
-
-    lam: float = 5.0
-    alpha: float = 1.0
-    shrinkage: Literal["gradient", "exact"] = "gradient"
-    steps: int = 50
-    step_size: StepSize = "image"
-    momentum: bool = False
-    pooling_step: float = 3.0
-    gamma_min: float = MomentFit.gamma_min
-    gamma_max: float = MomentFit.gamma_max
-    moment_power: int = MomentFit.power
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require(self.lam > 0, f"lam = {self.lam}", "a number above 0")
-        require(0.5 <= self.alpha <= 1, f"alpha = {self.alpha}", "a number from 0.5 to 1")
-        require(
-            self.shrinkage == "gradient" or self.alpha in (0.5, 1),
-            f"shrinkage = 'exact' with alpha = {self.alpha}",
-            "alpha = 0.5 or 1 (the proximal map has a closed form there), or shrinkage = 'gradient'",
-        )
-        require_count("steps", self.steps, least=0)
-        require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
-        _ = self.moment_fit  # raises where its values are not possible
-
-    @property
-    def moment_fit(self) -> MomentFit:
-        """How the pooling variables start, and the bounds that they keep."""
-        return MomentFit(self.gamma_min, self.gamma_max, self.moment_power)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +116,7 @@ class Recipe:
 
     model: ModelSpec = field(default_factory=ModelSpec.paper)
     learning: tuple[LearningSpec, ...] = field(default_factory=_paper_learning)
-    inference: InferenceSpec = InferenceSpec()
+    inference: InferenceSpec = field(default_factory=InferenceSpec)
     plan: tuple[Phase, ...] = ()
     descriptor: DescriptorSpec = DescriptorSpec()
     batch_size: int = 1000

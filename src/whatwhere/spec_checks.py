@@ -7,6 +7,7 @@ import math
 import numbers
 import types
 from collections.abc import Hashable, Iterable
+from dataclasses import InitVar, fields
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from whatwhere.errors import SpecError
@@ -34,8 +35,9 @@ def check_fields(spec: Any) -> None:
 
     Lists become tuples and numbers of NumPy become Python's.
     """
-    for name, hint in type_hints(type(spec)).items():
-        object.__setattr__(spec, name, convert(getattr(spec, name), hint, name))
+    hints = type_hints(type(spec))
+    for f in fields(spec):
+        object.__setattr__(spec, f.name, convert(getattr(spec, f.name), hints[f.name], f.name))
 
 
 def type_hints(kind: type) -> dict[str, Any]:
@@ -45,15 +47,19 @@ def type_hints(kind: type) -> dict[str, Any]:
 
 @functools.cache
 def _cached_hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+    hints = get_type_hints(kind)
+    return {name: hint.type if isinstance(hint, InitVar) else hint for name, hint in hints.items()}
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
     """The value as the type of its setting; only numbers and sequences are converted, nothing is guessed."""
     if get_origin(hint) in (Union, types.UnionType):
-        if value is None:
-            return None
-        hint = next(h for h in get_args(hint) if h is not type(None))
+        words = [word for h in get_args(hint) if get_origin(h) is Literal for word in get_args(h)]
+        if (isinstance(value, str) and value in words) or (value is None and type(None) in get_args(hint)):
+            return value
+        hint = next(h for h in get_args(hint) if h is not type(None) and get_origin(h) is not Literal)
+        if words:
+            require(not isinstance(value, str), f"{name} = {shown(value)}", f"a number or {words[0]!r}")
     if get_origin(hint) is Literal:
         require_choice(name, value, get_args(hint))
         return value

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError
+from whatwhere.inference_spec import PAPER_LAM
 from whatwhere.regular_file import read_regular
 from whatwhere.spec import Recipe, follow_depth
 from whatwhere.spec_checks import convert, shown, type_hints
@@ -86,6 +87,8 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     if isinstance(spec, Recipe) and "model" in new and not isinstance(changes.get("learning"), list):
         learning, depth = new.get("learning", spec.learning), new["model"].depth
         new["learning"] = learning if "learning" in new and len(learning) > depth else follow_depth(learning, depth)
+    if "sparsity" in new:  # it takes the place of the old λ
+        new.setdefault("lam", PAPER_LAM)
     return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
 
 

@@ -7,8 +7,9 @@ import pytest
 import tiny_training as tiny
 from whatwhere.errors import RunError
 from whatwhere.learning import TrainingStopped
+from whatwhere.learning.recipe_changes import training_changes
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Phase, Recipe
-from whatwhere.spec_toml import read_recipe
+from whatwhere.spec_toml import read_recipe, to_toml
 
 
 def with_epochs(*epochs: int) -> Recipe:
@@ -61,3 +62,12 @@ def test_settings_of_training_may_not_change(tmp_path):
     for other in (replace(tiny.recipe(), batch_size=3), replace(tiny.recipe(), seed=1), tiny.recipe(steps=3)):
         with pytest.raises(RunError, match=r"cannot continue with other recipe: .* was .* and is now"):
             tiny.train(other, tiny.images(), tmp_path, resume=True)
+
+
+def test_a_setting_that_is_newer_than_the_run_had_its_default_then():
+    new = to_toml(tiny.recipe())
+    old = "\n".join(line for line in new.splitlines() if not line.startswith("tolerance"))
+    assert old.count("\n") < new.count("\n") - 1
+    assert training_changes(old, tiny.recipe()) == ""
+    changed = new.replace("tolerance = 0.0", "tolerance = 0.5").replace('"batch"', '"image"')
+    assert "inference.tolerance was 0.5 and is now 0.0" in training_changes(changed, tiny.recipe())

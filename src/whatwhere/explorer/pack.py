@@ -44,7 +44,7 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
 def pack_settings(spec: InferenceSpec) -> dict[str, float]:
     """The settings of inference under the names that the page uses."""
     return {
-        "lambda": spec.lam,
+        "lambda": spec.lam_value,
         "alpha": spec.alpha,
         "steps": spec.steps,
         "poolingStep": spec.pooling_step,

@@ -77,7 +77,7 @@ def trace(
 def _snapshot(model: SizedModel, v: Tensor, step: int, latents: Latents, spec: InferenceSpec) -> Snapshot:
     assert latents.p is not None
     weights = model.weights(latents.pooling_params)
-    parts = model.objective(v, latents.p, weights, spec.lam, spec.alpha)
+    parts = model.objective(v, latents.p, weights, spec.lam_value, spec.alpha)
     residual = (model.reconstruct(latents.p, weights) - v)[0]
     return Snapshot(step, latents, float(parts.reconstruction), float(parts.penalty), int(parts.nonzeros), residual)
 

@@ -19,6 +19,7 @@ from whatwhere.inference.checks import (
     check_start,
     convert_latents,
 )
+from whatwhere.inference.convergence import solve_until_converged, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.plan import joint
 from whatwhere.inference.target import check_target, make_target
@@ -81,12 +82,9 @@ def infer(
             solutions.append(replace(ended, latents=replace(ended.latents, background=target.background)))
             if progress is not None:
                 progress(len(target.v))
-    return Solution(
-        Latents.cat([s.latents for s in solutions]),
-        Stats.cat([s.stats for s in solutions]),
-        resolved.name,
-        decoder=sized,
-    )
+    stats = Stats.cat([s.stats for s in solutions])
+    warn_unconverged(stats, spec)
+    return Solution(Latents.cat([s.latents for s in solutions]), stats, resolved.name, decoder=sized)
 
 
 def check_size(images: Tensor, model: SizedModel) -> None:
@@ -126,6 +124,8 @@ def run_phase(
     mask: Tensor | None = None,
 ) -> Solution:
     """One batch through one phase."""
+    if spec.tolerance > 0:
+        return solve_until_converged(engine, model, images, latents, phase, spec, mask)
     return engine.solve(model, images, latents, phase, spec, mask)
 
 

@@ -53,7 +53,7 @@ def solve(
         state, measured, beta = step(sized, images, state, moving, spec, mask)
         trace.append(measured)
         betas.append(beta)
-    trace.append(sized.objective(images, state.p, sized.weights(state.theta), spec.lam, spec.alpha, mask))
+    trace.append(sized.objective(images, state.p, sized.weights(state.theta), spec.lam_value, spec.alpha, mask))
     return Solution(Latents(state.p, state.theta), stats(trace, betas), engine="reference")
 
 
@@ -66,7 +66,7 @@ def step(
     mask: Tensor | None = None,
 ) -> tuple[IstaState, Objective, Tensor]:
     """One step, all of it from one residual; also the objective before the step, and its size β."""
-    lam, alpha, y, theta = spec.lam, spec.alpha, state.y, list(state.theta)
+    lam, alpha, y, theta = spec.lam_value, spec.alpha, state.y, list(state.theta)
     U = model.weights(theta)
     p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
     e = residual(p_hat[0], v, mask)  #                      e = M ⊙ (R p - v)
@@ -102,7 +102,7 @@ def start(
     else:
         p = images.new_zeros(len(images), *model.regions[phase.layer - 1].grid)
     ones = p.new_ones(len(p), 1, 1, 1)
-    beta = ones * safe_step(model.model, phase.layer, spec.lam) if spec.step_size == "fixed" else 0 * ones
+    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if spec.step_size == "fixed" else 0 * ones
     return IstaState(p, theta, y=p, momentum=ones, beta=beta)
 
 

@@ -52,6 +52,6 @@ def step_pooling(
 ) -> PoolingParams:
     """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer."""
     gradient = pooling_gradient(error, p, theta, weights)
-    step = spec.lam * spec.pooling_step
+    step = spec.lam_value * spec.pooling_step
     moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
     return bound(moved, weights.regions, spec.gamma_min, spec.gamma_max)

@@ -9,7 +9,7 @@ from typing import Any
 from whatwhere.errors import RunError
 from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import parse_toml, to_toml
+from whatwhere.spec_toml import override, parse_toml, to_toml
 
 TEST_TIME = ("inference.", "plan", "descriptor.")
 EPOCHS = re.compile(r"learning\.\d+\.epochs")
@@ -17,7 +17,8 @@ EPOCHS = re.compile(r"learning\.\d+\.epochs")
 
 def training_changes(old: str, new: Recipe) -> str:
     """The settings of training, but for epochs, in which a recipe differs from an earlier one, in words."""
-    before, after = settings(parse_toml(old, "the checkpoint's recipe")), settings(parse_toml(to_toml(new), ""))
+    earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))  # settings added since: defaults
+    before, after = (settings(parse_toml(to_toml(recipe), "")) for recipe in (earlier, new))
 
     def is_training(name: str) -> bool:
         return not name.startswith(TEST_TIME) and not EPOCHS.fullmatch(name)

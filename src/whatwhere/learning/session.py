@@ -141,7 +141,7 @@ class TrainingSession:
     def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
         if model is not self.state.model:
             self.state = replace(self.state, model=model)
-        zero_cost = self._learning.inference.lam / 2 * images.square().sum()
+        zero_cost = self._learning.inference.lam_value / 2 * images.square().sum()
         self._stats.add_active(solution.features)
         self._measured = AsyncHostCopy(measure_batch(solution, zero_cost, self.data.stored_dtype))
 

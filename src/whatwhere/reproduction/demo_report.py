@@ -43,9 +43,10 @@ def facts(demo: Demo) -> dict[str, str]:
     return {
         "model": f"{recipe.model.depth} layers of {maps} maps",
         "training": ", ".join(
-            f"layer {k}: {learning.epochs} epochs of {learning.inference.steps} steps at λ {learning.inference.lam:g}"
+            f"layer {k}: {learning.epochs} epochs of {spec.steps} steps at λ {spec.lam_value:g}"
             for k, learning in enumerate(recipe.learning, start=1)
+            for spec in [learning.inference]
         ),
-        "inference": f"λ {recipe.inference.lam:g}, {recipe.inference.steps} steps, {demo.engine} engine",
+        "inference": f"λ {recipe.inference.lam_value:g}, {recipe.inference.steps} steps, {demo.engine} engine",
         "time": f"{demo.seconds:.0f} s",
     }

@@ -54,7 +54,7 @@ class BatchSolver:
         self.images, self.masks = pack_images(images), pack_mask(mask, images)
         self.beta = np.zeros((N, T))
         if spec.step_size == "fixed":
-            self.beta[:] = safe_step(model, phase.layer, spec.lam)
+            self.beta[:] = safe_step(model, phase.layer, spec.lam_value)
         self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
 
     def solve(self) -> Solution:
@@ -88,7 +88,7 @@ class BatchSolver:
             list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, buffers))
             if t < T:
                 squares, gained = self.norms[:sample].sum(0)
-                self.beta[:, t] = squares / (self.spec.lam * gained) if gained > 0 else 0
+                self.beta[:, t] = squares / (self.spec.lam_value * gained) if gained > 0 else 0
         self.settings["line_search"] = False
         self.solve_each(parallel_map, sample)
 

@@ -108,7 +108,7 @@ class Workspace:
             self.features.copy_(self.p[-1])
             self.momentum[0].fill_(1.0)
         if self.spec.step_size == "fixed" and self.spec.steps:
-            self.beta.fill_(safe_step(model, self.top, self.spec.lam))
+            self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
 
     def load_filters(self, model: DeconvNet) -> None:
         """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""
@@ -187,13 +187,13 @@ class Workspace:
 
     def propagate(self, k: int, images: int, role: Any, move: bool, t: int) -> None:
         """The error below layer k up to its features, and what `role` does with it there."""
-        shape, spec = self.shapes[k - 1], self.spec
+        shape, spec, lam = self.shapes[k - 1], self.spec, self.spec.lam_value
         rows = images * shape.grid[0] * shape.grid[1]
         above = min(k, self.top - 1)
         kernels.up[(triton.cdiv(rows, UP["M"]) * shape.chunks,)](
             self.error[k - 1], self.up[k - 1], self.p[k - 1], self.theta[k - 1], self.z[k - 1], self.features,
             self.error[above], self.beta[t], self.penalties, self.nonzeros, self.squares_above, self.uphill,
-            self.scale, rows, self.theta[k - 1][0].numel(), spec.lam, spec.lam * spec.pooling_step, spec.gamma_min,
+            self.scale, rows, self.theta[k - 1][0].numel(), lam, lam * spec.pooling_step, spec.gamma_min,
             spec.gamma_max, **shape.constants(), ROLE=role, MOVE=move, S_ABOVE=self.shapes[above].pool_size,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
             MOMENTUM=spec.momentum, MAPS=CHUNK, PLACES=shape.places, K=depth_block(shape.block_row), **UP,
@@ -201,7 +201,7 @@ class Workspace:
 
     def measure(self, t: int) -> None:
         """The objective's parts before step t."""
-        self.sum(self.squares_below, self.reconstruction[t], self.N, self.spec.lam / 2)
+        self.sum(self.squares_below, self.reconstruction[t], self.N, self.spec.lam_value / 2)
         self.sum(self.penalties, self.penalty[t], self.N)
         self.sum(self.nonzeros, self.count[t], self.N)
 
@@ -213,7 +213,7 @@ class Workspace:
         self.sum(self.squares_above, self.gradient_norm, self.sample)
         self.sum(self.squares_below, self.reconstruction_norm, self.sample)
         kernels.line_search[(triton.cdiv(self.N, SUM),)](
-            self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.spec.lam,
+            self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.spec.lam_value,
             SAMPLE=self.sample if self.spec.step_size == "batch" else 0, BLOCK=SUM,
         )  # fmt: skip
 

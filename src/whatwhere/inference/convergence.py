@@ -1,0 +1,99 @@
+"""Inference until the cost no longer changes: an engine runs a block of steps at a time, and finished images stop.
+
+After a block of B steps an image is finished if its cost C changed by a share of at most `tolerance` a step:
+
+    |C_before - C_after| ≤ tolerance · B · C_after
+
+The rule is applied to each image, and a finished image leaves the batch, so a code does not depend on the other images.
+With a constant step β_U the pooling variables circle around a minimum, so β_U is halved after every block.
+Momentum starts again with every block. Both are the reason for the length of a block (benchmarks/coding.py).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ConvergenceWarning
+from whatwhere.inference.engines import Engine
+from whatwhere.latents import Latents, Solution, Stats
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+BLOCK = 100  # steps
+
+
+def solve_until_converged(
+    engine: Engine,
+    model: DeconvNet,
+    images: Tensor,
+    latents: Latents,
+    phase: Phase,
+    spec: InferenceSpec,
+    mask: Tensor | None = None,
+) -> Solution:
+    """`engine.solve` in blocks of steps, at most `spec.steps` in all, until every image is finished.
+
+    In the statistics, the steps that a finished image did not take have size 0 and leave all measures as they were.
+    """
+    active = torch.ones(len(images), dtype=torch.bool, device=images.device)
+    solution: Solution | None = None
+    for number, steps in enumerate(block_lengths(spec.steps)):
+        block = replace(spec, steps=steps, tolerance=0.0, pooling_step=spec.pooling_step / 2**number)
+        M = None if mask is None else mask[active]
+        part = engine.solve(model, images[active], latents[active], phase, block, M)
+        if solution is None:
+            solution = part
+        else:
+            joined = append(solution.stats, part.stats, active)
+            solution = replace(part, latents=solution.latents.put(active, part.latents), stats=joined)
+        latents = solution.latents
+        active = active.clone()
+        active[active.clone()] = ~(change_per_step(part.stats) <= spec.tolerance)  # a cost that is not a number goes on
+        if not active.any():
+            break
+    assert solution is not None
+    return solution
+
+
+def block_lengths(steps: int) -> list[int]:
+    """So many steps in blocks; the last one holds the rest."""
+    return [min(BLOCK, steps - begin) for begin in range(0, steps, BLOCK)] or [0]
+
+
+def append(stats: Stats, block: Stats, active: Tensor) -> Stats:
+    """The statistics of all images, continued by a block of the active ones."""
+    T, B = len(stats.step), len(block.step)
+    longer = stats.padded(T + B)
+    for name in ("reconstruction", "penalty", "nonzeros"):
+        getattr(longer, name)[T + 1 :, active] = getattr(block, name)[1:]
+    longer.step[T:, active] = block.step
+    return longer
+
+
+def change_per_step(stats: Stats) -> Tensor:
+    """The share of its cost by which each image's cost changed per step in the last block, [N]."""
+    T = len(stats.step)
+    B = block_lengths(T)[-1]
+    before, after = (stats.reconstruction[t] + stats.penalty[t] for t in (T - B, T))
+    change = (before - after).abs()
+    return torch.where(change == 0, 0, change / (max(B, 1) * after))
+
+
+def warn_unconverged(stats: Stats, spec: InferenceSpec) -> None:
+    """Warn of images that took all steps and still changed."""
+    if spec.tolerance == 0 or len(stats.step) < spec.steps:
+        return
+    change = change_per_step(stats)
+    unfinished = change[~(change <= spec.tolerance)]
+    if len(unfinished):
+        warnings.warn(
+            f"{len(unfinished)} of {len(change)} images did not reach tolerance = {spec.tolerance:g} in {spec.steps} "
+            f"steps: their cost still changes by a share of up to {float(unfinished.max()):.2g} a step "
+            "(give more steps, or a larger tolerance)",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
