@@ -1,4 +1,4 @@
-"""Draw the pictures of figures.md and of the README:  python docs/figure_pictures.py [NAME ...]
+"""Draw the pictures of howto/figures.md:  python docs/figure_pictures.py [NAME ...]
 
 The models are those of results/paper/models, trained on all of MNIST at the scale of the paper. The images are test
 images of the embedded digits. Pictures keep all their colours; a large one gets a lower resolution instead.

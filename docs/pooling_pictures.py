@@ -1,4 +1,4 @@
-"""Draw the pictures of pooling.md:  python docs/pooling_pictures.py"""
+"""Draw the pictures of howto/pooling.md:  python docs/pooling_pictures.py"""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ _HOME = {
     "save": "model",
     "train": "learning",
 }
-_PARTS = ("data", "nn", "figures")
+_PARTS = ("data", "figures", "models", "nn")
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])
 

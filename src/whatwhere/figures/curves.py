@@ -76,7 +76,9 @@ def _read(path: Path, convert: Callable[[Any], T]) -> T:
         return convert(json.loads(path.read_text(encoding="utf-8")))
     except (KeyError, TypeError, ValueError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise RunError(f"{path} is not a valid result file: {reason} (docs/figures.md describes the format)") from None
+        raise RunError(
+            f"{path} is not a valid result file: {reason} (docs/reference/file_formats.md describes the format)"
+        ) from None
 
 
 def curve_set(content: Mapping[str, Any]) -> CurveSet:

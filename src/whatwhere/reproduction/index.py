@@ -17,8 +17,9 @@ INTRODUCTION = """\
 # Result files
 
 One JSON file for each result, and the trained models. [RESULTS.md](../RESULTS.md) has the tables with the paper's
-numbers; [docs/reproduction.md](../docs/reproduction.md#result-files) says what a file holds. A result that several
-tables share is listed in each of them and lives under the first. `whatwhere reproduce report` writes this page.
+numbers; [docs/results/reproduction.md](../docs/results/reproduction.md#result-files) says what a file holds. A result
+that several tables share is listed in each of them and lives under the first. `whatwhere reproduce report` writes this
+page.
 """
 
 

@@ -30,11 +30,12 @@ INTRODUCTION = """\
 
 Every table and every curve of the paper (M. D. Zeiler and R. Fergus, *Differentiable Pooling for Hierarchical Feature
 Learning*), our number next to the paper's. This page is made by `whatwhere reproduce report` from the result files
-under `results/`; a test fails when the two disagree. How it is measured: [docs/reproduction.md](docs/reproduction.md).
+under `results/`; a test fails when the two disagree. How it is measured:
+[docs/results/reproduction.md](docs/results/reproduction.md).
 
 Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
 means; where two error rates have overlapping 95 % intervals, the page says so. Why some do not hold, by further trials:
-[docs/reproduction.md](docs/reproduction.md#where-a-claim-does-not-hold).
+[docs/results/reproduction.md](docs/results/reproduction.md#where-a-claim-does-not-hold).
 """
 SCALE_NOTES = {
     "paper": "All of MNIST: 60,000 training and 10,000 test images, 50 + 50 epochs of 100 steps.",

@@ -1,0 +1,82 @@
+"""Sphinx settings of the documentation: `make docs` builds it into docs/_build/html."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+sys.path.insert(0, str(DOCS.parent / "src"))
+
+from docstrings import as_restructured_text  # noqa: E402
+
+from whatwhere import __version__  # noqa: E402
+
+project = "whatwhere"
+copyright = "the whatwhere contributors"
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
+exclude_patterns = ["_build", "README.md", "gallery/**/*.ipynb", "gallery/*.py", "gallery/GALLERY_HEADER.rst"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+default_role = "py:obj"  # `name` in a docstring links to the name where there is a page of it
+suppress_warnings = ["config.cache"]  # functions in the gallery's settings
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_class_signature = "mixed"
+autodoc_docstring_signature = False
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "download_all_examples": False,
+    "show_memory": False,
+    "remove_config_comments": True,
+    "capture_repr": ("_repr_html_",),
+    "min_reported_time": 0,
+    "show_signature": False,
+    "image_scrapers": ("matplotlib",),
+    "reset_modules": ("matplotlib",),
+    "abort_on_example_error": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"whatwhere {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "whatwhere"},
+    "header_links_before_dropdown": 8,
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "start": [], "changelog": [], "gallery/index": []}
+
+
+def convert_docstring(app: object, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Docstrings are written for reading in the source; the site shows their parameters as a list."""
+    lines[:] = as_restructured_text("\n".join(lines), value).splitlines()
+
+
+def setup(app: object) -> None:
+    app.connect("autodoc-process-docstring", convert_docstring)  # type: ignore[attr-defined]

@@ -1,0 +1,172 @@
+"""Write the pages of the reference that come from the program itself:  python docs/reference_pages.py
+
+docs/reference/command_line.md is made of the commands' own help, docs/reference/recipe.md of the dataclasses in
+`whatwhere.spec`. tests/docs/test_reference_pages.py fails where they are out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from docstrings import parse
+
+from whatwhere.cli import app
+from whatwhere.spec import Recipe
+from whatwhere.spec_checks import type_hints
+
+REFERENCE = Path(__file__).parent / "reference"
+MADE_BY = "<!-- made by docs/reference_pages.py -->\n"
+
+COMMAND_LINE = f"""\
+# Command line
+
+{MADE_BY}
+`whatwhere COMMAND --help` prints the same. Errors that a user can fix are one line on standard error, with exit status
+2; progress is on standard error, results on standard output, and `--json` prints them for programs.
+"""
+RECIPE = f"""\
+# Recipe keys
+
+{MADE_BY}
+A recipe is a TOML file of differences from the paper's settings (`whatwhere train --recipe my.toml`, `ww.read_recipe`).
+`--set KEY=VALUE` and `ww.override` change single settings by the same names. Layers count from 1; `each` means all of
+them. A key that is not a setting raises an error that suggests the nearest one.
+
+```toml
+seed = 1
+[model.layers.2]
+maps = 64
+[learning.each]
+epochs = 10
+[learning.each.inference]
+steps = 20
+```
+
+The values are the paper's (`Recipe.paper()`). Those of `each` layer are layer 2's; layer 1 has 16 maps, no `fan_in`,
+and is trained with λ = 2.
+"""
+
+
+def command_line() -> str:
+    """The page of all commands."""
+    program = typer.main.get_command(app)
+    return "\n".join([COMMAND_LINE, *commands(program, "whatwhere")])
+
+
+def commands(command: Any, name: str) -> Iterator[str]:
+    """The sections of a command, or of the commands in its group."""
+    if hasattr(command, "commands"):
+        for each in sorted(command.commands):
+            yield from commands(command.commands[each], f"{name} {each}")
+        return
+    usage = " ".join([name, *(metavar(each) for each in command.params if is_argument(each)), "[OPTIONS]"])
+    yield f"## {name}\n\n```text\n{usage}\n```\n\n{prose(command.help)}\n"
+    yield "| | | default |\n| --- | --- | --- |"
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False):
+            yield row(parameter)
+    yield ""
+
+
+def is_argument(parameter: Any) -> bool:
+    return str(parameter.param_type_name) == "argument"
+
+
+def metavar(parameter: Any) -> str:
+    """What stands for the value: `IMAGES`, `[NAME]...`."""
+    name = parameter.metavar or parameter.name.upper()
+    several = "..." if parameter.nargs == -1 else ""
+    return f"{name}{several}" if parameter.required or not is_argument(parameter) else f"[{name}]{several}"
+
+
+def prose(text: str | None) -> str:
+    """The help of a command as Markdown: a displayed list of lines stays as it is."""
+    return re.sub(r"^\s*\x08$", "", inspect.cleandoc(text or ""), flags=re.MULTILINE).strip()
+
+
+def row(parameter: Any) -> str:
+    """One argument or option: its names, its help, its default."""
+    spelled = "/".join([*parameter.opts, *parameter.secondary_opts])
+    names = metavar(parameter) if is_argument(parameter) else spelled
+    if not is_argument(parameter) and not parameter.is_flag:
+        names += f" {metavar(parameter)}"
+    default = parameter.default() if callable(parameter.default) else parameter.default
+    shown = "required" if parameter.required else "" if default in (None, False, "", [], ()) else f"`{default}`"
+    text = re.sub(r"\s+", " ", getattr(parameter, "help", None) or "")
+    return f"| `{cell(names)}` | {cell(text)} | {cell(shown)} |"
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def recipe() -> str:
+    """The page of all settings."""
+    return "\n".join([RECIPE, *sections(Recipe.paper(), "")])
+
+
+def sections(spec: Any, path: str) -> Iterator[str]:
+    """The table of a spec's own settings, then those of the specs inside it."""
+    described, hints = parse(type(spec).__doc__), type_hints(type(spec))
+    plain = [f for f in fields(spec) if not holds_specs(getattr(spec, f.name), hints[f.name])]
+    if plain:
+        title = f"[{path[:-1]}]" if path else "At the top"
+        yield f"## {title}\n\n{described.summary}\n\n| key | type | value | |\n| --- | --- | --- | --- |"
+        for f in plain:
+            value, text = getattr(spec, f.name), described.entries.get(f.name, "")
+            yield f"| `{path}{f.name}` | {cell(kind(hints[f.name]))} | {shown(value)} | {cell(text)} |"
+        yield ""
+    for f in fields(spec):
+        value = getattr(spec, f.name)
+        if is_dataclass(value):
+            yield from sections(value, f"{path}{f.name}.")
+        elif holds_specs(value, hints[f.name]):
+            item = get_args(hints[f.name])[0]
+            yield from sections(value[-1] if value else example(item), f"{path}{f.name}.each.")
+
+
+def example(item: Any) -> Any:
+    """A spec of this kind with the smallest numbers, where a recipe has none by default (a phase of inference)."""
+    return item(**{f.name: 1 for f in fields(item) if f.default is MISSING})
+
+
+def holds_specs(value: Any, hint: Any) -> bool:
+    return is_dataclass(value) or (get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]))
+
+
+def kind(hint: Any) -> str:
+    """A type in words."""
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{value!r}`".replace("'", '"') for value in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"list of {kind(get_args(hint)[0])}"
+    options = [option for option in get_args(hint) if option is not type(None)]
+    if options:
+        return " or ".join(map(kind, options))
+    return {"int": "integer", "float": "number", "bool": "true or false"}.get(hint.__name__, hint.__name__)
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`"
+    return f"`{value!r}`".replace("'", '"')
+
+
+def pages() -> dict[Path, str]:
+    return {REFERENCE / "command_line.md": command_line(), REFERENCE / "recipe.md": recipe()}
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+        print(path)
