@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whatwhere.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.inference import infer as infer
+    from whatwhere.inference import infer_tiled as infer_tiled
     from whatwhere.latents import Latents as Latents
     from whatwhere.latents import PoolingParams as PoolingParams
     from whatwhere.latents import Solution as Solution
@@ -56,6 +57,7 @@ _HOME = {
     "TrainingOptions": "learning",
     "override": "spec_toml",
     "infer": "inference",
+    "infer_tiled": "inference",
     "load": "model",
     "read_recipe": "spec_toml",
     "read_run": "learning",

@@ -1,5 +1,6 @@
 """Inference: from images to what and where."""
 
 from whatwhere.inference.infer import infer
+from whatwhere.inference.tiled import infer_tiled
 
-__all__ = ["infer"]
+__all__ = ["infer", "infer_tiled"]

@@ -29,21 +29,26 @@ class Target:
     background: Background = field(default_factory=Background)
 
 
-def make_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None) -> Target:
-    """Check images and mask, mark NaN as unknown, and apply the model's input stage, on the model's device."""
-    images, mask = check_target(model, images, mask)
+def make_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False) -> Target:
+    """Check images and mask, mark NaN as unknown, and apply the model's input stage, on the model's device.
+
+    An image without a known pixel is an error, unless `allow_unknown`: a tile of a picture may have none.
+    """
+    images, mask = check_target(model, images, mask, allow_unknown=allow_unknown)
     if mask is not None:
         mask = mask.to(model.device, model.dtype)
     signal, background = model.input_stage.forward(images.to(model.device, model.dtype), mask)
     return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
 
 
-def check_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+def check_target(
+    model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
+) -> tuple[Tensor, Tensor | None]:
     """Images and mask with unknown pixels separated, once both are what the model can explain."""
     images, mask = separate_unknown(images, None if mask is None else torch.as_tensor(mask))
     model.check_images(images)
     if mask is not None:
-        check_mask(images, mask)
+        check_mask(images, mask, allow_unknown=allow_unknown)
     return images, mask
 
 
@@ -60,7 +65,7 @@ def separate_unknown(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tenso
     return torch.where(unknown, 0, images), torch.where(unknown, 0, weight)
 
 
-def check_mask(images: Tensor, mask: Tensor) -> None:
+def check_mask(images: Tensor, mask: Tensor, *, allow_unknown: bool = False) -> None:
     """Raise an ImageError for a mask that does not belong to these images."""
     N, C, H, W = images.shape
     if not _fits(images, mask):
@@ -70,6 +75,8 @@ def check_mask(images: Tensor, mask: Tensor) -> None:
         )
     if not mask.isfinite().all() or (mask < 0).any():
         raise ImageError("a mask with negative, NaN or infinite values was given; expected weights ≥ 0 (0: unknown)")
+    if allow_unknown:
+        return
     empty = (mask == 0).flatten(1).all(1).nonzero().flatten().tolist()
     if empty:
         raise ImageError(f"image {empty[0]} has no known pixel (its mask is 0 everywhere); leave it out")

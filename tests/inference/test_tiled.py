@@ -1,0 +1,135 @@
+"""A picture inferred in tiles gives what the whole picture gives."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from examples import SPECS, random_images, random_mask
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.inference import infer, infer_tiled
+from whatwhere.inference.tiled import blended_rows, infer_tiles
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec
+
+LOCAL = InferenceSpec(step_size="fixed", steps=2)  # nothing further away than a few pixels has any influence
+TILES = {"tile": 56, "overlap": 44}
+
+
+def case(
+    name: str, stage: InputSpec | None = None, height: int = 75, width: int = 80
+) -> tuple[DeconvNet, torch.Tensor]:
+    spec = SPECS[name] if stage is None else replace(SPECS[name], input=stage, nonnegative=stage.kind != "highpass")
+    return DeconvNet(spec, dtype=torch.float64), random_images(spec, n=1, height=height, width=width)
+
+
+@pytest.mark.parametrize(
+    "name", ["1 layer", "2 layers", "2 layers, overlapping", "2 layers, 3-D pooling", "2 layers, max"]
+)
+def test_tiles_give_the_latents_of_the_whole(name: str) -> None:
+    model, v = case(name)
+    whole = infer(model, v, LOCAL, engine="reference")
+    tiled = infer_tiled(model, v[0], LOCAL, engine="reference", **TILES)
+    assert tiled.tiles > 3
+    latents = tiled.latents.dense()
+    torch.testing.assert_close(latents.p, whole.features, rtol=0, atol=1e-12)
+    torch.testing.assert_close(tiled.reconstruction, whole.reconstruction[0], rtol=0, atol=1e-7)
+    torch.testing.assert_close(model.at(*v.shape[2:]).decode(latents), whole.reconstruction, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        InputSpec(kind="onoff", sigma=1.5, contrast=0.7, contrast_sigma=2.0),
+        InputSpec(kind="highpass", sigma=2.0),
+        InputSpec(contrast=1.0, contrast_sigma=1.0),
+    ],
+    ids=["onoff, contrast", "highpass", "contrast"],
+)
+@pytest.mark.parametrize("masked", ["", "weights per channel", "nan"])
+def test_input_stage_and_mask_travel_with_the_tiles(stage: InputSpec, masked: str) -> None:
+    model, v = case("1 layer, colour", stage)
+    mask = None if masked == "nan" else random_mask(v, masked)
+    if masked == "nan":
+        v[:, :, 20:26, 15:40] = torch.nan  # no wider than every stage reaches
+    whole = infer(model, v, LOCAL, mask=mask, engine="reference")
+    tiled = infer_tiled(model, v[0], LOCAL, mask=None if mask is None else mask[0], engine="reference", **TILES)
+    latents = tiled.latents.dense()
+    torch.testing.assert_close(latents.p, whole.features, rtol=0, atol=1e-12)
+    torch.testing.assert_close(tiled.reconstruction, whole.reconstruction[0], rtol=0, atol=1e-9)
+    for ours, theirs in zip(latents.background.tensors(), whole.latents.background.tensors(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    torch.testing.assert_close(model.at(75, 80).decode(latents), whole.reconstruction, rtol=0, atol=1e-9)
+
+
+def test_a_tile_without_a_known_pixel_has_no_features_and_unknown_values_no_influence() -> None:
+    model, v = case("1 layer")
+    mask = torch.ones(1, 75, 80)
+    mask[:, :, :60] = 0
+    first = infer_tiled(model, v[0], LOCAL, mask=mask, engine="reference", **TILES)
+    other = torch.where(mask == 0, 0.25, v[0])
+    second = infer_tiled(model, other, LOCAL, mask=mask, engine="reference", **TILES)
+    for ours, theirs in zip(first.latents.dense().tensors(), second.latents.dense().tensors(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert first.latents.dense().p[..., :28].count_nonzero() == 0
+    assert first.latents.nonzeros > 0
+
+
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+def test_a_picture_in_tiles_equals_the_whole_to_1e_minus_5(engine: str) -> None:
+    """96² in four tiles of 72², 30 steps, float32: a border has no influence at the middle of the overlap."""
+    generator = torch.Generator().manual_seed(0)
+    spec = ModelSpec(layers=(LayerSpec(maps=8, filter_size=5),), nonnegative=False)
+    model = DeconvNet(spec, seed=0)
+    v = torch.nn.functional.avg_pool2d(torch.rand(1, 1, 100, 100, generator=generator), 5, stride=1) - 0.5
+    inference = InferenceSpec(step_size="fixed", steps=30, pooling_step=0.5)
+    whole = infer(model, v, inference, engine=engine)
+    tiled = infer_tiled(model, v[0].numpy(), inference, engine=engine, tile=72, overlap=48)
+    assert tiled.tiles == 4
+    assert tiled.engine == engine
+    assert 0.01 < whole.features.count_nonzero() / whole.features.numel() < 0.9
+    torch.testing.assert_close(tiled.latents.dense().p, whole.features, rtol=0, atol=1e-5)
+    torch.testing.assert_close(tiled.reconstruction, whole.reconstruction[0], rtol=0, atol=1e-5)
+
+
+def test_bands_of_rows_are_the_reconstruction() -> None:
+    model, v = case("1 layer, colour")
+    tiled = infer_tiled(model, v[0], LOCAL, engine="reference", **TILES)
+    tiles = infer_tiles(model, v[0], LOCAL, engine="reference", batch_size=3, **TILES)
+    bands, row = [], 0
+    for first, band in blended_rows(tiles, width=80):
+        assert first == row
+        row += band.shape[1]
+        bands.append(band)
+    assert len(bands) > 1
+    torch.testing.assert_close(torch.cat(bands, 1), tiled.reconstruction, rtol=0, atol=0)
+
+
+def test_a_picture_may_be_read_window_by_window() -> None:
+    model, v = case("1 layer")
+    whole, pixels = v[0].numpy(), []
+
+    class Lazy:
+        shape = whole.shape
+
+        def __getitem__(self, window: tuple[slice, slice, slice]) -> np.ndarray:
+            pixels.append(whole[window].size)
+            return whole[window]
+
+    tiled = infer_tiled(model, Lazy(), LOCAL, engine="reference", **TILES)
+    expected = infer_tiled(model, v[0], LOCAL, engine="reference", **TILES)
+    assert torch.equal(tiled.reconstruction, expected.reconstruction)
+    assert max(pixels) <= 56 * 56
+
+
+def test_what_is_not_one_picture_is_an_error() -> None:
+    model, v = case("1 layer")
+    with pytest.raises(ImageError, match=r"a picture of shape \[1, 1, 75, 80\] was given; expected \[1, H, W\]"):
+        infer_tiled(model, v, LOCAL)
+    with pytest.raises(ImageError, match=r"a mask of shape \[1, 75, 79\] was given"):
+        infer_tiled(model, v[0], LOCAL, mask=torch.ones(1, 75, 79))
+    with pytest.raises(ImageError, match="NaN or Inf"):
+        infer_tiled(model, v[0] / 0, LOCAL)
+    with pytest.raises(SpecError, match="step_size = 'batch' for tiles"):
+        infer_tiled(model, v[0], replace(LOCAL, step_size="batch"))
