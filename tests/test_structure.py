@@ -73,6 +73,7 @@ COVERED_BY = {
     "spec_checks.py": "test_spec.py",
     "inference_spec.py": "test_spec.py",
     "model_spec.py": "test_spec.py",
+    "data/codes_writer.py": "data/test_codes.py",
     "storage/latent_files.py": "storage/test_latent_store.py",
     "storage/tiers.py": "storage/test_latent_store.py",
 }

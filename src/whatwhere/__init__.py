@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whatwhere.data.codes import load_codes as load_codes
     from whatwhere.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.inference import infer as infer
     from whatwhere.inference import infer_tiled as infer_tiled
@@ -59,6 +60,7 @@ _HOME = {
     "infer": "inference",
     "infer_tiled": "inference",
     "load": "model",
+    "load_codes": "data.codes",
     "read_recipe": "spec_toml",
     "read_run": "learning",
     "save": "model",

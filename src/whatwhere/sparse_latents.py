@@ -30,7 +30,9 @@ class SparseMap:
     values: Tensor
 
     @classmethod
-    def of(cls, dense: Tensor, chosen: Tensor, grid: tuple[int, int, int], corner: tuple[int, int]) -> SparseMap:
+    def of(
+        cls, dense: Tensor, chosen: Tensor, grid: tuple[int, int, int], corner: tuple[int, int] = (0, 0)
+    ) -> SparseMap:
         """The chosen places [B, h, w] of values [V, B, h, w] whose first row and column are `corner` in the grid."""
         b, y, x = chosen.nonzero(as_tuple=True)
         _, height, width = grid

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.ops.convolution import convolve_down, convolve_up
 from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, pool, unpool
 from whatwhere.ops.sparsity import penalty
+from whatwhere.sparse_latents import SparseLatents, SparseMap
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -87,6 +89,24 @@ class SizedModel:
         assert latents.p is not None
         signal = self.reconstruct(latents.p, self.weights(latents.pooling_params))
         return self.model.input_stage.inverse(signal, latents.background)
+
+    def sparse(self, latents: Latents, *, where: bool = True) -> list[SparseLatents]:
+        """The latents of each image without what has no influence on its reconstruction; `dense()` is the way back.
+
+        where   keep the pooling variables of the regions in use, too
+        """
+        assert latents.p is not None
+        top = len(latents.pooling_params)
+        stages = self.descend(latents.p, self.weights(latents.pooling_params), to=1) if where else []
+        codes = []
+        for n, p in enumerate(latents.p):
+            features = SparseMap.of(p[None], p != 0, self.regions[top - 1].grid)
+            used = tuple(
+                SparseMap.of(torch.cat([theta.mu[n], theta.gamma[n]]), stage[n] != 0, regions.grid)
+                for stage, theta, regions in zip(stages, latents.pooling_params, self.regions, strict=False)
+            )
+            codes.append(SparseLatents(features, used, latents.background.map(lambda part, n=n: part[n : n + 1])))
+        return codes
 
     def objective(
         self, v: Tensor, p: Tensor, weights: Sequence[Weights], lam: float, alpha: float, mask: Tensor | None = None
