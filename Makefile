@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
 test: $(VENV)/.dev lint types imports
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -24,7 +24,7 @@ imports: $(VENV)/.dev
 
 # Branch coverage of what runs on a CPU; its number is in CONTRIBUTING.md.
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=json:coverage.json
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered --cov-report=json:coverage.json
 
 # 100,000 damaged and hostile files for the IDX reader, in at most 15 minutes.
 fuzz: $(VENV)/.dev

@@ -91,16 +91,16 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     >>> from sklearn.svm import LinearSVC
     >>> import whatwhere as ww
     >>> digits = ww.data.load("digits")
-    >>> X, y = digits[:200].numpy(), digits.labels[:200]
-    >>> features = ww.DeconvNetFeatures(maps=(8,), epochs=2, engine="reference")
+    >>> X, y = digits[:50].numpy(), digits.labels[:50]
+    >>> features = ww.DeconvNetFeatures(maps=(8,), epochs=2)
     >>> features.fit_transform(X).shape
-    (200, 4608)
+    (50, 4608)
     >>> pipeline = make_pipeline(features, LinearSVC(C=10)).fit(X, y)
     >>> latents = features.encode(X)          # what: latents.p, where: latents.pooling_params
     >>> latents.p.shape
-    (200, 8, 16, 16)
+    (50, 8, 16, 16)
     >>> features.decode(latents).shape        # the reconstruction
-    (200, 1, 28, 28)
+    (50, 1, 28, 28)
     """
 
     def __init__(

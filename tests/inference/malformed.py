@@ -136,15 +136,18 @@ def check(engine: str, entry: str, name: str, count: int, place: int, change: st
 
 def main(engine: str, examples: int) -> None:
     entries = ("solve", "filter_map") if engine == "triton" else ("infer", "solve", "filter_map")
-    changes = {entry: [*HARMLESS, *(CHANGES if entry == "infer" else NOT_VALUES)] for entry in entries}
+    # Triton's interpreter takes seconds for every problem that has a solution: few of them, and small ones
+    harmless = ["backwards in memory"] if engine == "triton" else [*HARMLESS]
+    changes = {entry: [*harmless, *(CHANGES if entry == "infer" else NOT_VALUES)] for entry in entries}
     cases = st.sampled_from(entries).flatmap(lambda entry: st.tuples(st.just(entry), st.sampled_from(changes[entry])))
 
     kinds = st.sampled_from(("no mask", "no mask", "a mask", "malformed mask"))
+    names = NAMES[:1] if engine == "triton" else NAMES
 
     @settings(
         max_examples=examples, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
-    @given(cases, st.sampled_from(NAMES), st.integers(1, 3), st.integers(0, 6), st.integers(0, 5), kinds)
+    @given(cases, st.sampled_from(names), st.integers(1, 3), st.integers(0, 6), st.integers(0, 5), kinds)
     def thrown(case: tuple[str, str], name: str, count: int, place: int, axis: int, kind: str) -> None:
         torch.manual_seed(place)
         check(engine, case[0], name, count, place, case[1], axis, kind)

@@ -49,7 +49,7 @@ class Case:
 
 ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
 CASES = {
-    "1 layer, 17×23": Case(ONE, images=1, height=17, width=23),
+    "1 layer, 13×9": Case(ONE, images=1, height=13, width=9),
     "1 layer, fixed step": Case(ONE, images=7, spec={"step_size": "fixed", "alpha": 0.5}),
     "2 layers, batch step, α ½": Case(TWO, images=12, spec={"step_size": "batch", "alpha": 0.5}),
     "2 layers, image step": Case(TWO, images=7, steps=6),
