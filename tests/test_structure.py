@@ -25,6 +25,7 @@ COVERED_BY = {
     "cli/bench.py": "benchmark/test_inference.py",
     "cli/data.py": "data/test_data_cli.py",
     "cli/figures.py": "figures/test_figures_cli.py",
+    "cli/encoding.py": "cli/test_encode.py",
     "cli/inputs.py": "cli/test_encode.py",
     "cli/options.py": "cli/test_program.py",
     "cli/reproduce.py": "cli/test_cli_reproduce.py",

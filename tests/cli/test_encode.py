@@ -34,7 +34,8 @@ def images(tmp_path: Path) -> Path:
 
 def test_features_pooling_variables_and_reconstruction(run: Path, images: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "codes.npz"
-    printed = whatwhere("encode", run, images, "--out", out, "--where", "--reconstruction", "--json", *PLAIN)
+    asked = ("--dense", "--where", "--reconstruction", "--json")
+    printed = whatwhere("encode", run, images, "--out", out, *asked, *PLAIN)
     pixels, labels = tiny.bars(37, seed=1)
     v = torch.from_numpy(pixels)[:, None]
     model = ww.load(run / "model.safetensors")
@@ -51,13 +52,73 @@ def test_features_pooling_variables_and_reconstruction(run: Path, images: Path, 
     assert [path.name for path in out.parent.iterdir()] == ["codes.npz"]  # nothing is left behind
 
 
+def test_sparse_codes_hold_the_same_and_are_decoded(run: Path, images: Path, tmp_path: Path) -> None:
+    asked = ("--where", "--reconstruction", *PLAIN)
+    for name, dense in (("dense", ["--dense"]), ("sparse", [])):
+        whatwhere("encode", run, images, "--out", tmp_path / f"{name}.npz", *asked, *dense)
+    codes, model = ww.load_codes(tmp_path / "sparse.npz"), ww.load(run / "model.safetensors")
+    with np.load(tmp_path / "dense.npz") as dense:
+        np.testing.assert_array_equal(codes.features, dense["features"])
+        np.testing.assert_array_equal(codes.labels, dense["labels"])
+        np.testing.assert_array_equal(codes.arrays["reconstruction"], dense["reconstruction"])
+        for i in (0, 36):
+            np.testing.assert_allclose(codes.decode(model, i), dense["reconstruction"][i], atol=1e-6)
+
+
 def test_features_alone_unless_asked(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
     printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *PLAIN)
     with np.load(tmp_path / "codes.npz") as written:
+        assert {name.split("_")[0] for name in written} == {"features", "image", "format"}
+    assert "features_shape [5, 3]" in printed
+    assert "reference engine" in printed
+    printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", "--dense", *PLAIN)
+    with np.load(tmp_path / "codes.npz") as written:
         assert list(written) == ["features"]
     assert "features [5, 4, 4, 4]" in printed
-    assert "reference engine" in printed
+
+
+def save_pictures(folder: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, torch.Tensor]:
+    """Grey pictures of noise by Pillow, and what they are as images."""
+    from PIL import Image
+
+    folder.mkdir()
+    pixels = {name: np.random.default_rng(1).integers(0, 255, size, np.uint8) for name, size in sizes.items()}
+    for name, values in pixels.items():
+        Image.fromarray(values).save(folder / name)
+    return {name: torch.from_numpy(values)[None] / 255 for name, values in pixels.items()}
+
+
+def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
+    pictures = save_pictures(tmp_path / "pictures", {"a.png": (9, 12), "b.png": (11, 10), "c.png": (9, 12)})
+    out, asked = tmp_path / "codes.npz", ("--where", "--reconstruction")
+    whatwhere("encode", run, tmp_path / "pictures", "--out", out, *asked, *PLAIN)
+    codes, model = ww.load_codes(out), ww.load(run / "model.safetensors")
+    assert codes.names == ["a.png", "c.png", "b.png"]
+    for i, name in enumerate(codes.names):
+        expected = ww.infer(model, pictures[name][None], tiny.recipe().inference, engine="reference")
+        torch.testing.assert_close(codes.latents(i).p, expected.features, rtol=0, atol=1e-6)
+        torch.testing.assert_close(codes.decode(model, i), expected.reconstruction[0], rtol=0, atol=1e-5)
+    with pytest.raises(ImageError, match="--dense was given for images of 2 sizes or kinds"):
+        whatwhere("encode", run, tmp_path / "pictures", "--out", out, "--dense", *PLAIN)
+
+
+def test_a_large_picture_in_tiles(run: Path, tmp_path: Path) -> None:
+    """The codes, the pooling variables and the reconstruction are those of `infer_tiled`."""
+    pictures = save_pictures(tmp_path / "pictures", {"a.png": (50, 61)})
+    out, asked = tmp_path / "codes.npz", ("--where", "--reconstruction", "--tile", "40", "--overlap", "16")
+    whatwhere("encode", run, tmp_path / "pictures", "--out", out, *asked, *PLAIN)
+    codes, model = ww.load_codes(out), ww.load(run / "model.safetensors")
+    expected = ww.infer_tiled(
+        model, pictures["a.png"], tiny.recipe().inference, tile=40, overlap=16, engine="reference"
+    )
+    assert expected.tiles == 6
+    torch.testing.assert_close(codes.latents(0).p, expected.latents.dense().p, rtol=0, atol=1e-6)
+    reconstruction = torch.from_numpy(codes.arrays["reconstruction"])
+    assert reconstruction.shape == (1, 1, 50, 61)
+    torch.testing.assert_close(reconstruction[0], expected.reconstruction, rtol=0, atol=1e-6)
+    decoded = model.at(50, 61).decode(expected.latents.dense())[0]
+    torch.testing.assert_close(codes.decode(model, 0), decoded, rtol=0, atol=1e-5)
 
 
 def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
@@ -72,7 +133,7 @@ def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
     codes = {}
     for name, mask in (("a", tmp_path / "mask.png"), ("b", tmp_path / "mask.png"), ("c", "nan")):
         out = tmp_path / f"{name}.npz"
-        whatwhere("encode", run, tmp_path / f"{name}.npy", "--mask", mask, "--out", out, *PLAIN)
+        whatwhere("encode", run, tmp_path / f"{name}.npy", "--mask", mask, "--out", out, "--dense", *PLAIN)
         with np.load(out) as written:
             codes[name] = written["features"]
     model, v = ww.load(run / "model.safetensors"), torch.from_numpy(pixels)[:, None]
@@ -114,7 +175,7 @@ def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(run
     pixels, _ = tiny.bars(5)
     np.save(tmp_path / "bars.npy", pixels)
     model_file = run / "model.safetensors"
-    whatwhere("encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *PLAIN)
+    whatwhere("encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", "--dense", *PLAIN)
     v = torch.from_numpy(pixels)[:, None]
     expected = ww.infer(ww.load(model_file), v, ww.Recipe.paper().inference, engine="reference").features
     with np.load(tmp_path / "codes.npz") as written:

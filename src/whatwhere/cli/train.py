@@ -52,12 +52,22 @@ ImageCount = Annotated[
         min=1,
     ),
 ]
+Crop = Annotated[
+    int | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Train on square crops of this many pixels, at random places of the pictures. Pictures of several sizes "
+        "are cropped anyway (64 pixels, or the smallest side).",
+        min=1,
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Use only the first images.", min=1)]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
 
 DEFAULTS: dict[str, Any] = {
     "source": "digits",
     "mask": None,
+    "crop": None,
     "limit": None,
     "engine": "auto",
     "device": "auto",
@@ -67,6 +77,7 @@ DEFAULTS: dict[str, Any] = {
     "timeout": 120.0,
     "image_count": None,
 }
+NOT_OPTIONS = ("source", "mask", "crop", "limit", "image_count")  # what `TrainingOptions` does not have
 
 
 def train(
@@ -76,6 +87,7 @@ def train(
     recipe: RecipeFile = None,
     set_: Set = None,
     mask: Mask = None,
+    crop: Crop = None,
     engine: OptionalEngine = None,
     device: OptionalDevice = None,
     store: Store = None,
@@ -100,6 +112,7 @@ def train(
     given: dict[str, Any] = {
         "source": None if source is None else absolute_source(source),
         "mask": None if mask is None else absolute_mask(mask),
+        "crop": crop,
         "limit": limit,
         "engine": engine,
         "device": device,
@@ -112,7 +125,7 @@ def train(
     began_with = DEFAULTS if resume is None else {**DEFAULTS, **notes_of(resume)}
     options = {name: began_with[name] if value is None else value for name, value in given.items()}
     settings = read_settings(recipe, resume, set_ or [])
-    images, masks = read_images(options["source"], options["mask"], options["limit"])
+    images, masks = read_images(options["source"], options["mask"], options["crop"], options["limit"])
     run(settings, images, masks, options, out or resume or Path(), resume is not None, tensorboard, quiet)
 
 
@@ -137,7 +150,7 @@ def run(
     from whatwhere.storage import has_checkpoint
 
     first, image_count = is_main_process(), given["image_count"]
-    settings = {name: value for name, value in given.items() if name not in ("source", "mask", "limit", "image_count")}
+    settings = {name: value for name, value in given.items() if name not in NOT_OPTIONS}
     options = TrainingOptions(**settings, notes=given)
     recipe = stream_recipe(recipe, images, image_count)  # the display needs its epochs
     size = images_per_epoch(recipe, images, image_count)
@@ -197,13 +210,13 @@ def parse_change(change: str) -> dict[str, Any]:
     raise SpecError(f"--set {change[:80]!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
 
 
-def read_images(source: str, mask: str | None, limit: int | None) -> tuple[Images, Images | None]:
-    """The images and their mask, where there is one; of both only the first `limit`."""
+def read_images(source: str, mask: str | None, crop: int | None, limit: int | None) -> tuple[Images, Images | None]:
+    """The images or their crops, and their mask, where there is one; of both only the first `limit`."""
     import numpy as np
 
-    from whatwhere.data import load_with_mask
+    from whatwhere.data import load_for_training
 
-    images, masks = load_with_mask(source, mask)
+    images, masks = load_for_training(source, mask, crop=crop)
     if limit is None or limit >= len(images):
         return images, masks
     rows = np.arange(limit)

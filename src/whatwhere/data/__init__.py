@@ -11,14 +11,24 @@ import torch
 
 from whatwhere.data import arrays, cache, catalogue, idx
 from whatwhere.data.array_file import ArrayFile
-from whatwhere.data.folders import load_alpha, load_folder, load_folder_by_size, load_picture
+from whatwhere.data.crops import crop_groups
+from whatwhere.data.folders import Pictures, alpha_of, load_alpha, load_folder, load_folder_by_size, load_picture
 from whatwhere.data.images import Images, Pixels, check_finite
 from whatwhere.data.masks import match_mask
 from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, printable
 from whatwhere.regular_file import is_folder
 
-__all__ = ["Images", "few_labels", "load", "load_by_size", "load_with_mask", "train_validation"]
+__all__ = [
+    "Images",
+    "few_labels",
+    "load",
+    "load_by_size",
+    "load_for_training",
+    "load_with_mask",
+    "random_crops",
+    "train_validation",
+]
 
 LARGEST_USUAL_FLOAT = 2.0
 """Non-negative floats beyond this are probably bytes that were not scaled."""
@@ -86,6 +96,52 @@ def load_with_mask(source: Source, mask: Source | None, *, split: str | None = N
     if not isinstance(source, str | Path) or not (is_folder(Path(source)) or arrays.is_picture(Path(source))):
         raise ImageError(f"the mask 'alpha' was given for {images.name}; only pictures have an alpha channel")
     return images, match_mask(load_alpha(Path(source)), images)
+
+
+def load_groups(
+    source: Source, mask: Source | None = None, *, split: str | None = None
+) -> list[tuple[Images, Images | None]]:
+    """The same as `load_with_mask`, for each size and kind of picture in a folder."""
+    if not isinstance(source, str | Path) or source in catalogue.CATALOGUE or not is_folder(Path(source)):
+        return [load_with_mask(source, mask, split=split)]
+    groups = load_folder_by_size(Path(source))
+    if mask is None or len(groups) == 1:
+        return [(groups[0], load_with_mask(source, mask, split=split)[1])] if mask else [(g, None) for g in groups]
+    if mask != "alpha":
+        return [(images, match_mask(load(mask), images)) for images in groups]
+    files = [images.pixels.files for images in groups if isinstance(images.pixels, Pictures)]
+    return [(images, match_mask(alpha_of(f, images.name), images)) for images, f in zip(groups, files, strict=True)]
+
+
+def random_crops(source: Source, size: int | None = None, count: int | None = None, *, seed: int = 0) -> Images:
+    """Square crops at random places of pictures, which may be of several sizes: what to train on.
+
+    Every picture gives a share in proportion to its area; the same seed gives the same crops.
+    size    side of a crop; None: 64, or the smallest side of all pictures if that is less
+    count   None: as many as have the area of all pictures together, at most 10,000
+    """
+    return crop_groups(load_groups(source), size, count, seed)[0]
+
+
+def load_for_training(
+    source: Source, mask: Source | None = None, *, crop: int | None = None, seed: int = 0
+) -> tuple[Images, Images | None]:
+    """Images of one size, and their masks if there are any: those of the source, or crops of its pictures.
+
+    crop   side of the crops; None takes none, unless the pictures are of several sizes or kinds: a warning says then
+           what is taken
+    """
+    groups = load_groups(source, mask)
+    if crop is None and len(groups) == 1:
+        return groups[0]
+    crops = crop_groups(groups, crop, None, seed)
+    if crop is None:
+        warnings.warn(
+            f"{source} holds pictures of {len(groups)} sizes or kinds: {crops[0].name} are used (crop=SIZE, or --crop "
+            "SIZE, takes others)",
+            stacklevel=3,
+        )
+    return crops
 
 
 def _warn_if_also_a_path(name: str) -> None:

@@ -65,6 +65,11 @@ class ArrayFile:
             for first in range(0, total, size):
                 yield self._read(file, first, min(size, total - first))
 
+    def read_values(self, first: int, count: int) -> np.ndarray:
+        """`count` values from the `first` on, as they lie in the file."""
+        with self._open() as file:
+            return self._read(file, first, count)
+
     def _open(self) -> BufferedReader:
         try:
             file = open_regular(self.path)

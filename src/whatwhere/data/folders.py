@@ -41,7 +41,10 @@ def load_folder(folder: Path) -> Images:
     """The pictures of a folder in the order of their names; labels number the sub-folders in the same order."""
     files, classes = _find_pictures(folder)
     first = decode(files[0])
-    return _as_images(files, (first.shape, first.dtype), classes, _name(folder))
+    images = _as_images(files, (first.shape, first.dtype), classes, _name(folder))
+    for row in range(len(images)):  # all of them once, so that a bad one is an error now
+        images.pixels[row]
+    return images
 
 
 def load_folder_by_size(folder: Path) -> list[Images]:
@@ -51,6 +54,8 @@ def load_folder_by_size(folder: Path) -> list[Images]:
     for file in files:
         pixels = decode(file)
         groups.setdefault((pixels.shape, pixels.dtype), []).append(file)
+    if len(groups) == 1:
+        return [_as_images(files, next(iter(groups)), classes, _name(folder))]
     return [
         _as_images(group, kind, classes, f"{_name(folder)} ({describe(*kind)})")
         for kind, group in sorted(groups.items(), key=lambda item: -len(item[1]))
@@ -65,21 +70,30 @@ def load_picture(file: Path) -> Images:
 
 def load_alpha(path: Path) -> Images:
     """The mask of a picture or of a folder of pictures: 0 where pixels are transparent (alpha 0), 1 elsewhere."""
-    files = _find_pictures(path)[0] if path.is_dir() else [path]
+    return alpha_of(_find_pictures(path)[0] if path.is_dir() else [path], _name(path))
+
+
+def alpha_of(files: Sequence[Path], name: str) -> Images:
+    """The masks of these pictures, by their alpha."""
     shape = decode_known(files[0]).shape
-    return Images(
-        Pictures(tuple(files), (len(files), *shape), np.dtype(bool), decode_known), None, f"alpha of {_name(path)}"
-    )
+    return Images(Pictures(tuple(files), (len(files), *shape), np.dtype(bool), decode_known), None, f"alpha of {name}")
+
+
+def file_names(images: Images) -> list[str] | None:
+    """The files of pictures from a folder, with their sub-folder if that is their label; None for other images."""
+    if not isinstance(images.pixels, Pictures):
+        return None
+    return [
+        printable(f"{file.parent.name}/{file.name}" if images.classes else file.name) for file in images.pixels.files
+    ]
 
 
 def _as_images(
     files: Sequence[Path], kind: tuple[tuple[int, ...], np.dtype], classes: Sequence[str], name: str
 ) -> Images:
-    """Pictures of one kind, all of which are decoded once, so that a bad one is an error now."""
+    """Pictures of one kind."""
     shape, dtype = kind
     pixels = Pictures(tuple(files), (len(files), *shape), dtype)
-    for row in range(len(files)):
-        pixels[row]
     if not classes:
         return Images(pixels, None, name)
     labels = np.array([classes.index(file.parent.name) for file in files], np.int64)

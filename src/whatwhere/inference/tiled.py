@@ -1,8 +1,8 @@
 """Inference on one large picture: in tiles with overlap, many at a time, in memory that does not grow with the picture.
 
 A feature is influenced by what is near it, less and less with distance, so a tile that reaches far enough beyond the
-features that are taken from it gives what the whole picture would give. docs/data.md says how far that is, and for
-which settings the two are equal.
+features that are taken from it gives what the whole picture would give. docs/reference/data.md says how far that is,
+and for which settings the two are equal.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class SolvedTile:
 
     rows, columns    the pixels of the tile in the picture
     reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are added up
-    latents          the features that are taken from this tile, at their places in the picture
-    core             the pixels that are taken from this tile, rows and columns of the picture …
-    background       … and what the input stage took off them
+    latents          the features that are taken from this tile, at their places in the picture; their background is
+                     that of the pixels in `core`
+    core             the pixels that are taken from this tile, rows and columns of the picture
     engine           that ran
     """
 
@@ -58,7 +58,6 @@ class SolvedTile:
     reconstruction: Tensor
     latents: SparseLatents
     core: tuple[slice, slice]
-    background: Background
     engine: str
 
 
@@ -116,9 +115,9 @@ def infer_tiled(
     ):
         if whole is None:
             whole = solved.reconstruction.new_zeros(len(solved.reconstruction), height, width)
-            background = solved.background.map(lambda part: part.new_zeros(1, part.shape[1], height, width))
+            background = solved.latents.background.map(lambda part: part.new_zeros(1, part.shape[1], height, width))
         whole[:, solved.rows, solved.columns] += solved.reconstruction
-        for entire, part in zip(background.tensors(), solved.background.tensors(), strict=True):
+        for entire, part in zip(background.tensors(), solved.latents.background.tensors(), strict=True):
             entire[:, :, *solved.core] = part
         parts.append(solved.latents)
         name = solved.engine
@@ -236,9 +235,8 @@ def finish_tile(
         rows,
         columns,
         image * grid.weights(tile).to(image),
-        SparseLatents(features, where),
+        SparseLatents(features, where, latents.background.map(lambda part: part[:, :, *inside])),
         core,
-        latents.background.map(lambda part: part[:, :, *inside]),
         engine,
     )
 

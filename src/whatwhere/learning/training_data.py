@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from whatwhere import distributed
-from whatwhere.data import load
+from whatwhere.data import load, load_for_training
 from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
@@ -22,8 +22,10 @@ from whatwhere.storage import LatentStore
 
 
 def as_image_source(images: ImageSource | np.ndarray | str | Path) -> ImageSource:
-    """What `train` was given: an array, a path or a name through `data.load`, everything else as it is."""
-    return load(images) if isinstance(images, np.ndarray | str | Path) else images
+    """What `train` was given: an array through `data.load`, a path or name through `data.load_for_training`."""
+    if isinstance(images, str | Path):
+        return load_for_training(images)[0]
+    return load(images) if isinstance(images, np.ndarray) else images
 
 
 class ImageSource(Protocol):

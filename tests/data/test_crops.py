@@ -1,0 +1,120 @@
+"""Crops of pictures of several sizes: every one is a part of its picture, and pictures give their shares."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tiny_run import PLAIN, whatwhere
+from whatwhere.data import load, load_for_training, random_crops
+from whatwhere.errors import ImageError
+from whatwhere.learning import TrainingOptions, train
+from whatwhere.model import load as load_model
+from whatwhere.spec import Recipe
+from whatwhere.spec_toml import override, to_toml
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Pictures whose red says which one it is, green the row and blue the column of a pixel."""
+    from PIL import Image
+
+    for name, height, width in (("a", 20, 30), ("b", 40, 60), ("c", 20, 30)):
+        y, x = np.mgrid[:height, :width]
+        pixels = np.stack([np.full_like(y, ord(name)), y, x], 2).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    return tmp_path
+
+
+def test_crops_are_parts_of_their_pictures_in_proportion_to_the_area(folder: Path) -> None:
+    crops = random_crops(folder, 8, 600, seed=1)
+    values = np.rint(crops[:].numpy() * 255).astype(int)
+    assert values.shape == (600, 3, 8, 8)
+    names, counts = np.unique(values[:, 0, 0, 0], return_counts=True)
+    assert dict(zip(names, counts, strict=True)) == {ord("a"): 100, ord("b"): 400, ord("c"): 100}
+    offsets = values[:, 1:] - np.mgrid[:8, :8]
+    corner = offsets[:, :, :1, :1]
+    assert (offsets == corner).all()
+    large = values[:, 0, 0, 0] == ord("b")
+    assert corner[large].reshape(-1, 2).max(0).tolist() == [32, 52]
+    assert corner[~large].reshape(-1, 2).max(0).tolist() == [12, 22]
+    assert corner.min() == 0
+    assert 0.5 < large[:300].sum() / large[300:].sum() < 2  # in random order
+
+
+def test_the_seed_decides(folder: Path) -> None:
+    first, same, other = (random_crops(folder, 8, 50, seed=seed)[:] for seed in (0, 0, 1))
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+
+
+def test_by_default_crops_are_as_large_as_the_smallest_side_and_have_the_pictures_area(folder: Path) -> None:
+    assert random_crops(folder).pixels.shape == ((20 * 30 * 2 + 40 * 60) // 20**2, 3, 20, 20)
+
+
+def test_a_folder_of_several_sizes_is_cropped_for_training_with_a_warning(folder: Path) -> None:
+    with pytest.warns(UserWarning, match="pictures of 2 sizes or kinds: 9 crops of 20 × 20 from 3 pictures are used"):
+        images, masks = load_for_training(folder)
+    assert (len(images), masks) == (9, None)
+    (folder / "b.png").unlink()
+    images, _ = load_for_training(folder)
+    assert torch.equal(images[:], load(folder)[:])
+    images, _ = load_for_training(folder, crop=10)
+    assert images.shape == (3, 10, 10)
+
+
+def test_masks_are_cropped_at_the_same_places(folder: Path) -> None:
+    from PIL import Image
+
+    for path in list(folder.iterdir()):
+        picture = Image.open(path).convert("RGBA")
+        alpha = np.asarray(picture)[..., 1] % 2 * 255  # known where the row is odd
+        picture.putalpha(Image.fromarray(alpha.astype(np.uint8)))
+        picture.save(path)
+    images, masks = load_for_training(folder, "alpha", crop=8)
+    assert masks is not None
+    rows = np.rint(images[:].numpy() * 255)[:, 1].astype(int)
+    np.testing.assert_array_equal(masks[:].numpy()[:, 0] > 0, rows > 0)
+    assert 0.4 < float(masks[:].mean()) < 0.6
+
+
+def test_grey_and_colour_and_types_are_mixed(tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.fromarray(np.full((20, 20), 51, np.uint8)).save(tmp_path / "grey.png")
+    Image.fromarray(np.full((20, 20), 13107, np.uint16)).save(tmp_path / "deep.png")
+    Image.fromarray(np.full((20, 20, 3), 51, np.uint8)).save(tmp_path / "colour.png")
+    crops = random_crops(tmp_path, 10)
+    assert crops.shape == (3, 10, 10)
+    torch.testing.assert_close(crops[:], torch.full((12, 3, 10, 10), 0.2))
+
+
+def test_small_pictures_are_left_out(folder: Path) -> None:
+    with pytest.warns(UserWarning, match="2 pictures are smaller than 32 × 32 and are left out"):
+        crops = random_crops(folder, 32)
+    assert set(np.rint(crops[:][:, 0].numpy() * 255).ravel()) == {ord("b")}
+    with pytest.raises(ImageError, match="crops of 64 × 64 were asked for; no picture is that large: at most 40"):
+        random_crops(folder, 64)
+
+
+@pytest.mark.parametrize("update", ["epoch", "batch"])
+def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: str) -> None:
+    """By the command and by Python, by epochs and in a stream: on the same crops, to the same model."""
+    recipe = override(
+        Recipe.paper(),
+        {
+            "model": {"layers": [{"maps": 2, "filter_size": 3}]},
+            "learning": {
+                "each": {"update": update, "epochs": 1, "reset_at": [], "inference": {"steps": 2, "step_size": "image"}}
+            },
+        },
+    )
+    (tmp_path / "recipe.toml").write_text(to_toml(recipe))
+    with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
+        whatwhere("train", folder, "--out", tmp_path / "run", "--recipe", tmp_path / "recipe.toml", "--quiet", *PLAIN)
+    with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
+        trained = train(recipe, folder, options=TrainingOptions(engine="reference", device="cpu"))
+    expected = train(recipe, random_crops(folder), options=TrainingOptions(engine="reference", device="cpu"))
+    assert trained.model == expected.model == load_model(tmp_path / "run")
+    assert trained.model.spec.channels == 3
