@@ -146,12 +146,14 @@ class Solution:
     """The outcome of inference: latents, the statistics of the last phase, and the engine that ran it.
 
     decoder   the model that the latents belong to; None where an engine was called directly
+    lam       λ, also where it was chosen (`lam = 'auto'`); None where an engine was called directly
     """
 
     latents: Latents
     stats: Stats
     engine: str
     decoder: Decoder | None = None
+    lam: float | None = None
 
     @property
     def features(self) -> Tensor:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whatwhere.data import Images
     from whatwhere.model import DeconvNet
-    from whatwhere.spec import Recipe
+    from whatwhere.spec import InferenceSpec, Recipe
 
 
 def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
@@ -19,6 +19,25 @@ def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
     home = choose_device(device)
     trained = read_run(run)
     return trained.recipe, trained.model.to(home)
+
+
+def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> InferenceSpec:
+    """The settings of inference of a run by --preset, with those of --set changed."""
+    from dataclasses import replace
+
+    from whatwhere.cli.train import parse_change
+    from whatwhere.errors import SpecError
+    from whatwhere.inference_spec import CODING
+    from whatwhere.spec_toml import override
+
+    spec = replace(recipe.inference, **CODING) if preset == "coding" else recipe.inference
+    changed: dict[str, Any] = {}
+    for change in changes:
+        table = parse_change(change)
+        if not isinstance(table.get("inference"), dict) or len(table) > 1:
+            raise SpecError(f"--set {change[:80]!r} was given; expected a setting of inference, as inference.lam=2")
+        changed |= table["inference"]
+    return override(spec, changed, "inference.")
 
 
 def source_of(run: Path) -> str:

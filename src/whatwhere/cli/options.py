@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -30,6 +30,20 @@ Mask = Annotated[
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as learning.each.epochs=5; repeatable."),
+]
+
+Preset = Annotated[
+    Literal["coding", "recipe"],
+    typer.Option(
+        help="Settings of inference. coding: those of the run, but with momentum and until the cost no longer changes, "
+        "for sparse codes. recipe: those of the run as they are, by default the paper's 50 steps, which classify uses."
+    ),
+]
+InferenceSet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a setting of inference, such as inference.lam=auto; repeatable."
+    ),
 ]
 
 ENGINE_HELP = "auto, or an engine listed by `whatwhere info`."

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import ista
+from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import (
     ImageSource,
     as_image_source,
@@ -57,13 +58,13 @@ def infer(
         check_target(model, source, mask)  # all of them, before anything is computed
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
-    spec = spec if spec is not None else InferenceSpec()
     require_count("batch_size", batch_size)
     check_filters(model)
     plan = tuple(plan) or joint(model.spec.depth)
     for phase in plan:
         if phase.layer > model.spec.depth:
             raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
+    spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
     first = make_target(model, source[slice(0, 1)], None if mask is None else mask[:1])
     sized = model.at(*first.v.shape[2:])
     if latents is not None:
@@ -84,7 +85,8 @@ def infer(
                 progress(len(target.v))
     stats = Stats.cat([s.stats for s in solutions])
     warn_unconverged(stats, spec)
-    return Solution(Latents.cat([s.latents for s in solutions]), stats, resolved.name, decoder=sized)
+    latents = Latents.cat([s.latents for s in solutions])
+    return Solution(latents, stats, resolved.name, decoder=sized, lam=spec.lam_value)
 
 
 def check_size(images: Tensor, model: SizedModel) -> None:

@@ -15,6 +15,7 @@ import torch
 
 from whatwhere import distributed
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
@@ -98,6 +99,8 @@ def train(
         raise SpecError(f"out = {os.fspath(out)!r} was given; expected a name without zero bytes")
     if start is not None and start.spec != recipe.model:
         raise SpecError("a start model was given that is not the recipe's; expected one of the same ModelSpec")
+    seen = first_images(source) if isinstance(source, IterableStream) else source
+    recipe = resolve_recipe(recipe, seen, mask=mask, start=start)
     if progress:
         size = images_per_epoch(recipe, source, image_count)
         with TrainingProgress(recipe, size, quiet=not distributed.is_main_process()) as display:

@@ -1,0 +1,176 @@
+"""λ chosen from the images (`lam = 'auto'`): by the level of their noise, or as a share of the largest useful penalty.
+
+The code of λ/2 ‖M ⊙ (R p - v)‖² + Σ|p| starts at p = 0, and a feature leaves 0 only if it correlates with the image by
+more than 1/λ. So 1/λ is a threshold:
+
+    by noise    1/λ = NOISE_FACTOR · gain · σ · σ/s      s: the root mean square of v, its noise of σ included
+    by share    1/λ = sparsity_share · max |Rᵀ M² v|     at a share of 1 the code is empty
+
+White noise of standard deviation σ correlates with a feature by σ · gain: `gain` is the root mean square length of the
+columns of R, about 1 for unit-length filters without pooling. If there is nothing but noise (s = σ), the threshold is
+NOISE_FACTOR times that, which almost no feature exceeds; the more of the image is signal, the lower it is. The formula
+was chosen by denoising photographs (benchmarks/auto_lam.py).
+
+R is that of the start of inference, where the pooling variables are fitted to the images. λ is chosen once for all
+images of a call, from at most SAMPLE of them spread evenly over the set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.plan import joint
+from whatwhere.inference.pooling_update import start_pooling
+from whatwhere.inference.target import Target, make_target, separate_unknown
+from whatwhere.model import DeconvNet
+from whatwhere.model.sized import masked
+from whatwhere.spec import InferenceSpec, Phase, Recipe
+
+NOISE_FACTOR = 4.0
+SAMPLE = 64  # images
+CROP = 128  # pixels on each side that the gain is measured on
+MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
+
+
+def resolve_lam(
+    model: DeconvNet,
+    images: ImageSource,
+    spec: InferenceSpec,
+    plan: Sequence[Phase] = (),
+    *,
+    mask: ImageSource | None = None,
+) -> InferenceSpec:
+    """The same settings with λ as a number; those that have one already come back as they are.
+
+    images   [N, C, H, W], or what gives them for slices
+    plan     phases of inference; empty means one joint phase from the top layer
+    mask     a weight ≥ 0 for every pixel
+    """
+    if spec.lam != "auto":
+        return spec
+    layer = (tuple(plan) or joint(model.spec.depth))[-1].layer
+    rows = sample_rows(len(images))
+    with torch.no_grad():
+        if spec.sparsity_share is None:
+            threshold = noise_threshold(model, images, mask, rows, layer, spec)
+        else:
+            seen = targets(model, images, mask, rows)
+            threshold = spec.sparsity_share * max(largest_correlation(model, one, layer, spec) for one in seen)
+    if threshold <= 0:
+        raise ImageError("lam = 'auto' was given with images that no feature correlates with; give lam as a number")
+    return replace(spec, lam=1 / threshold, noise=None, sparsity_share=None)
+
+
+def resolve_recipe(
+    recipe: Recipe, images: ImageSource, *, mask: ImageSource | None = None, start: DeconvNet | None = None
+) -> Recipe:
+    """The same recipe with every λ as a number, by the filters that training starts from."""
+    specs = [recipe.inference, *(learning.inference for learning in recipe.learning)]
+    if all(spec.lam != "auto" for spec in specs):
+        return recipe
+    model = start or DeconvNet(recipe.model, seed=recipe.seed)
+    if any(spec.sparsity_share is not None for spec in specs):
+        raise SpecError(
+            "sparsity_share was given for a training; expected noise or a number for lam: the share is that of a "
+            "learned model (give it to infer, or to whatwhere encode)"
+        )
+    learning = tuple(
+        replace(spec, inference=resolve_lam(model, images, spec.inference, [Phase(layer=k)], mask=mask))
+        for k, spec in enumerate(recipe.learning, start=1)
+    )
+    inference = resolve_lam(model, images, recipe.inference, recipe.plan, mask=mask)
+    return replace(recipe, learning=learning, inference=inference)
+
+
+def noise_level(images: Tensor, mask: Tensor | None = None) -> float:
+    """σ of white noise in images [N, C, H, W], by the median rule on their finest details (Donoho, Johnstone):
+
+        σ = median |a - b - c + d| / 2 / 0.6745      over all blocks of 2 × 2 pixels a b / c d
+
+    Unknown pixels (mask 0, or NaN) are left out. Where more than half of the blocks are flat, it is 0.
+    """
+    images, mask = separate_unknown(images, mask)
+    a, b, c, d = corners(images)
+    detail = ((a - b - c + d) / 2).abs()
+    if mask is not None:
+        a, b, c, d = corners((mask > 0).expand_as(images))
+        detail = detail[a & b & c & d]
+    if detail.numel() == 0:
+        raise ImageError(f"images {list(images.shape)} have no block of 2 × 2 known pixels to estimate the noise from")
+    return float(detail.flatten().double().median()) / MEDIAN_OF_NORMAL
+
+
+def corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The pixels a b / c d of every block of 2 × 2, [N, C, H - 1, W - 1] each."""
+    above, below = images[..., :-1, :], images[..., 1:, :]
+    return above[..., :-1], above[..., 1:], below[..., :-1], below[..., 1:]
+
+
+def sample_rows(images: int) -> list[int]:
+    """At most SAMPLE images, spread evenly over the set."""
+    count = min(images, SAMPLE)
+    return [images * i // count for i in range(count)]
+
+
+def targets(model: DeconvNet, images: ImageSource, mask: ImageSource | None, rows: list[int]) -> Iterator[Target]:
+    """The images one by one, after the input stage."""
+    for row in rows:
+        one = slice(row, row + 1)
+        yield make_target(model, images[one], None if mask is None else mask[one])
+
+
+def noise_threshold(
+    model: DeconvNet, images: ImageSource, mask: ImageSource | None, rows: list[int], layer: int, spec: InferenceSpec
+) -> float:
+    """NOISE_FACTOR · gain · σ²/s; σ is that of the signal after the input stage."""
+    levels, gains, powers = [], [], []
+    for row, target in zip(rows, targets(model, images, mask, rows), strict=True):
+        one = slice(row, row + 1)
+        known = None if mask is None else torch.as_tensor(mask[one])
+        sigma = noise_level(images[one], known) if spec.noise is None else spec.noise
+        scale = target.background.scale
+        levels.append(sigma if scale is None else sigma * float((1 / scale).median()))
+        gains.append(gain(model, target, layer, spec))
+        powers.append(power(model, target))
+    level, signal = (float(torch.tensor(values).median()) for values in (levels, powers))
+    if level == 0:
+        raise ImageError(
+            "lam = 'auto' was given with images without noise (most of their pixels equal their neighbours); "
+            "give noise or sparsity_share, or lam as a number"
+        )
+    return NOISE_FACTOR * float(torch.tensor(gains).mean()) * level**2 / max(level, math.sqrt(signal))
+
+
+def power(model: DeconvNet, target: Target) -> float:
+    """The mean square of the known part of v; ON and OFF channels together are one channel."""
+    square = target.v.square()
+    if target.mask is not None:
+        square = square[(target.mask > 0).expand_as(square)]
+    return float(square.mean()) * target.v.shape[1] / model.spec.channels
+
+
+def gain(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:
+    """The root mean square length of the columns of R in the middle of an image: what R makes of white noise."""
+    height, width = target.v.shape[2:]
+    top, left = max(0, height - CROP) // 2, max(0, width - CROP) // 2
+    v = target.v[..., top : top + CROP, left : left + CROP]
+    sized = model.at(*v.shape[2:])
+    noise = torch.randn(v.shape, generator=torch.Generator().manual_seed(0), dtype=v.dtype).to(v.device)
+    weights = sized.weights(start_pooling(sized, v, (), layer, spec))
+    return float(sized.propagate(noise, weights).square().mean().sqrt())
+
+
+def largest_correlation(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:
+    """max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only what is positive counts if features are ≥ 0."""
+    sized = model.at(*target.v.shape[2:])
+    signal = masked(masked(target.v, target.mask), target.mask)
+    theta = start_pooling(sized, signal, (), layer, spec)
+    g = sized.propagate(signal, sized.weights(theta))
+    return float((g if model.spec.nonnegative else g.abs()).max())
