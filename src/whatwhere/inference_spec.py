@@ -39,8 +39,9 @@ class MomentFit:
 class InferenceSpec:
     """How features and pooling variables are inferred.
 
-    lam           λ, the weight of the reconstruction against the sparsity penalty; 'auto' chooses it from the images
-    sparsity      1/λ, the weight of the penalty against the reconstruction, may be given instead; only λ is stored
+    lam           λ, the weight of the reconstruction against the sparsity penalty; 'auto' chooses it from the images;
+                  `sparsity`, the weight of the penalty, may be given instead
+    sparsity      1/λ; only λ is stored
     noise         with lam = 'auto': the standard deviation of the noise, in units of the images; None estimates it
     sparsity_share  with lam = 'auto', instead of a noise level: 1/λ as a share of the smallest that leaves no feature
     alpha         α of the penalty Σ|p|^α, between ½ and 1

@@ -82,7 +82,8 @@ def test_the_folder_is_a_run(made, tmp_path):
     done, _ = made
     assert {path.name for path in done.report.parent.iterdir()} == FILES
     np.save(tmp_path / "bars.npy", tiny.bars(4)[0])
-    whatwhere("encode", done.report.parent, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *tiny.PLAIN)
+    out = ("--out", tmp_path / "codes.npz", "--preset", "recipe")
+    whatwhere("encode", done.report.parent, tmp_path / "bars.npy", *out, *tiny.PLAIN)
 
 
 @pytest.mark.usefixtures("no_drawing")

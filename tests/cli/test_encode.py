@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.inference import resolve_lam
+
+FEW_STEPS = (*PLAIN, "--preset", "recipe")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def images(tmp_path: Path) -> Path:
 def test_features_pooling_variables_and_reconstruction(run: Path, images: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "codes.npz"
     asked = ("--dense", "--where", "--reconstruction", "--json")
-    printed = whatwhere("encode", run, images, "--out", out, *asked, *PLAIN)
+    printed = whatwhere("encode", run, images, "--out", out, *asked, *FEW_STEPS)
     pixels, labels = tiny.bars(37, seed=1)
     v = torch.from_numpy(pixels)[:, None]
     model = ww.load(run / "model.safetensors")
@@ -53,7 +57,7 @@ def test_features_pooling_variables_and_reconstruction(run: Path, images: Path, 
 
 
 def test_sparse_codes_hold_the_same_and_are_decoded(run: Path, images: Path, tmp_path: Path) -> None:
-    asked = ("--where", "--reconstruction", *PLAIN)
+    asked = ("--where", "--reconstruction", *FEW_STEPS)
     for name, dense in (("dense", ["--dense"]), ("sparse", [])):
         whatwhere("encode", run, images, "--out", tmp_path / f"{name}.npz", *asked, *dense)
     codes, model = ww.load_codes(tmp_path / "sparse.npz"), ww.load(run / "model.safetensors")
@@ -67,12 +71,12 @@ def test_sparse_codes_hold_the_same_and_are_decoded(run: Path, images: Path, tmp
 
 def test_features_alone_unless_asked(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
-    printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *PLAIN)
+    printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
     with np.load(tmp_path / "codes.npz") as written:
         assert {name.split("_")[0] for name in written} == {"features", "image", "format"}
     assert "features_shape [5, 3]" in printed
     assert "reference engine" in printed
-    printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", "--dense", *PLAIN)
+    printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", "--dense", *FEW_STEPS)
     with np.load(tmp_path / "codes.npz") as written:
         assert list(written) == ["features"]
     assert "features [5, 4, 4, 4]" in printed
@@ -92,7 +96,7 @@ def save_pictures(folder: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, 
 def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
     pictures = save_pictures(tmp_path / "pictures", {"a.png": (9, 12), "b.png": (11, 10), "c.png": (9, 12)})
     out, asked = tmp_path / "codes.npz", ("--where", "--reconstruction")
-    whatwhere("encode", run, tmp_path / "pictures", "--out", out, *asked, *PLAIN)
+    whatwhere("encode", run, tmp_path / "pictures", "--out", out, *asked, *FEW_STEPS)
     codes, model = ww.load_codes(out), ww.load(run / "model.safetensors")
     assert codes.names == ["a.png", "c.png", "b.png"]
     for i, name in enumerate(codes.names):
@@ -100,14 +104,14 @@ def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(codes.latents(i).p, expected.features, rtol=0, atol=1e-6)
         torch.testing.assert_close(codes.decode(model, i), expected.reconstruction[0], rtol=0, atol=1e-5)
     with pytest.raises(ImageError, match="--dense was given for images of 2 sizes or kinds"):
-        whatwhere("encode", run, tmp_path / "pictures", "--out", out, "--dense", *PLAIN)
+        whatwhere("encode", run, tmp_path / "pictures", "--out", out, "--dense", *FEW_STEPS)
 
 
 def test_a_large_picture_in_tiles(run: Path, tmp_path: Path) -> None:
     """The codes, the pooling variables and the reconstruction are those of `infer_tiled`."""
     pictures = save_pictures(tmp_path / "pictures", {"a.png": (50, 61)})
     out, asked = tmp_path / "codes.npz", ("--where", "--reconstruction", "--tile", "40", "--overlap", "16")
-    whatwhere("encode", run, tmp_path / "pictures", "--out", out, *asked, *PLAIN)
+    whatwhere("encode", run, tmp_path / "pictures", "--out", out, *asked, *FEW_STEPS)
     codes, model = ww.load_codes(out), ww.load(run / "model.safetensors")
     expected = ww.infer_tiled(
         model, pictures["a.png"], tiny.recipe().inference, tile=40, overlap=16, engine="reference"
@@ -119,6 +123,31 @@ def test_a_large_picture_in_tiles(run: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(reconstruction[0], expected.reconstruction, rtol=0, atol=1e-6)
     decoded = model.at(50, 61).decode(expected.latents.dense())[0]
     torch.testing.assert_close(codes.decode(model, 0), decoded, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::whatwhere.errors.ConvergenceWarning")
+def test_codes_are_converged_unless_asked_otherwise(run: Path, tmp_path: Path) -> None:
+    pixels, _ = tiny.bars(3)
+    np.save(tmp_path / "bars.npy", pixels)
+    v, model = torch.from_numpy(pixels)[:, None], ww.load(run / "model.safetensors")
+    out = ("--out", tmp_path / "codes.npz", "--dense", *PLAIN)
+
+    def features(*options: str) -> np.ndarray:
+        whatwhere("encode", run, tmp_path / "bars.npy", *out, *options)
+        with np.load(tmp_path / "codes.npz") as written:
+            return written["features"]
+
+    coding = ww.InferenceSpec.coding(steps=30)
+    expected = ww.infer(model, v, coding, engine="reference").features
+    np.testing.assert_allclose(features("--set", "inference.steps=30"), expected, atol=1e-6)
+    noise = replace(coding, lam="auto", noise=0.06)
+    chosen = resolve_lam(model, v, noise)
+    assert chosen.lam_value not in (coding.lam_value, 0)
+    options = ("inference.noise=0.06", "inference.lam=auto", "inference.steps=30")
+    written = features(*(word for option in options for word in ("--set", option)))
+    np.testing.assert_allclose(written, ww.infer(model, v, chosen, engine="reference").features, atol=1e-6)
+    with pytest.raises(SpecError, match="--set 'seed=3' was given; expected a setting of inference"):
+        features("--set", "seed=3")
 
 
 def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
@@ -133,7 +162,7 @@ def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
     codes = {}
     for name, mask in (("a", tmp_path / "mask.png"), ("b", tmp_path / "mask.png"), ("c", "nan")):
         out = tmp_path / f"{name}.npz"
-        whatwhere("encode", run, tmp_path / f"{name}.npy", "--mask", mask, "--out", out, "--dense", *PLAIN)
+        whatwhere("encode", run, tmp_path / f"{name}.npy", "--mask", mask, "--out", out, "--dense", *FEW_STEPS)
         with np.load(out) as written:
             codes[name] = written["features"]
     model, v = ww.load(run / "model.safetensors"), torch.from_numpy(pixels)[:, None]
@@ -145,7 +174,7 @@ def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
 
 
 def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp_path: Path) -> None:
-    out = ("--out", tmp_path / "codes.npz", *PLAIN)
+    out = ("--out", tmp_path / "codes.npz", *FEW_STEPS)
     with pytest.raises(RunError, match="there is no such folder"):
         whatwhere("encode", tmp_path / "nowhere", images, *out)
     with pytest.raises(RunError, match=r"there is no recipe.toml and no model.safetensors in it"):
@@ -159,15 +188,15 @@ def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp
         whatwhere("encode", run, images, "--out", tmp_path / "codes.npz", "--device", "nonsense")
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"writing .* failed: File exists"):
-        whatwhere("encode", run, images, "--out", tmp_path / "file" / "codes.npz", *PLAIN)
+        whatwhere("encode", run, images, "--out", tmp_path / "file" / "codes.npz", *FEW_STEPS)
     with pytest.raises(RunError, match=r"writing .* failed: File name too long"):
-        whatwhere("encode", run, images, "--out", tmp_path / ("x" * 256), *PLAIN)
+        whatwhere("encode", run, images, "--out", tmp_path / ("x" * 256), *FEW_STEPS)
     with pytest.raises(RunError, match="there is no such folder"):
         whatwhere("encode", "x" * 300, images, *out)
     with pytest.raises(RunError, match="A folder has this name"):
-        whatwhere("encode", run, images, "--out", run, *PLAIN)
+        whatwhere("encode", run, images, "--out", run, *FEW_STEPS)
     with pytest.raises(ImageError, match="images with 3 channels were given"):
-        whatwhere("encode", run, tmp_path / "colour.npy", "--out", tmp_path / "new" / "newer" / "codes.npz", *PLAIN)
+        whatwhere("encode", run, tmp_path / "colour.npy", "--out", tmp_path / "new" / "newer" / "codes.npz", *FEW_STEPS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npz", "colour.npy", "file"]
 
 
@@ -175,7 +204,7 @@ def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(run
     pixels, _ = tiny.bars(5)
     np.save(tmp_path / "bars.npy", pixels)
     model_file = run / "model.safetensors"
-    whatwhere("encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", "--dense", *PLAIN)
+    whatwhere("encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", "--dense", *FEW_STEPS)
     v = torch.from_numpy(pixels)[:, None]
     expected = ww.infer(ww.load(model_file), v, ww.Recipe.paper().inference, engine="reference").features
     with np.load(tmp_path / "codes.npz") as written:
@@ -189,7 +218,7 @@ def many_bars(folder: Path) -> Path:
 
 
 def encode_process(run: Path, images: Path, out: Path, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "whatwhere", "encode", str(run), str(images), "--out", str(out), *PLAIN]
+    command = [sys.executable, "-m", "whatwhere", "encode", str(run), str(images), "--out", str(out), *FEW_STEPS]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -247,4 +276,4 @@ def test_a_recipe_that_is_not_the_models_raises(run: Path, images: Path, tmp_pat
     for content in ("", "seed = 1\n"):
         (copy / "recipe.toml").write_text(content)
         with pytest.raises(RunError, match=r"recipe\.toml (lacks|does not match)"):
-            whatwhere("encode", copy, images, "--out", tmp_path / "codes.npz", *PLAIN)
+            whatwhere("encode", copy, images, "--out", tmp_path / "codes.npz", *FEW_STEPS)

@@ -84,7 +84,7 @@ def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:
     source = tmp_path / "a[" / "b].npy"
     source.parent.mkdir()
     np.save(source, tiny.bars(3)[0])
-    printed = whatwhere("encode", run, source, "--out", tmp_path / "c[" / "b].npz", *PLAIN)
+    printed = whatwhere("encode", run, source, "--out", tmp_path / "c[" / "b].npz", "--preset", "recipe", *PLAIN)
     assert "c[/b].npz: features" in printed
 
 

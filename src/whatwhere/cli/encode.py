@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from whatwhere.cli.options import Device, Engine, Json, Mask, Quiet, RunOrModel, Source, Split
+from whatwhere.cli.options import Device, Engine, InferenceSet, Json, Mask, Preset, Quiet, RunOrModel, Source, Split
 
 Out = Annotated[Path, typer.Option(metavar="FILE", help="The .npz file to write.")]
 Where = Annotated[bool, typer.Option("--where", help="Also write the pooling variables, which decoding needs.")]
@@ -37,26 +37,37 @@ def encode(
     dense: Dense = False,
     tile: Tile = None,
     overlap: Overlap = 64,
+    preset: Preset = "coding",
+    set_: InferenceSet = None,
     engine: Engine = "auto",
     device: Device = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Infer the top layer's features of images with the settings of a run. Pictures may be of several sizes.
+    """Infer the top layer's features of images with the model of a run. Pictures may be of several sizes.
 
     The file holds the features that are not 0, which `whatwhere.load_codes` reads, and `labels` and `names` where there
     are any; with --where also the pooling variables of the regions in use, with --reconstruction `reconstruction`
     [N, C, H, W]. With --dense it holds `features` [N, B, H, W], and with --where `mu1`, `gamma1`, `mu2`, …
-    [N, 2, B, H, W] (rows, columns) of every layer. A model file without its run is used with the paper's settings.
+    [N, 2, B, H, W] (rows, columns) of every layer.
+
+    By default the codes are converged (--preset coding). --preset recipe takes the settings of the run as they are; a
+    model file without its run has the paper's recipe.
     """
+    from dataclasses import replace
+
     from whatwhere.cli.encoding import Encoder
-    from whatwhere.cli.inputs import open_run
+    from whatwhere.cli.inputs import inference_settings, open_run
     from whatwhere.cli.stages import Stages
     from whatwhere.data import load_groups
     from whatwhere.errors import printable
+    from whatwhere.inference import resolve_lam
 
     recipe, model = open_run(run, device)
     groups = load_groups(images, mask, split=split)
+    most, masks = max(groups, key=lambda group: len(group[0]))
+    spec = resolve_lam(model, most, inference_settings(recipe, preset, set_ or []), recipe.plan, mask=masks)
+    recipe = replace(recipe, inference=spec)
     encoder = Encoder(recipe, model, groups, engine, where, reconstruction, tile, overlap)
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
     with Stages(quiet=quiet).stage(f"encoding {title}", encoder.total) as advance:
