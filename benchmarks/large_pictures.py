@@ -4,8 +4,8 @@
     python benchmarks/large_pictures.py memory --sizes 1024 2048 4096 8192
     python benchmarks/large_pictures.py cores --size 1024
 
-One layer of 32 Gabor filters of 8×8 with 2×2 regions on the high-passed photograph china.jpg of scikit-learn, mirrored until it
-has the size. Every call adds its result to benchmarks/results/large_pictures.json.
+One layer of 32 Gabor filters of 8×8 with 2×2 regions on the high-passed photograph china.jpg of scikit-learn, mirrored
+until it has the size. Every call adds its result to benchmarks/results/large_pictures.json.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def equality(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def memory(args: argparse.Namespace) -> dict[str, Any]:
-    """The peak of the resident memory while a picture in a file is encoded into a file, each size in its own process."""
+    """The peak of resident memory while a picture in a file is encoded into a file, each size in its own process."""
     command = [sys.executable, __file__, "encode", "--steps", str(args.steps), "--tile", str(args.tile)]
     command += ["--overlap", str(args.overlap), "--lam", str(args.lam)]
     rows = []

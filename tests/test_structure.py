@@ -53,6 +53,8 @@ COVERED_BY = {
     "inference/filter_map.py": "learning/test_filter_problem.py",
     "inference/plan.py": "inference/test_infer.py",
     "inference/pooling_update.py": "inference/test_ista.py",
+    "inference/solved_tile.py": "inference/test_tiled.py",
+    "inference/tile_reader.py": "inference/test_tiled.py",
     "jit/simd.py": "inference/test_engines_cpu.py",
     "jit/vector_math.py": "nn/test_cpu_pooling.py",
     "latents.py": "storage/test_latent_store.py",

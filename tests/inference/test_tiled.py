@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from examples import SPECS, random_images, random_mask
-from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference import infer, infer_tiled
-from whatwhere.inference.tiled import blended_rows, infer_tiles
+from whatwhere.errors import ConvergenceWarning, ImageError, SpecError
+from whatwhere.inference import infer, infer_tiled, resolve_lam
+from whatwhere.inference.solved_tile import blended_rows
+from whatwhere.inference.tile_grid import TileGrid
+from whatwhere.inference.tile_reader import TileImages
+from whatwhere.inference.tiled import infer_tiles
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec
 
@@ -133,3 +136,25 @@ def test_what_is_not_one_picture_is_an_error() -> None:
         infer_tiled(model, v[0] / 0, LOCAL)
     with pytest.raises(SpecError, match="step_size = 'batch' for tiles"):
         infer_tiled(model, v[0], replace(LOCAL, step_size="batch"))
+
+
+def test_lam_is_chosen_once_for_the_picture() -> None:
+    """By the noise of all tiles: flat ones have the same λ as the others."""
+    model, v = case("1 layer")
+    noise = torch.randn(v.shape, generator=torch.Generator().manual_seed(3), dtype=v.dtype)
+    v = 0.5 + 0.02 * noise
+    v[..., :20] += 0.3
+    spec = replace(LOCAL, lam="auto")
+    tiles = TileImages(v[0], TileGrid.of(model.spec, 75, 80, **TILES))
+    resolved = resolve_lam(model, tiles, spec)
+    assert resolved.lam != "auto"
+    expected = infer_tiled(model, v[0], resolved, engine="reference", **TILES)
+    tiled = infer_tiled(model, v[0], spec, engine="reference", **TILES)
+    assert torch.equal(tiled.reconstruction, expected.reconstruction)
+
+
+def test_tiles_that_did_not_converge_are_reported_once() -> None:
+    model, v = case("1 layer")
+    with pytest.warns(ConvergenceWarning, match="9 of 9 images did not reach tolerance") as warned:
+        infer_tiled(model, v[0], replace(LOCAL, tolerance=1e-9), engine="reference", **TILES)
+    assert len(warned) == 1

@@ -16,7 +16,8 @@ from whatwhere.data.npz_writer import open_npz, write_npz
 from whatwhere.data.windows import PictureWindows
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
-from whatwhere.inference.tiled import TILE, SolvedTile, blended_rows, infer_tiles
+from whatwhere.inference.solved_tile import SolvedTile, blended_rows
+from whatwhere.inference.tiled import TILE, infer_tiles
 from whatwhere.latents import Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe

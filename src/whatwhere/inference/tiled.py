@@ -7,58 +7,30 @@ and for which settings the two are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
+from whatwhere.inference.convergence import warn_unconverged
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
 from whatwhere.inference.plan import joint
-from whatwhere.inference.target import Target, make_target
-from whatwhere.inference.tile_grid import LayerPlaces, TileGrid
-from whatwhere.latents import Background, Latents
+from whatwhere.inference.solved_tile import SolvedTile, finish_tile
+from whatwhere.inference.tile_grid import TileGrid
+from whatwhere.inference.tile_reader import Picture, TileImages, check_picture, join_masks, read_tile
+from whatwhere.latents import Background, Latents, Stats
 from whatwhere.model import DeconvNet
-from whatwhere.sparse_latents import SparseLatents, SparseMap
+from whatwhere.sparse_latents import SparseLatents
 from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec_checks import require, require_count
 
 TILE, OVERLAP = 256, 64
 GPU_BATCH = 16
-
-
-class Picture(Protocol):
-    """One picture [C, H, W] that is read in windows: a tensor, an array, or anything that reads from a file."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    def __getitem__(self, window: tuple[slice, slice, slice], /) -> Any: ...
-
-
-@dataclass(frozen=True)
-class SolvedTile:
-    """One tile after inference.
-
-    rows, columns    the pixels of the tile in the picture
-    reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are added up
-    latents          the features that are taken from this tile, at their places in the picture; their background is
-                     that of the pixels in `core`
-    core             the pixels that are taken from this tile, rows and columns of the picture
-    engine           that ran
-    """
-
-    rows: slice
-    columns: slice
-    reconstruction: Tensor
-    latents: SparseLatents
-    core: tuple[slice, slice]
-    engine: str
 
 
 @dataclass(frozen=True)
@@ -140,7 +112,7 @@ def infer_tiles(
     batch_size: int | None = None,
 ) -> Iterator[SolvedTile]:
     """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow with the picture."""
-    spec = spec if spec is not None else InferenceSpec()
+    spec = spec or InferenceSpec()
     require(
         spec.step_size != "batch", "step_size = 'batch' for tiles", "'image' or 'fixed', which every tile has alone"
     )
@@ -151,129 +123,20 @@ def infer_tiles(
     if batch_size is None:
         batch_size = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
     require_count("batch_size", batch_size)
-    highest, left = max(plan, key=lambda phase: phase.layer), iter(grid)
+    spec = resolve_lam(
+        model, TileImages(picture, grid), spec, plan, mask=None if mask is None else TileImages(mask, grid)
+    )
+    highest, left, stats = max(plan, key=lambda phase: phase.layer), iter(grid), []
     with torch.no_grad():
         while batch := list(islice(left, batch_size)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
             v, M = torch.cat([target.v for target in targets]), join_masks(targets)
             resolved = resolve(engine, model, v[:1], highest, spec)
-            latents = run_plan(model, v, Latents(), plan, spec, resolved, M).latents
+            solution = run_plan(model, v, Latents(), plan, spec, resolved, M)
+            if spec.tolerance > 0:
+                stats.append(solution.stats)
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
-                ended = replace(latents[n : n + 1], background=target.background)
+                ended = replace(solution.latents[n : n + 1], background=target.background)
                 yield finish_tile(model, grid, place, ended, (height, width), resolved.name)
-
-
-def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> tuple[int, int, int]:
-    """Channels, height and width of the picture; raises an ImageError for what is not one picture of the model."""
-    C, shape = model.spec.channels, tuple(picture.shape)
-    if len(shape) != 3 or shape[0] != C or 0 in shape:
-        raise ImageError(
-            f"a picture of shape {list(shape)} was given; expected [{C}, H, W], one picture of {C} channels"
-        )
-    if mask is not None and (len(mask.shape) != 3 or mask.shape[0] not in (1, C) or mask.shape[1:] != shape[1:]):
-        raise ImageError(
-            f"a mask of shape {list(mask.shape)} was given for a picture of shape {list(shape)}; "
-            f"expected [1 or {C}, {shape[1]}, {shape[2]}]"
-        )
-    return C, shape[1], shape[2]
-
-
-def read_tile(model: DeconvNet, picture: Picture, mask: Picture | None, rows: slice, columns: slice) -> Target:
-    """What the model explains of these pixels, [1, C, h, w]: the input stage sees as far beyond them as it reaches."""
-    reach = model.input_stage.reach
-    seen = tuple(slice(max(0, side.start - reach), side.stop + reach) for side in (rows, columns))
-    inside = tuple(
-        slice(side.start - wide.start, side.stop - wide.start) for side, wide in zip((rows, columns), seen, strict=True)
-    )
-    images, weight = read_window(picture, seen), None if mask is None else read_window(mask, seen)
-    target = make_target(model, images, weight, allow_unknown=True)
-
-    def crop(part: Tensor) -> Tensor:
-        return part[:, :, *inside]
-
-    return Target(crop(target.v), None if target.mask is None else crop(target.mask), target.background.map(crop))
-
-
-def read_window(picture: Picture, window: tuple[slice, ...]) -> Tensor:
-    """Some pixels of a picture, [1, C, h, w]."""
-    pixels = picture[:, window[0], window[1]]
-    return (pixels if isinstance(pixels, Tensor) else torch.from_numpy(np.array(pixels)))[None]
-
-
-def join_masks(targets: Sequence[Target]) -> Tensor | None:
-    """The masks of several tiles, 1 for those that have none; None if none has one."""
-    if all(target.mask is None for target in targets):
-        return None
-    ones = (torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v) for target in targets)
-    return torch.cat(list(ones))
-
-
-def finish_tile(
-    model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents: Latents, size: tuple[int, int], engine: str
-) -> SolvedTile:
-    """Cut out of a tile what is taken from it."""
-    rows, columns = grid.window(tile)
-    sized = model.at(grid.rows.size, grid.columns.size)
-    grids = [regions.grid for regions in model.at(*size).regions]
-    assert latents.p is not None
-    weights = sized.weights(latents.pooling_params)
-    stages = sized.descend(latents.p, weights)  # p̂_0 … p̂_l
-    image = model.input_stage.inverse(stages[0], latents.background)[0]
-    where = tuple(
-        take_core(grid, tile, k, model, grids[k - 1], torch.cat([theta.mu, theta.gamma], 1)[0], stages[k][0])
-        for k, theta in enumerate(latents.pooling_params, start=1)
-    )
-    top = len(latents.pooling_params)
-    features = take_core(grid, tile, top, model, grids[top - 1], latents.p, latents.p[0])
-    pixels = LayerPlaces(1, 0.0)
-    core = slice(*grid.rows.core(tile[0], pixels, size[0])), slice(*grid.columns.core(tile[1], pixels, size[1]))
-    inside = (
-        slice(core[0].start - rows.start, core[0].stop - rows.start),
-        slice(core[1].start - columns.start, core[1].stop - columns.start),
-    )
-    return SolvedTile(
-        rows,
-        columns,
-        image * grid.weights(tile).to(image),
-        SparseLatents(features, where, latents.background.map(lambda part: part[:, :, *inside])),
-        core,
-        engine,
-    )
-
-
-def take_core(
-    grid: TileGrid,
-    tile: tuple[int, int],
-    k: int,
-    model: DeconvNet,
-    shape: tuple[int, int, int],
-    values: Tensor,
-    features: Tensor,
-) -> SparseMap:
-    """The values [V, B, h, w] of layer k that are taken from a tile, where its features [B, h, w] are not 0."""
-    places = LayerPlaces.of(model.spec)[k]
-    (top, bottom), (left, right) = (
-        axis.core(i, places, count) for axis, i, count in zip((grid.rows, grid.columns), tile, shape[1:], strict=True)
-    )
-    y, x = grid.rows.starts[tile[0]] // places.stride, grid.columns.starts[tile[1]] // places.stride
-    inside = slice(top - y, bottom - y), slice(left - x, right - x)
-    return SparseMap.of(values[:, :, *inside], features[:, *inside] != 0, shape, (top, left))
-
-
-def blended_rows(tiles: Iterable[SolvedTile], width: int) -> Iterator[tuple[int, Tensor]]:
-    """The reconstruction of a picture as bands of finished rows: the first row's number, and [C, n, W].
-
-    At most the rows of one tile are in memory.
-    """
-    band, top = None, 0
-    for tile in tiles:
-        if band is None:
-            band = tile.reconstruction.new_zeros(*tile.reconstruction.shape[:2], width)
-        if tile.rows.start > top:  # a new row of tiles: nothing is added above it any more
-            done = tile.rows.start - top
-            yield top, band[:, :done].clone()
-            band = torch.cat([band[:, done:], torch.zeros_like(band[:, :done])], 1)
-            top = tile.rows.start
-        band[:, :, tile.columns] += tile.reconstruction
-    if band is not None:
-        yield top, band
+    if stats:
+        warn_unconverged(Stats.cat(stats), spec)
