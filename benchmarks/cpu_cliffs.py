@@ -58,7 +58,7 @@ def table(rows: list[dict[str, float]]) -> str:
     ratio = {(row["filter"], row["region"], row["maps"]): row["ratio"] for row in rows}
     columns = sorted({row["maps"] for row in rows})
     lines = [
-        "| filter | region | " + " | ".join(f"{maps} maps" for maps in columns) + " |",
+        "| filter | region | " + " | ".join(f"{maps} map{'s' * (maps > 1)}" for maps in columns) + " |",
         "| --- | --- | " + " | ".join("---" for _ in columns) + " |",
     ]
     for size, region in sorted({(row["filter"], row["region"]) for row in rows}):
