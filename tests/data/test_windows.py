@@ -43,7 +43,7 @@ def test_a_window_is_a_part_of_the_image(tmp_path: Path, name: str) -> None:
         assert torch.equal(picture[:, :, :], images[row])
 
 
-def test_only_the_rows_of_a_window_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_window_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files(tmp_path)["first"]
     images, read, values = load(path), array_file.ArrayFile._read, []
 
@@ -53,4 +53,4 @@ def test_only_the_rows_of_a_window_are_read(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(array_file.ArrayFile, "_read", counting)
     _ = PictureWindows(images, 1)[WINDOW]
-    assert sum(values) == 2 * 6 * 30
+    assert sum(values) == 2 * 6 * 25

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -65,10 +65,10 @@ class ArrayFile:
             for first in range(0, total, size):
                 yield self._read(file, first, min(size, total - first))
 
-    def read_values(self, first: int, count: int) -> np.ndarray:
-        """`count` values from the `first` on, as they lie in the file."""
+    def read_pieces(self, starts: Sequence[int], count: int) -> np.ndarray:
+        """`count` values from each of these places on, as they lie in the file: [pieces, count]."""
         with self._open() as file:
-            return self._read(file, first, count)
+            return np.stack([self._read(file, first, count) for first in starts])
 
     def _open(self) -> BufferedReader:
         try:

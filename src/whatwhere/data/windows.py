@@ -32,8 +32,7 @@ class PictureWindows:
         if file is None:
             raw = self._decoded[channels, rows, columns]
         else:
-            bands = read_rows(file, self.row, rows, channels_first=file is self.images.pixels)
-            raw = bands[channels, :, columns]
+            raw = read_window(file, self.row, rows, columns, channels_first=file is self.images.pixels)[channels]
         return from_numpy(scale(raw, self.images.name, self.images.allow_nan))
 
     @cached_property
@@ -49,14 +48,12 @@ def _file_of(pixels: Any) -> ArrayFile | None:
     return file if isinstance(file, ArrayFile) and file.order == "C" else None
 
 
-def read_rows(file: ArrayFile, image: int, rows: slice, *, channels_first: bool) -> np.ndarray:
-    """Some rows of one image of a file [N, C, H, W] (channels first), [N, H, W] or [N, H, W, C], as [C, h, W]."""
+def read_window(file: ArrayFile, image: int, rows: slice, columns: slice, *, channels_first: bool) -> np.ndarray:
+    """Pixels of one image of a file [N, C, H, W] (channels first), [N, H, W] or [N, H, W, C], as [C, h, w]."""
     shape = file.shape[1:] if channels_first else (1, *file.shape[1:])  # as planes of rows
-    planes, height, *line = shape
-    start, stop, _ = rows.indices(height)
-    length, first = math.prod(line), image * math.prod(shape)
-    bands = np.empty((planes, stop - start, *line), file.dtype)
-    for c in range(planes):
-        band = file.read_values(first + (c * height + start) * length, (stop - start) * length)
-        bands[c] = band.reshape(bands.shape[1:])
-    return bands if channels_first or len(line) == 1 else np.moveaxis(bands[0], 2, 0)
+    planes, height, width, *pixel = shape
+    (top, bottom, _), (left, right, _) = rows.indices(height), columns.indices(width)
+    length, first = math.prod(pixel), image * math.prod(shape)
+    starts = [first + ((c * height + y) * width + left) * length for c in range(planes) for y in range(top, bottom)]
+    values = file.read_pieces(starts, (right - left) * length).reshape(planes, bottom - top, right - left, *pixel)
+    return np.moveaxis(values[0], 2, 0) if pixel else values

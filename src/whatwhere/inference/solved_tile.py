@@ -98,7 +98,9 @@ def blended_rows(tiles: Iterable[SolvedTile], width: int) -> Iterator[tuple[int,
         if tile.rows.start > top:  # a new row of tiles: nothing is added above it any more
             done = tile.rows.start - top
             yield top, band[:, :done].clone()
-            band = torch.cat([band[:, done:], torch.zeros_like(band[:, :done])], 1)
+            kept = band[:, done:].clone()
+            band[:, : kept.shape[1]] = kept
+            band[:, kept.shape[1] :] = 0
             top = tile.rows.start
         band[:, :, tile.columns] += tile.reconstruction
     if band is not None:
