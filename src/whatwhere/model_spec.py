@@ -70,6 +70,8 @@ class InputSpec:
     contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
     contrast_sigma   of the neighbourhood whose contrast is measured, in pixels
     contrast_floor   a contrast, in units of the image, below which little is amplified
+    white            the value of white: integers are scaled so that the largest of their type has it, and floats of
+                     more than twice this value give a warning
     """
 
     kind: InputKind = "none"
@@ -77,10 +79,11 @@ class InputSpec:
     contrast: float = 0.0
     contrast_sigma: float = 4.0
     contrast_floor: float = 0.1
+    white: float = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("sigma", "contrast_sigma", "contrast_floor"):
+        for name in ("sigma", "contrast_sigma", "contrast_floor", "white"):
             value = getattr(self, name)
             require(0 < value < 1e6, f"{name} = {value}", "a number above 0")
         require(0 <= self.contrast <= 1, f"contrast = {self.contrast}", "a number from 0 to 1")

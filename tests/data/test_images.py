@@ -110,3 +110,14 @@ def test_the_fingerprint_does_not_depend_on_the_batches(grey: np.ndarray, monkey
 def test_labels_must_match_the_images(grey: np.ndarray) -> None:
     with pytest.raises(ImageError, match="5 images and 4 labels"):
         Images(grey[:, None], np.arange(4), "mine")
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.int16, 32768)])
+def test_integers_are_scaled_to_the_white_of_a_model(dtype: type, largest: int) -> None:
+    raw = np.array([[[[0, 100, np.iinfo(dtype).max]]]], dtype)
+    images = Images(raw, None, "raw")
+    torch.testing.assert_close(images.with_white(255)[:], torch.from_numpy(raw.astype(np.float32)) * 255 / largest)
+    assert torch.equal(images.with_white(255).with_white(1)[:], images[:])
+    assert images.with_white(255).fingerprint == images.fingerprint
+    floats = Images(raw.astype(np.float32), None, "raw")
+    assert torch.equal(floats.with_white(255)[:], floats[:])

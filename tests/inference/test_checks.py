@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, get_engine
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
 
 SPEC = SPECS["2 layers"]
 FEW = InferenceSpec(steps=1)
@@ -158,3 +159,32 @@ def test_the_reference_counts_denormal_numbers_as_zero_and_leaves_the_caller_s_s
         finally:
             torch.set_flush_denormal(False)
         assert not solution.stats.step.any(), "there is nothing to explain in such an image"
+
+
+def model_of_white(white: float) -> DeconvNet:
+    return DeconvNet(ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),), input=InputSpec(white=white)))
+
+
+def test_bytes_as_floats_give_a_warning_that_names_the_models_white() -> None:
+    images = torch.rand(2, 1, 8, 8) * 255
+    with pytest.warns(UserWarning, match="values up to 2.* were given to a model whose white is 1"):
+        infer(model_of_white(1.0), images, FEW, engine="reference")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        infer(model_of_white(1.0), images / 255, FEW, engine="reference")
+        infer(model_of_white(255.0), images, FEW, engine="reference")
+
+
+def test_integers_have_the_units_of_the_model_whatever_their_type() -> None:
+    """A 16-bit picture and its 8-bit version have the same codes, up to the quantisation, and so do scaled floats."""
+    deep = torch.randint(0, 65536, (2, 8, 8), generator=torch.Generator().manual_seed(0)).numpy().astype(np.uint16)
+    exact, coarse = deep / np.float32(65535), np.rint(deep / 257).astype(np.uint8)
+    for white in (1.0, 20.0):
+        model, spec = model_of_white(white), InferenceSpec(lam=5.0 / white, steps=10, pooling_step=0.1 / white)
+        codes = [
+            infer(model, images, spec, engine="reference").features / white
+            for images in (load(deep), load(coarse), torch.from_numpy(exact * white)[:, None].float())
+        ]
+        torch.testing.assert_close(codes[0], codes[2], rtol=0, atol=1e-5)
+        torch.testing.assert_close(codes[0], codes[1], rtol=0, atol=0.02)
+        assert codes[0].count_nonzero() > 0

@@ -17,6 +17,7 @@ from torch import Tensor
 from whatwhere.classification.matrix import Matrix, collect_rows
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
+from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.plan import joint
 from whatwhere.learning.training_data import ImageSource
 from whatwhere.model import DeconvNet
@@ -98,6 +99,7 @@ def describe_images(
     """
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
+    images = in_model_units(model.spec, images)
     layers = described_layers(model, recipe.descriptor)
     top = recipe.plan or joint(model.spec.depth)
     plans = [top if k == top[-1].layer else joint(k) for k in layers]

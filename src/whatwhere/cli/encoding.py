@@ -16,6 +16,7 @@ from whatwhere.data.npz_writer import open_npz, write_npz
 from whatwhere.data.windows import PictureWindows
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
+from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.solved_tile import SolvedTile, blended_rows
 from whatwhere.inference.tiled import TILE, infer_tiles
 from whatwhere.latents import Solution
@@ -42,7 +43,8 @@ class Encoder:
         tile: int | None,
         overlap: int,
     ) -> None:
-        self.recipe, self.model, self.groups, self.engine = recipe, model, groups, engine
+        self.recipe, self.model, self.engine = recipe, model, engine
+        self.groups = [(in_model_units(model.spec, images), masks) for images, masks in groups]
         self.where, self.reconstruction, self.tile, self.overlap = where, reconstruction, tile, overlap
         self.engine_used = ""
 

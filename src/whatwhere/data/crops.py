@@ -66,7 +66,7 @@ def cut(groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, orde
             if not len(places):
                 continue
             raw = images.pixels[np.array([row])][0]
-            raw = raw if one_type else scale(raw, images.name, images.allow_nan)
+            raw = raw if one_type else scale(raw, images.name, images.allow_nan, images.white)
             raw = np.broadcast_to(raw, (max(channels), *raw.shape[1:]))
             pieces += [raw[:, y : y + size, x : x + size].copy() for y, x in places]
             labels += [] if images.labels is None else [images.labels[row]] * len(places)

@@ -59,6 +59,8 @@ class Images:
     """The names of the labels 0, 1, 2, …, if the source gives them."""
     allow_nan: bool = False
     """Whether NaN is an unknown pixel instead of an error."""
+    white: float = 1.0
+    """What the largest value of an integer type becomes."""
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
@@ -77,7 +79,7 @@ class Images:
             rows = rows.cpu().numpy()
         elif isinstance(rows, tuple):  # an array would take it for one index per axis
             rows = list(rows)
-        return torch.from_numpy(scale(self.pixels[rows], self.name, self.allow_nan))
+        return torch.from_numpy(scale(self.pixels[rows], self.name, self.allow_nan, self.white))
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"
@@ -104,18 +106,23 @@ class Images:
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
+    def with_white(self, white: float) -> "Images":
+        """The same images in the units of a model (`InputSpec.white`); floats are used as they are."""
+        return self if white == self.white else replace(self, white=white)
+
     def subset(self, rows: np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""
         labels = None if self.labels is None else self.labels[rows]
         return replace(self, pixels=Selection(self.pixels, rows), labels=labels, name=name or self.name)
 
 
-def scale(raw: np.ndarray, name: str, allow_nan: bool = False) -> np.ndarray:
-    """Raw pixels as float32: integers divided by a constant of their type (`SCALES`), floats as they are."""
+def scale(raw: np.ndarray, name: str, allow_nan: bool = False, white: float = 1.0) -> np.ndarray:
+    """Raw pixels as float32: integers times white, divided by a constant of their type (`SCALES`); floats unchanged."""
     if raw.dtype.kind == "f":
         check_finite(raw, name, allow_nan)
         return np.array(raw, np.float32)
-    scaled: np.ndarray = np.divide(raw, np.float32(SCALES[raw.dtype.kind + str(raw.dtype.itemsize)]), dtype=np.float32)
+    divisor = np.float32(SCALES[raw.dtype.kind + str(raw.dtype.itemsize)] / white)
+    scaled: np.ndarray = np.divide(raw, divisor, dtype=np.float32)
     return scaled
 
 

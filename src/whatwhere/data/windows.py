@@ -33,7 +33,7 @@ class PictureWindows:
             raw = self._decoded[channels, rows, columns]
         else:
             raw = read_window(file, self.row, rows, columns, channels_first=file is self.images.pixels)[channels]
-        return from_numpy(scale(raw, self.images.name, self.images.allow_nan))
+        return from_numpy(scale(raw, self.images.name, self.images.allow_nan, self.images.white))
 
     @cached_property
     def _decoded(self) -> np.ndarray:

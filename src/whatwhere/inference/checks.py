@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+import warnings
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -11,7 +12,9 @@ from torch import Tensor
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, SizedModel
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+
+FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
 
 
 class ImageSource(Protocol):
@@ -34,6 +37,22 @@ def as_image_source(images: object, channels: int) -> ImageSource:
         f"{type(images).__name__} was given; expected a float tensor or array [N, {channels}, H, W], "
         "or images that whatwhere.data.load returns (torch.as_tensor converts lists)"
     )
+
+
+def in_model_units(spec: ModelSpec, images: Any) -> Any:
+    """Images that scale integers (`data.Images`) in the units of a model; others as they are."""
+    return images.with_white(spec.input.white) if hasattr(images, "with_white") else images
+
+
+def warn_of_bytes(spec: ModelSpec, image: Tensor) -> None:
+    """Warn of non-negative floats far beyond the model's white: they are probably bytes that were not scaled."""
+    largest, white = float(image.nan_to_num(0).max()), spec.input.white
+    if largest > FLOAT_LIMIT * white and float(image.nan_to_num(0).min()) >= 0:
+        warnings.warn(
+            f"images with values up to {largest:.4g} were given to a model whose white is {white:g}; floats are used "
+            f"as they are: scale them to [0, {white:g}], or train with model.input.white = {largest:.4g}",
+            stacklevel=3,
+        )
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:

@@ -19,6 +19,8 @@ from whatwhere.inference.checks import (
     check_latents,
     check_start,
     convert_latents,
+    in_model_units,
+    warn_of_bytes,
 )
 from whatwhere.inference.convergence import solve_until_converged, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
@@ -53,9 +55,10 @@ def infer(
     engine    'auto' takes the fastest that supports the problem; the solution records which one ran
     progress  called after every batch with the number of images in it
     """
-    source = as_image_source(images, model.spec.channels)
+    source = in_model_units(model.spec, as_image_source(images, model.spec.channels))
     if isinstance(source, Tensor):
         check_target(model, source, mask)  # all of them, before anything is computed
+        warn_of_bytes(model.spec, source[:1])
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     require_count("batch_size", batch_size)

@@ -16,6 +16,7 @@ import torch
 from whatwhere import distributed
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.auto_lam import resolve_recipe
+from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
@@ -87,7 +88,7 @@ def train(
     callbacks  functions to call on the way, and when to stop
     """
     options, callbacks = options or TrainingOptions(), callbacks or TrainingCallbacks()
-    source = as_stream_or_source(images)
+    source = in_model_units(recipe.model, as_stream_or_source(images))
     if resume and out is None:
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
     if not isinstance(source, IterableStream) and len(source) == 0:
