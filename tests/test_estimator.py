@@ -127,6 +127,18 @@ def test_the_reconstruction_is_near_the_images_and_scaled_like_them(images: np.n
     assert np.square(made - given).sum() < 0.1 * np.square(given).sum()
 
 
+def test_codes_are_converged_unless_steps_are_given(images: np.ndarray) -> None:
+    fitted = features(maps=(3,), engine="auto", steps=None).fit(images[:4])
+    v = torch.from_numpy(images[:4]).view(4, 1, *images.shape[-2:]) / fitted.scale_
+    for steps, spec in ((None, ww.InferenceSpec.coding()), (7, ww.InferenceSpec(steps=7))):
+        fitted.steps = steps
+        np.testing.assert_array_equal(fitted.encode(images[:4]).p, ww.infer(fitted.model_, v, spec).features)
+    fitted.steps = None
+    descriptors = fitted.transform(images[:4])
+    fitted.steps = 30
+    np.testing.assert_array_equal(fitted.transform(images[:4]), descriptors)
+
+
 def test_the_code_turns_back_into_pixels(images: np.ndarray) -> None:
     fitted = features(output="code").fit(images)
     code = fitted.transform(images)

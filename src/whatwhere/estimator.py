@@ -18,15 +18,7 @@ from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
-from whatwhere.spec import (
-    DescriptorSpec,
-    InferenceSpec,
-    LayerSpec,
-    LearningSpec,
-    ModelSpec,
-    PoolingKind,
-    Recipe,
-)
+from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
 from whatwhere.spec_checks import require_choice
 
 try:
@@ -37,6 +29,8 @@ try:
     from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
+
+DESCRIPTOR_STEPS = 30
 
 
 def _invertible(features: DeconvNetFeatures) -> bool:
@@ -65,7 +59,9 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     nonnegative : images, features and filters are ≥ 0
     epochs : passes over the images for each layer
     training_lam, training_alpha, training_steps : λ, α and number of steps of inference in training
-    lam, steps : λ and number of steps of inference in `transform` (α = 1)
+    lam : λ of inference in `transform` and `encode` (α = 1)
+    steps : number of steps of that inference; None takes 30 for descriptors, and for codes as many as they need to
+        converge (`InferenceSpec.coding`)
     output : what `transform` returns: the 'descriptor' of the features for a linear classifier, or the 'code', all
         features and pooling variables of an image in one row, which `inverse_transform` turns back into pixels
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
@@ -117,7 +113,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         training_alpha: float = 0.5,
         training_steps: int = 10,
         lam: float = 5.0,
-        steps: int = 30,
+        steps: int | None = None,
         output: Literal["descriptor", "code"] = "descriptor",
         descriptor: DescriptorSpec | None = None,
         sparse_output: bool = False,
@@ -229,6 +225,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _encode(self, v: Tensor) -> Latents:
         model, spec = self.model_.to(choose_device(self.device)), self._recipe().inference
+        if self.steps is None:
+            spec = InferenceSpec.coding(lam=self.lam)
         return infer(model, v, spec, engine=self.engine, batch_size=self.batch_size).latents
 
     def _decode(self, latents: Latents) -> Tensor:
@@ -282,7 +280,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return Recipe(
             model=ModelSpec(layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative),
             learning=(learning,) * len(layers),
-            inference=InferenceSpec(lam=self.lam, steps=self.steps),
+            inference=InferenceSpec(lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps),
             descriptor=self.descriptor or DescriptorSpec(),
             batch_size=self.batch_size,
         )
