@@ -25,11 +25,9 @@ SETTINGS = {
     "paper: 50 steps": InferenceSpec(),
     "50 steps with momentum": InferenceSpec(momentum=True),
     "300 steps with momentum": InferenceSpec(momentum=True, steps=300),
-    "500 steps with momentum": InferenceSpec(momentum=True, steps=500),
-    "coding()": InferenceSpec.coding(),
     "coding(tolerance=1e-3)": InferenceSpec.coding(tolerance=1e-3),
-    "coding(tolerance=3e-4)": InferenceSpec.coding(tolerance=3e-4),
-    "coding(tolerance=1e-5, steps=1000)": InferenceSpec.coding(tolerance=1e-5, steps=1000),
+    "coding()": InferenceSpec.coding(),
+    "coding(tolerance=1e-4)": InferenceSpec.coding(tolerance=1e-4),
 }
 BLOCKS = (25, 50, 100, 200)
 

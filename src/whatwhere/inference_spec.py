@@ -10,7 +10,7 @@ from whatwhere.spec_checks import check_fields, convert, require, require_count
 
 StepSize = Literal["image", "batch", "fixed"]
 PAPER_LAM: Final = 5.0
-CODING: Final[dict[str, Any]] = {"momentum": True, "step_size": "image", "steps": 500, "tolerance": 1e-4}
+CODING: Final[dict[str, Any]] = {"momentum": True, "step_size": "image", "steps": 1000, "tolerance": 3e-4}
 """The settings that `InferenceSpec.coding` changes."""
 
 

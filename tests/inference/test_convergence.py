@@ -10,7 +10,7 @@ from torch import Tensor
 from examples import SPECS, random_images
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference import convergence, infer
-from whatwhere.inference.convergence import BLOCK, block_lengths, solve_until_converged
+from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_step, solve_until_converged
 from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents, Stats
@@ -125,6 +125,14 @@ def test_steps_that_do_not_suffice_give_one_warning_that_says_how_many_images() 
     ) as w:
         infer(model, images, InferenceSpec.coding(steps=30, tolerance=1e-9), engine="reference", batch_size=2)
     assert len(w) == 1
+
+
+def test_the_change_is_that_of_the_last_block_per_step() -> None:
+    T, B = BLOCK + 50, 50
+    cost = torch.full((T + 1, 4), 7.0, dtype=torch.float64)
+    cost[T - B], cost[T] = torch.tensor([6.0, 5.0, 0.0, 4.0]), torch.tensor([5.0, 6.0, 0.0, 4.0])
+    change = change_per_step(Stats(cost / 4, cost * 3 / 4, cost.long(), torch.ones(T, 4)))
+    assert change.tolist() == pytest.approx([1 / 5 / 50, 1 / 6 / 50, 0, 0])
 
 
 def test_blocks_hold_all_steps() -> None:
