@@ -49,9 +49,16 @@ def resolve_lam(
 ) -> InferenceSpec:
     """The same settings with λ as a number; those that have one already come back as they are.
 
+    model    whose features explain the images
     images   [N, C, H, W], or what gives them for slices
+    spec     settings of inference, with `lam = 'auto'`
     plan     phases of inference; empty means one joint phase from the top layer
-    mask     a weight ≥ 0 for every pixel
+    mask     a weight ≥ 0 for every pixel, [N, 1 or C, H, W]
+
+    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")[:3]
+    >>> spec = resolve_lam(model, digits, ww.InferenceSpec(lam="auto", sparsity_share=0.1))
+    >>> ww.infer(model, digits, spec).lam == spec.lam
+    True
     """
     if spec.lam != "auto":
         return spec
@@ -94,7 +101,15 @@ def noise_level(images: Tensor, mask: Tensor | None = None) -> float:
 
         σ = median |a - b - c + d| / 2 / 0.6745      over all blocks of 2 × 2 pixels a b / c d
 
-    Unknown pixels (mask 0, or NaN) are left out. Where more than half of the blocks are flat, it is 0.
+    Where more than half of the blocks are flat, it is 0.
+
+    images   [N, C, H, W]; pixels that are NaN are left out
+    mask     [N, 1 or C, H, W]; pixels of weight 0 are left out
+
+    >>> ramp = torch.linspace(0, 1, 64).expand(1, 1, 64, 64)
+    >>> noise = torch.randn(1, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    >>> round(noise_level(ramp + 0.1 * noise), 2)
+    0.1
     """
     images, mask = separate_unknown(images, mask)
     a, b, c, d = corners(images)
