@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from whatwhere.cli import bench, classify, data, demo, encode, explore, figures, info, reproduce, train
+from whatwhere.cli import bench, classify, data, decode, demo, encode, explore, figures, info, reproduce, train
 
 app = typer.Typer(
     name="whatwhere",
@@ -41,6 +41,7 @@ def _program(
 
 app.command("demo")(demo.demo)
 app.command("encode")(encode.encode)
+app.command("decode")(decode.decode)
 app.command("classify")(classify.classify)
 app.command("explore")(explore.explore)
 app.command("figures")(figures.figures)

@@ -122,11 +122,15 @@ class Codes:
         a, b, c = (int(side) for side in self.arrays[name][image])
         return a, b, c
 
-    def _one_grid(self, purpose: str) -> tuple[int, int, int]:
+    def require_one_size(self, purpose: str) -> None:
+        """Raise an ImageError for codes of images of several sizes."""
         if len(np.unique(self.arrays["features_shape"], axis=0)) != 1:
             raise ImageError(
                 f"{self.name}: codes of several sizes; {purpose} needs one (codes[i] is that of one image)"
             )
+
+    def _one_grid(self, purpose: str) -> tuple[int, int, int]:
+        self.require_one_size(purpose)
         return self._shape("features_shape", 0)
 
 

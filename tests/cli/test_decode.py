@@ -1,0 +1,57 @@
+"""`whatwhere decode` as a person uses it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tiny_run as tiny
+import whatwhere as ww
+from tiny_run import PLAIN, whatwhere
+from whatwhere.errors import ImageError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.make(tmp_path_factory.mktemp("decode") / "run")
+
+
+def test_codes_become_the_reconstruction(run: Path, tmp_path: Path) -> None:
+    pixels, labels = tiny.bars(7)
+    np.savez(tmp_path / "bars.npz", images=pixels, labels=labels)
+    asked = ("--where", "--reconstruction", *PLAIN)
+    whatwhere("encode", run, tmp_path / "bars.npz", "--out", tmp_path / "codes.npz", *asked)
+    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "new" / "images.npz", "--device", "cpu")
+    with np.load(tmp_path / "codes.npz") as codes, np.load(tmp_path / "new" / "images.npz") as images:
+        np.testing.assert_allclose(images["images"], codes["reconstruction"], atol=1e-6)
+        np.testing.assert_array_equal(images["labels"], labels)
+
+
+def test_codes_of_several_sizes_become_pictures(run: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    (tmp_path / "pictures").mkdir()
+    for name, size in (("a.png", (9, 12)), ("b.jpg", (11, 10))):
+        Image.fromarray(np.full(size, 200, np.uint8)).save(tmp_path / "pictures" / name)
+    whatwhere("encode", run, tmp_path / "pictures", "--out", tmp_path / "codes.npz", "--where", *PLAIN)
+    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded", "--device", "cpu")
+    assert sorted(path.name for path in (tmp_path / "decoded").iterdir()) == ["a.png", "b.png"]
+    codes, model = ww.load_codes(tmp_path / "codes.npz"), ww.load(run)
+    names = codes.names
+    assert names is not None
+    for i, name in enumerate(names):
+        with Image.open(tmp_path / "decoded" / f"{name[0]}.png") as picture:
+            shades = torch.from_numpy(np.array(picture)).float()
+        torch.testing.assert_close(shades / 255, codes.decode(model, i)[0].clamp(0, 1), rtol=0, atol=0.5 / 255 + 1e-6)
+    with pytest.raises(ImageError, match=r"codes of several sizes; an \.npz file of images needs one"):
+        whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "images.npz", "--device", "cpu")
+
+
+def test_codes_without_pooling_variables_raise_and_leave_nothing_behind(run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
+    whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *PLAIN)
+    for out in ("images.npz", "decoded"):
+        with pytest.raises(ImageError, match="encode with --where"):
+            whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / out, "--device", "cpu")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npy", "codes.npz"]
