@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo test lint types imports coverage fuzz clean
+.PHONY: demo test lint types imports docs coverage fuzz clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -21,6 +21,11 @@ types: $(VENV)/.dev
 
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+# The documentation site, docs/_build/html; a warning is an error. GALLERY=0 leaves out running its examples.
+GALLERY ?= 1
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -D plot_gallery=$(GALLERY) docs docs/_build/html
 
 # Branch coverage of what runs on a CPU; its number is in CONTRIBUTING.md.
 coverage: $(VENV)/.dev
@@ -46,5 +51,9 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[dev]'
 	touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[docs]'
+	touch $@ $(VENV)/.demo
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis

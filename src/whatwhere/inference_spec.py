@@ -20,6 +20,9 @@ class MomentFit:
 
     gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
     power                 of the signal s: 1 or 2
+
+    >>> MomentFit(gamma_max=20.0).power
+    2
     """
 
     gamma_min: float = 0.01
@@ -54,6 +57,12 @@ class InferenceSpec:
     momentum      accelerate the features' steps (FISTA with restart)
     pooling_step  β_U, the step of the pooling variables
     gamma_min, gamma_max, moment_power  see `MomentFit`
+
+    >>> ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200).moment_fit.gamma_max
+    100.0
+    >>> ww.InferenceSpec(lam=-1)
+    Traceback (most recent call last):
+    whatwhere.errors.SpecError: lam = -1... expected a number above 0...
     """
 
     lam: float | Literal["auto"] = PAPER_LAM

@@ -20,13 +20,19 @@ class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
 
     mu, gamma   [N, A, B, H, W], shaped like the pooled map with one axis of the region at a time on A:
-                (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled together
+                (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled together. The centre μ is in
+                elements from the centre of the region, the precision γ in 1 / element²
+
+    >>> where = ww.PoolingParams(torch.zeros(1, 2, 16, 8, 8), torch.ones(1, 2, 16, 8, 8))
+    >>> where.map(lambda theta: theta[:, :, :4]).mu.shape
+    torch.Size([1, 2, 4, 8, 8])
     """
 
     mu: Tensor
     gamma: Tensor
 
     def map(self, function: Any) -> PoolingParams:
+        """The same with `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
 
 
@@ -55,6 +61,13 @@ class Latents:
     p               features of the top layer inferred so far, [N, B, H, W]; None before inference
     pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted yet
     background      what the model's input stage took off; engines neither see nor move it
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> latents = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=2)).latents
+    >>> latents.p.shape, [theta.mu.shape[2:] for theta in latents.pooling_params]
+    (torch.Size([3, 48, 10, 10]), [torch.Size([16, 16, 16]), torch.Size([48, 10, 10])])
+    >>> latents[:1].p.shape                      # of the first image
+    torch.Size([1, 48, 10, 10])
     """
 
     p: Tensor | None = None
@@ -73,6 +86,7 @@ class Latents:
         return self.map(lambda tensor: tensor[images])
 
     def to(self, *args: Any, **kwargs: Any) -> Latents:
+        """The same on another device, in another dtype."""
         return self.map(lambda tensor: tensor.to(*args, **kwargs))
 
     def put(self, images: Tensor, latents: Latents) -> Latents:
@@ -143,10 +157,18 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Solution:
-    """The outcome of inference: latents, the statistics of the last phase, and the engine that ran it.
+    """The outcome of inference: what and where, what every step measured, and the engine that ran.
 
+    latents   features and pooling variables
+    stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1, N] each
+    engine    the name of the engine
     decoder   the model that the latents belong to; None where an engine was called directly
     lam       λ, also where it was chosen (`lam = 'auto'`); None where an engine was called directly
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))
+    >>> solution.features.shape, solution.reconstruction.shape, solution.stats.cost.shape
+    (torch.Size([3, 48, 10, 10]), torch.Size([3, 1, 28, 28]), torch.Size([6, 3]))
     """
 
     latents: Latents
@@ -162,6 +184,7 @@ class Solution:
         return self.latents.p
 
     def to(self, *args: Any, **kwargs: Any) -> Solution:
+        """The same on another device, in another dtype."""
         decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
         return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)
 

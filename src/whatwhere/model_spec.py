@@ -15,13 +15,16 @@ InputKind = Literal["none", "highpass", "onoff"]
 class LayerSpec:
     """One layer: its unpooled maps z, the filters that reconstruct the layer below, the pooling above.
 
-    maps         number of unpooled maps, B
-    filter_size  side of the square filters, K
-    pooling_kind 'gaussian' (inferred for every image), 'max' (switches) or 'sum' (flat)
-    pool_size    side of the square pooling region
-    pool_stride  distance between regions; None means they do not overlap
-    pool_maps    neighbouring maps pooled together (the paper's footnote on 3-D pooling)
-    fan_in       how many maps below each map connects to, drawn at random; None means all
+    maps          number of unpooled maps, B
+    filter_size   side of the square filters, K, in elements of the map below
+    pooling_kind  'gaussian' (inferred for every image), 'max' (switches) or 'sum' (flat)
+    pool_size     side of the square pooling region, in elements
+    pool_stride   distance between regions; None means they do not overlap
+    pool_maps     neighbouring maps pooled together (the paper's footnote on 3-D pooling)
+    fan_in        how many maps below each map connects to, drawn at random; None means all
+
+    >>> ww.LayerSpec(maps=48, fan_in=8).pool_size
+    2
     """
 
     maps: int
@@ -53,10 +56,12 @@ class LayerSpec:
 
     @property
     def stride(self) -> int:
+        """The distance between regions, in elements."""
         return self.pool_size if self.pool_stride is None else self.pool_stride
 
     @property
     def pooled_maps(self) -> int:
+        """The number of pooled maps."""
         return self.maps // self.pool_maps
 
 
@@ -93,9 +98,16 @@ class InputSpec:
 class ModelSpec:
     """The architecture: colour channels of the image, its input stage, and the layers from the image upwards.
 
+    layers       one `LayerSpec` for each layer
+    channels     of the images: 1 for grey, 3 for colour
     nonnegative  features and filters are projected to be ≥ 0, images must be ≥ 0
     normalise    unit length per 'filter' (all planes of one map together) or per 'plane'; the channels of an image
                  always share one length, so that filters can have a colour
+    input        what happens to an image before the model explains it, an `InputSpec`
+
+    >>> spec = ww.ModelSpec(layers=(ww.LayerSpec(maps=16), ww.LayerSpec(maps=48, fan_in=8)))
+    >>> spec == ww.ModelSpec.paper()
+    True
     """
 
     layers: tuple[LayerSpec, ...]
@@ -124,6 +136,7 @@ class ModelSpec:
 
     @property
     def depth(self) -> int:
+        """The number of layers."""
         return len(self.layers)
 
     @property

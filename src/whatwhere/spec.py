@@ -23,7 +23,16 @@ from whatwhere.spec_checks import check_fields, require, require_count
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What one run of ISTA infers: the features of `layer`, the pooling variables of the layers in `update_pooling`."""
+    """What one run of ISTA infers.
+
+    layer           the layer whose features are inferred
+    update_pooling  the layers whose pooling variables are updated; those of other layers stay as they were fitted
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> plan = (ww.Phase(layer=1, update_pooling=(1,)), ww.Phase(layer=2, update_pooling=(2,)))   # two phases
+    >>> ww.infer(model, ww.data.load("digits")[:2], ww.InferenceSpec(steps=2), plan).features.shape
+    torch.Size([2, 48, 10, 10])
+    """
 
     layer: int
     update_pooling: tuple[int, ...] = ()
@@ -52,6 +61,9 @@ class LearningSpec:
     momentum       share of the last batch's direction that the next one keeps; for update = 'batch' only
     update_lower_filters  do the filters of the layers below move too?
     update_lower_pooling  do the pooling variables of the layers below move too?
+
+    >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, alpha=0.5, steps=100), epochs=10, reset_at=(5,)).cg_steps
+    2
     """
 
     inference: InferenceSpec
@@ -76,12 +88,15 @@ class LearningSpec:
 class DescriptorSpec:
     """How features become the vector that a linear classifier sees.
 
-    layers   layers whose features are described, concatenated; empty means the top one
-    patch    side of the overlapping patches at layer 1, 2, … (the last one serves every layer above)
-    stride   distance from one patch to the next at layer 1, 2, … (likewise)
-    cell     side of the cells that each patch is pooled in
-    pooling  of a cell: 'rms' (root mean square), 'max' or 'mean'
-    raw      take the features as they are instead
+    layers          layers whose features are described, concatenated; empty means the top one
+    patch           side of the overlapping patches at layer 1, 2, … (the last one serves every layer above)
+    stride          distance from one patch to the next at layer 1, 2, … (likewise)
+    cell            side of the cells that each patch is pooled in
+    cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
+    raw             take the features as they are instead
+
+    >>> ww.override(ww.Recipe.paper(), {"descriptor": {"layers": [1, 2], "cell": 2}}).descriptor.layers
+    (1, 2)
     """
 
     layers: tuple[int, ...] = ()
@@ -110,8 +125,19 @@ def _paper_learning() -> tuple[LearningSpec, ...]:
 class Recipe:
     """An entire experiment: the model, how each layer is trained, how features are inferred and described.
 
+    model       the architecture
+    learning    how each layer is trained, one `LearningSpec` for each
+    inference   how features are inferred at test time
     plan        phases of inference at test time; empty means one joint phase from the top layer
+    descriptor  how features become a vector for a classifier
     batch_size  images inferred together; fixed for a run, since the batch rule of the step size sees it
+    seed        of the first filters
+
+    >>> recipe = ww.Recipe.paper()
+    >>> recipe
+    Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)
+    >>> ww.override(recipe, {"learning": {"each": {"epochs": 10}}, "seed": 1})
+    Recipe(layers of 16 and 48 maps, 10 and 10 epochs, batch_size=1000, seed=1)
     """
 
     model: ModelSpec = field(default_factory=ModelSpec.paper)

@@ -33,7 +33,15 @@ LONGEST = 2**20  # bytes of a recipe
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe: the paper's settings with the file's differences."""
+    r"""Read a recipe: the paper's settings with the file's differences.
+
+    path  of a TOML file
+
+    >>> from pathlib import Path
+    >>> _ = Path("mine.toml").write_text("seed = 1\n[learning.each]\nepochs = 10\n")
+    >>> ww.read_recipe("mine.toml")
+    Recipe(layers of 16 and 48 maps, 10 and 10 epochs, batch_size=1000, seed=1)
+    """
     return override(Recipe.paper(), read_toml(path))
 
 
@@ -68,6 +76,15 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     """The same spec with the differences of a parsed TOML table.
 
     If the number of layers changes, the learning settings follow (see `follow_depth`).
+
+    spec     a recipe, or a part of one
+    changes  the differences, by the names that a recipe file uses
+    where    what the names in an error begin with
+
+    >>> ww.override(ww.InferenceSpec(), {"lam": 20, "steps": 10}).lam
+    20.0
+    >>> ww.override(ww.Recipe.paper(), {"model": {"layers": [{"maps": 8}]}})
+    Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
     """
     hints = type_hints(type(spec))
     new: dict[str, Any] = {}

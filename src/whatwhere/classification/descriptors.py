@@ -25,7 +25,15 @@ from whatwhere.spec import DescriptorSpec, Recipe
 
 
 def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:
-    """Descriptors [N, D] of the features [N, B, H, W] of these layers, concatenated and scaled to unit length."""
+    """Descriptors [N, D] of the features of some layers, concatenated and scaled to unit length.
+
+    features  of each layer, [N, B, H, W]
+    spec      how they are described
+    layers    the number of each layer, which selects its patch and stride
+
+    >>> describe([torch.rand(5, 48, 10, 10)], ww.DescriptorSpec(), [2]).shape
+    torch.Size([5, 4800])
+    """
     parts = [p.flatten(1) if spec.raw else describe_layer(p, spec, k) for p, k in zip(features, layers, strict=True)]
     return unit_length(torch.cat([unit_length(part) for part in parts], 1))
 
@@ -92,10 +100,18 @@ def describe_images(
 
     A layer below the top one is inferred on its own, as if the model ended there.
 
+    model       the model
+    images      a tensor [N, C, H, W], or images that are read batch by batch
     recipe      how features are inferred and described
+    engine      of the inference
     memory      limit of the size of the matrix, in bytes; latents are in memory for one batch at a time
     on_device   keep the matrix on the device of the model as a tensor, for an SVM that is fitted there
     progress    called after every batch with the number of images in it
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> recipe = ww.override(ww.Recipe.paper(), {"inference": {"steps": 3}})
+    >>> describe_images(model, ww.data.load("digits")[:4], recipe).shape
+    (4, 4800)
     """
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")

@@ -47,7 +47,13 @@ def collect_rows(
 
 
 def side_by_side(parts: Sequence[Matrix]) -> Matrix:
-    """Concatenate matrices along the columns, [N, D₁ + D₂ + …], scaled so that rows of unit length remain so."""
+    """Concatenate matrices along the columns, [N, D₁ + D₂ + …], scaled so that rows of unit length remain so.
+
+    parts  matrices [N, D₁], [N, D₂], …
+
+    >>> side_by_side([np.ones((2, 1), np.float32), np.zeros((2, 3), np.float32)]).shape
+    (2, 4)
+    """
     if len(parts) == 1:
         return parts[0]
     scale = 1 / math.sqrt(len(parts))

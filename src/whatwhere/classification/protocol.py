@@ -81,14 +81,21 @@ def choose(
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda trials: None,
 ) -> tuple[Trial, tuple[Trial, ...]]:
-    """The best setting and C on validation images, and all trials.
+    """The best setting and C on validation images, and all trials. If errors are equal, the first setting and the smallest C win.
 
     settings  descriptions of the training images to compare: name → matrix [N, D]
+    labels    of the training images, [N]
+    grid      the values of C to compare
     rounds    how many folds are used as validation images in turn
     fold      the fold of every image, [N]; None spreads each class over six folds
-    solver    of the SVM (see `fit_svm`)
+    solver, device  of the SVM (see `fit_svm`)
     progress  called after every trial
-    If errors are equal, the first setting and the smallest C win.
+
+    >>> y = np.tile([0, 1], 30)
+    >>> x = np.random.default_rng(0).normal(y[:, None], 0.3, (60, 4)).astype(np.float32)
+    >>> best, trials = choose({"four numbers": x}, y, grid=(0.1, 1.0))
+    >>> best.setting, len(trials)
+    ('four numbers', 2)
     """
     for x in settings.values():
         check_labels(x, labels)
@@ -130,7 +137,18 @@ def evaluate(
     solver: str = "auto",
     device: torch.device | str = "cpu",
 ) -> Score:
-    """Fit all training images with the chosen C and count the errors on the test images."""
+    """Fit all training images with the chosen C and count the errors on the test images.
+
+    x, x_test  descriptors of the training and of the test images, [N, D]
+    y, y_test  their labels, [N]
+    C          of the SVM
+    solver, device  of the SVM (see `fit_svm`)
+
+    >>> y = np.tile([0, 1], 30)
+    >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (60, 4)).astype(np.float32)
+    >>> evaluate(x[:40], y[:40], x[40:], y[40:], C=1.0).errors
+    0
+    """
     if x_test.shape[0] != len(y_test) or len(y_test) == 0:
         raise ImageError(f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label per image")
     svm = fit_svm(x, y, C, solver=solver, device=device)
@@ -167,6 +185,19 @@ def evaluate_few_labels(
     """The same with only `count` labels, equally many of each class, over several random draws.
 
     C is chosen by cross-validation within the drawn labels: someone who has 100 labels has no others for validation.
+
+    x, x_test  descriptors of the training and of the test images, [N, D]
+    y, y_test  their labels, [N]
+    count      of labels in all
+    draws      how often they are drawn
+    grid       the values of C to choose from
+    solver, device  of the SVM (see `fit_svm`)
+    progress   called after every draw
+
+    >>> y = np.tile([0, 1], 30)
+    >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (60, 4)).astype(np.float32)
+    >>> evaluate_few_labels(x[:40], y[:40], x[40:], y[40:], 12, draws=2).labels
+    12
     """
     scores = []
     for seed in range(draws):

@@ -46,16 +46,21 @@ def load(
 ) -> Images:
     """Images from a name, a file, a folder or an array.
 
-    `source` is the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`); the path of an IDX, .npy or .npz
-    file, of a picture or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A name
-    comes before a file or folder of the same name, which is given as `./digits` or as a `Path`. `Images` are returned
-    as they are.
-    `labels` may be given for files and arrays that have none: an array, or the path of an IDX or .npy file.
-    `split` is `train` (the default) or `test`, only for data sets known by name.
-    `channels` is `first` or `last`, for arrays whose shape does not show it.
-    `allow_nan`: NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise it is an error.
-
     Pictures and float pixels are read once completely, so that a bad one is an error before a run begins.
+
+    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`); the path of an IDX, .npy or .npz file,
+               of a picture or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A name
+               comes before a file or folder of the same name, which is given as `./digits` or as a `Path`. `Images` are
+               returned as they are
+    labels     for files and arrays that have none: an array [N], or the path of an IDX or .npy file
+    split      'train' (the default) or 'test', only for data sets known by name
+    channels   'first' or 'last', for arrays whose shape does not show it
+    allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise it is an error
+
+    >>> ww.data.load("digits", split="test")
+    Images('digits/test', 2,000 of 1×28×28, labelled)
+    >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
+    Images('array', 5 of 3×20×30, labelled)
     """
     if isinstance(source, str) and source in catalogue.CATALOGUE:
         if labels is not None:
@@ -74,7 +79,17 @@ def load(
 
 
 def load_by_size(source: Source) -> list[Images]:
-    """The same as `load`, but a folder of pictures may hold several sizes and kinds: one `Images` for each of them."""
+    """The same as `load`, but a folder of pictures may hold several sizes and kinds: one `Images` for each of them.
+
+    source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
+
+    >>> from PIL import Image
+    >>> import os; os.mkdir("pictures")
+    >>> for name, size in {"a.png": (8, 8), "b.png": (9, 8), "c.png": (8, 8)}.items():
+    ...     Image.new("L", size).save(f"pictures/{name}")
+    >>> [len(images) for images in ww.data.load_by_size("pictures")]
+    [2, 1]
+    """
     if isinstance(source, str | Path) and source not in catalogue.CATALOGUE and is_folder(Path(source)):
         return load_folder_by_size(Path(source))
     return [load(source)]
@@ -83,8 +98,17 @@ def load_by_size(source: Source) -> list[Images]:
 def load_with_mask(source: Source, mask: Source | None, *, split: str | None = None) -> tuple[Images, Images | None]:
     """Images, and a weight ≥ 0 for every pixel (0: unknown) as `infer` and `train` take it; None if all count the same.
 
-    `mask` is a picture, a folder or an array as `load` takes it, one for all images or one for each: white (1) is known
-    and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown. 'nan': NaN in floats is.
+    source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
+    mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all images or one for each:
+            white (1) is known and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown. 'nan': NaN in
+            floats is
+    split   'train' or 'test', only for data sets known by name
+
+    >>> half = np.ones((1, 28, 28), np.uint8) * 255
+    >>> half[:, :14] = 0
+    >>> images, mask = ww.data.load_with_mask("digits", half)
+    >>> mask[:1].mean()
+    tensor(0.5000)
     """
     if isinstance(mask, str) and mask == "nan":
         return load(source, split=split, allow_nan=True), None

@@ -49,7 +49,20 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W]."""
+    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W], read when it is asked for.
+
+    pixels     raw values, read by rows: [N, C, H, W] of any supported type
+    labels     int64 [N], or None
+    name       where they come from
+    classes    the names of the labels 0, 1, 2, …, if the source gives them
+    allow_nan  whether NaN is an unknown pixel instead of an error
+
+    >>> images = ww.data.load("digits")
+    >>> images
+    Images('digits/train', 5,000 of 1×28×28, labelled)
+    >>> images[:3].shape, images.labels[:3], images.shape, len(images)
+    (torch.Size([3, 1, 28, 28]), array([5, 0, 4]), (1, 28, 28), 5000)
+    """
 
     pixels: Pixels
     labels: np.ndarray | None

@@ -7,7 +7,14 @@ from whatwhere.errors import ImageError, SpecError
 
 
 def train_validation(images: Images) -> tuple[Images, Images]:
-    """The first five sixths and the rest: of MNIST's 60,000 images, the paper's 50,000 and 10,000."""
+    """The first five sixths and the rest: of MNIST's 60,000 images, the paper's 50,000 and 10,000.
+
+    images  all of them, in the order of the source
+
+    >>> train, validation = ww.data.train_validation(ww.data.load("digits"))
+    >>> len(train), len(validation)
+    (4166, 834)
+    """
     if len(images) < 2:
         raise ImageError(f"{images.name}: {len(images)} image cannot be split; expected at least 2")
     rows = np.arange(len(images))
@@ -22,6 +29,16 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Rows of `count` labelled images, equally many of every class, in ascending order.
 
     With the same seed, the rows of a smaller count are a subset of those of a larger one.
+
+    labels   of all images, [N]
+    count    of labels in all, a multiple of the number of classes
+    seed     of the draw
+    returns  row numbers, [count]
+
+    >>> digits = ww.data.load("digits")
+    >>> rows = ww.data.few_labels(digits.labels, 30, seed=0)
+    >>> np.bincount(digits.labels[rows])
+    array([3, 3, 3, 3, 3, 3, 3, 3, 3, 3])
     """
     classes = np.unique(labels)
     each, remainder = divmod(count, len(classes))

@@ -61,7 +61,18 @@ def trace(
     *,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> list[Snapshot]:
-    """Snapshots of one image [C, H, W] before the first step and after each step."""
+    """Snapshots of the inference of one image, before the first step and after each step.
+
+    model     the model
+    image     [C, H, W]
+    spec      how it is inferred
+    phase     what is inferred; None: everything, jointly
+    progress  called after every step
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> len(ww.figures.trace(model, ww.data.load("digits")[0], ww.InferenceSpec(steps=3)))
+    4
+    """
     phase, v = phase or joint(model.spec.depth)[0], image[None]
     sized, layers, snapshots = model.at(*v.shape[2:]), ista.moving_layers(model, phase), []
     with torch.no_grad():
@@ -131,12 +142,32 @@ def _draw_cost(figure: Figure, snapshots: Sequence[Snapshot], now: int) -> None:
 
 @styled
 def last_frame(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) -> Figure:
-    """The last frame of the animation as a figure, for print."""
+    """The last frame of the animation as a figure, for print.
+
+    model      the model
+    image      [C, H, W]
+    snapshots  of its inference, from `trace`
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> image = ww.data.load("digits")[0]
+    >>> figure = ww.figures.last_frame(model, image, ww.figures.trace(model, image, ww.InferenceSpec(steps=2)))
+    """
     return frame_figure(model, image, snapshots, len(snapshots) - 1)
 
 
 def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) -> bytes:
-    """The animation as the bytes of a GIF, which repeats after a pause on the last frame."""
+    """The inference of one image as the bytes of a GIF, which repeats after a pause on the last frame.
+
+    model      the model
+    image      [C, H, W]
+    snapshots  of its inference, from `trace`
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> image = ww.data.load("digits")[0]
+    >>> gif = ww.figures.animation(model, image, ww.figures.trace(model, image, ww.InferenceSpec(steps=2)))
+    >>> gif[:6]
+    b'GIF89a'
+    """
     steps = steps_shown(len(snapshots) - 1)
     with matplotlib.rc_context(RC):
         frames = [_rendered(frame_figure(model, image, snapshots, step)) for step in steps]

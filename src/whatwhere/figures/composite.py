@@ -89,20 +89,45 @@ def invariance_sheet(
 def reconstructions(
     model: DeconvNet, images: Tensor, latents: Latents, *, columns: int = 6, width: float = PAGE
 ) -> Figure:
-    """Images, each with its reconstruction from the top layer of the latents to its right."""
+    """Images, each with its reconstruction from the top layer of the latents to its right.
+
+    model    the model
+    images   [N, C, H, W]
+    latents  of the images
+    columns  pairs per row
+    width    of the figure, in inches
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> images = ww.data.load("digits", split="test")[:4]
+    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> figure = ww.figures.reconstructions(model, images, latents)
+    """
     pairs = reconstruction_pairs(model, images, latents, columns)
     return _one_panel(pairs, width, f"Inputs (left) and reconstructions from layer {len(latents.pooling_params)}")
 
 
 @styled
 def filters(model: DeconvNet, *, width: float = COLUMN) -> Figure:
-    """The filters of layer 1."""
+    """The filters of layer 1.
+
+    model  the model
+    width  of the figure, in inches
+
+    >>> figure = ww.figures.filters(ww.load(ww.models.path("mnist")))
+    """
     return _one_panel(filter_sheet(model), width, f"The {model.spec.layers[0].maps} filters of layer 1")
 
 
 @styled
 def planes(model: DeconvNet, layer: int = 2, *, columns: int = 4, width: float = PAGE) -> Figure:
-    """The filter planes of a layer, one group for each map below; `columns` groups per row."""
+    """The filter planes of a layer, one group for each map below; `columns` groups per row.
+
+    model  the model
+    layer  from 2
+    width  of the figure, in inches
+
+    >>> figure = ww.figures.planes(ww.load(ww.models.path("mnist")), layer=2)
+    """
     below, maps = model.filters[layer - 1].shape[:2]
     heading = f"Filter planes of layer {layer}: {below} groups, one for each map below, of {maps} planes"
     return _one_panel(plane_sheet(model, layer, columns), width, heading)
@@ -119,7 +144,20 @@ def invariances(
     seed: int = 0,
     width: float = PAGE,
 ) -> Figure:
-    """Samples of every feature of the latents' layer, projected to the pixels; `columns` features per row."""
+    """Samples of every feature of the latents' layer, projected to the pixels; `columns` features per row.
+
+    model    the model
+    images   [N, C, H, W]
+    latents  of the images
+    count    of samples of each feature
+    seed     of the choice of samples
+    width    of the figure, in inches
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> images = ww.data.load("digits", split="test")[:4]
+    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> figure = ww.figures.invariances(model, images, latents, count=4)
+    """
     assert latents.p is not None
     samples = invariance_sheet(model, latents, *images.shape[2:], columns=columns, count=count, seed=seed)
     layer, features = len(latents.pooling_params), latents.p.shape[1]
@@ -142,7 +180,18 @@ def composite(
 ) -> Figure:
     """Reconstructions, filters and samples of every layer on one page.
 
-    latents   of the images, inferred from layer 1, from layer 2, … up to the top layer
+    model    the model
+    images   [N, C, H, W]
+    latents  of the images, inferred from layer 1, from layer 2, … up to the top layer
+    pairs    of images and reconstructions
+    count    of samples of each feature
+    seed     of the choice of samples
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> images = ww.data.load("digits", split="test")[:4]
+    >>> spec = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=5)
+    >>> layers = [ww.infer(model, images, spec, [ww.Phase(layer=k)]).latents for k in (1, 2)]
+    >>> figure = ww.figures.composite(model, images, layers, pairs=4, count=4)
     """
     size, top = tuple(images.shape[2:]), latents[-1]
     first = {

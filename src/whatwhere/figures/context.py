@@ -38,13 +38,23 @@ def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
 
 @dataclass
 class FigureContext:
-    """A run, other runs to compare it with, and images [N, C, H, W] for all of them.
+    """A run, other runs to compare it with, and images for all of them.
 
     Latents are inferred when a figure first needs them, with the settings of the run's training.
 
+    run       the run that is drawn
+    images    [N, C, H, W]
+    others    runs that it is compared with
     image     index of the image that is decomposed
     feature   index of the feature whose positions are drawn; None selects the one that is active most often
+    seed      of random choices
+    engine    of the inference
     stage     makes the display of progress for a slow part: called with a title and the number of pieces
+
+    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
+    >>> context.depth
+    2
     """
 
     run: TrainedRun
@@ -66,10 +76,12 @@ class FigureContext:
 
     @property
     def runs(self) -> tuple[TrainedRun, ...]:
+        """The run and the others."""
         return (self.run, *self.others)
 
     @property
     def depth(self) -> int:
+        """The number of layers of the run's model."""
         return self.run.model.spec.depth
 
     def latents(self, layer: int, run: TrainedRun | None = None) -> Latents:

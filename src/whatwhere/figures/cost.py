@@ -31,7 +31,16 @@ def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
 
 @styled
 def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2, *, columns: int = 4, width: float = PAGE) -> Figure:
-    """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each named run."""
+    """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each named run.
+
+    histories  name → the epochs of a run, as `EpochReport` or as mappings with its fields
+    layer      whose epochs are drawn
+    columns    panels per row
+    width      of the figure, in inches
+
+    >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, "penalty": 4.0, "nonzeros": 20.0} for e in (1, 2, 3)]
+    >>> figure = ww.figures.cost({"a run": epochs}, layer=2)
+    """
     rows = -(-len(PARTS) // columns)
     figure = new_figure(width, 0.4 + 1.6 * rows)
     figure.set_layout_engine("constrained")

@@ -54,17 +54,40 @@ class CurveSet:
 
 
 def draw_file(path: Path) -> Figure:
-    """The figure of a result file: its curves, or the cost over training if it contains `histories`."""
+    """The figure of a result file: its curves, or the cost over training if it contains `histories`.
+
+    path  of the JSON file
+
+    >>> import json, pathlib
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> _ = pathlib.Path("curves.json").write_text(json.dumps(content))
+    >>> figure = ww.figures.draw_file(pathlib.Path("curves.json"))
+    """
     return _read(path, draw_content)
 
 
 def draw_content(content: Mapping[str, Any]) -> Figure:
-    """The figure of the parsed content of a result file."""
+    """The figure of the parsed content of a result file: its curves, or the cost over training if it contains `histories`.
+
+    content  as a JSON file holds it
+
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> figure = ww.figures.draw_content(content)
+    """
     return cost(content["histories"]) if "histories" in content else curves(curve_set(content))
 
 
 def read_curves(path: Path) -> CurveSet:
-    """Read a result file of curves."""
+    """Read a result file of curves.
+
+    path  of the JSON file
+
+    >>> import json, pathlib
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> _ = pathlib.Path("curves.json").write_text(json.dumps(content))
+    >>> ww.figures.read_curves(pathlib.Path("curves.json")).curves[0].label
+    'a'
+    """
     return _read(path, curve_set)
 
 
@@ -112,7 +135,16 @@ def lowest(curves: CurveSet) -> tuple[str, float, float]:
 
 @styled
 def curves(results: CurveSet, width: float = COLUMN) -> Figure:
-    """The curves of a result file, with a ring around the lowest point."""
+    """Curves with a ring around the lowest point.
+
+    results  the curves, from `read_curves`
+    width    of the figure, in inches
+
+    >>> import json, pathlib
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> _ = pathlib.Path("curves.json").write_text(json.dumps(content))
+    >>> figure = ww.figures.curves(ww.figures.read_curves(pathlib.Path("curves.json")))
+    """
     figure = new_figure(width, 0.74 * width + 0.12 * len(results.curves))
     figure.set_layout_engine("constrained")
     axes = figure.subplots()

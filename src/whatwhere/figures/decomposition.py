@@ -86,9 +86,18 @@ def colour_by_feature(contributions: Contributions, features: int, limit: float 
 
 @styled
 def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
-    """The reconstruction of one image [C, H, W] stage by stage, from its active features down to the pixels.
+    """The reconstruction of one image stage by stage, from its active features down to the pixels.
 
     The top row shows the active features. The rows below show their contributions, in their colours.
+
+    model    the model
+    image    [C, H, W]
+    latents  of this image alone, `latents[i : i + 1]`
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> images = ww.data.load("digits", split="test")[:4]
+    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> figure = ww.figures.decomposition(model, images[0], latents[:1])
     """
     assert latents.p is not None
     contributions = decompose(model, latents, *image.shape[1:])

@@ -14,6 +14,9 @@ def error_chart(rates: Mapping[str, tuple[float, float, float]], *, width: float
     """One bar for each name.
 
     rates   name → (error rate, lower end, upper end of its interval); the interval is drawn as a line
+    width   of the figure, in inches
+
+    >>> figure = ww.figures.error_chart({"raw pixels": (0.09, 0.08, 0.10), "layer 2": (0.02, 0.015, 0.025)})
     """
     height = 0.35 * len(rates) + 0.5
     figure, margin = new_figure(width, height), 0.9  # inches left of the bars, for the names

@@ -43,7 +43,16 @@ def render(model: DeconvNet, images: Tensor, latents: Latents) -> Rendering:
 
 @styled
 def pooling_comparison(images: Tensor, solutions: Mapping[str, tuple[DeconvNet, Latents]]) -> Figure:
-    """Two rows for each model (name → model and latents): reconstructions in grey, and coloured by feature."""
+    """Reconstructions of the same images by several models: two rows for each, in grey, and coloured by feature.
+
+    images     [N, C, H, W]
+    solutions  name → model and latents
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> images = ww.data.load("digits", split="test")[:4]
+    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> figure = ww.figures.pooling_comparison(images, {"mnist": (model, latents)})
+    """
     n, left = len(images), 0.95
     cell = (PAGE - left) / n - 0.04
     pitch = cell + 0.04

@@ -16,12 +16,28 @@ from whatwhere.figures.report import Section, report
 
 
 def figure_names(context: FigureContext) -> list[str]:
-    """The names of the figures that can be drawn from this context."""
+    """The names of the figures that can be drawn from this context.
+
+    context  what they are drawn from
+
+    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
+    >>> "decomposition-2" in ww.figures.figure_names(context)
+    True
+    """
     return [name for name, entry in FIGURES.items() if entry.available(context)]
 
 
 def check_figure(context: FigureContext, name: str) -> None:
-    """Raise an error if a figure does not exist, or cannot be drawn from this context."""
+    """Raise an error if a figure does not exist, or cannot be drawn from this context.
+
+    context  what it is drawn from
+    name     of the figure
+
+    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
+    >>> ww.figures.check_figure(context, "decomposition-2")
+    """
     if name not in FIGURES:
         raise SpecError(f"figure {name!r} was given; expected one of {', '.join(FIGURES)}")
     if not FIGURES[name].available(context):
@@ -29,7 +45,16 @@ def check_figure(context: FigureContext, name: str) -> None:
 
 
 def draw(context: FigureContext, name: str) -> Section:
-    """One figure by name, with its heading, explanation and alternative text."""
+    """One figure by name, with its heading, explanation and alternative text.
+
+    context  what it is drawn from
+    name     one of `figure_names`
+
+    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
+    >>> ww.figures.draw(context, "filters").heading
+    '...'
+    """
     check_figure(context, name)
     with torch.no_grad():
         return FIGURES[name].draw(context)
@@ -39,6 +64,15 @@ def run_report(context: FigureContext, drawn: Mapping[str, Section]) -> str:
     """The HTML report of a run: its settings, then the figures by name.
 
     The composite is left out, because its panels are figures of their own.
+
+    context  what the figures were drawn from
+    drawn    name → section, from `draw`
+
+    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
+    >>> page = ww.figures.run_report(context, {"filters": ww.figures.draw(context, "filters")})
+    >>> page[:15]
+    '<!DOCTYPE html>'
     """
     recipe, model = context.run.recipe, context.run.model.spec
     facts = {}

@@ -43,12 +43,18 @@ img { display: block; max-width: 100%; height: auto; }
 
 @dataclass(frozen=True)
 class Section:
-    """One section: a heading, paragraphs (separated by blank lines), facts, and a figure with alternative text.
+    """One section of a report: a heading, paragraphs (separated by blank lines), facts, and a figure with alternative text.
 
+    heading  of the section
+    text     its paragraphs
     figure   a matplotlib figure, or the bytes of a PNG or GIF
     alt      what the figure shows, for readers who cannot see it; required for every figure
+    facts    name → value, shown as a table
     narrow   a version of the figure for narrow screens, where the other one would be too small to read
     links    the words of each link, and the file in the report's folder that it opens
+
+    >>> Section("Filters", "The filters of layer 1.", facts={"maps": "16"}).heading
+    'Filters'
     """
 
     heading: str
@@ -65,7 +71,16 @@ class Section:
 
 
 def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None) -> str:
-    """The HTML page: title, lead and facts, then the sections."""
+    """The HTML page: title, lead and facts, then the sections. It needs no other file.
+
+    title     of the page
+    sections  from top to bottom
+    lead      a paragraph under the title
+    facts     name → value, shown as a table
+
+    >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
+    '<!DOCTYPE html>'
+    """
     body = "\n".join(_section(number, section) for number, section in enumerate(sections, start=1))
     has_figures = any(section.figure is not None for section in sections)
     hint = '<p class="hint">Tap a figure to enlarge it.</p>\n' if has_figures else ""

@@ -19,7 +19,14 @@ def reset_comparison(
     """A column for each model: the filters of layer 1 above, samples of the features of its top layer below.
 
     solutions       name → model and latents
-    height, width   size of the images that were inferred
+    height, width   size of the images that were inferred, in pixels
+    count           of samples of each feature
+    seed            of the choice of samples
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> images = ww.data.load("digits", split="test")[:4]
+    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> figure = ww.figures.reset_comparison({"mnist": (model, latents)}, 28, 28, count=4)
     """
     gap, heading, letters = 0.25, 0.2, iter("abcdefghijklmnop")
     column = (PAGE - gap * (len(solutions) - 1)) / len(solutions)

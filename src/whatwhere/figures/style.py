@@ -77,7 +77,15 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> None:
-    """Write a figure; the format is that of the path's suffix unless given. The same figure gives the same bytes."""
+    """Write a figure. The same figure gives the same bytes.
+
+    figure  a matplotlib figure
+    file    a path, or a file that is open for writing bytes
+    format  'png', 'pdf', 'svg', …; None takes that of the path's suffix
+
+    >>> import pathlib
+    >>> ww.figures.save(ww.figures.error_chart({"pixels": (0.09, 0.08, 0.10)}), pathlib.Path("chart.png"))
+    """
     format = format or (file.suffix[1:] if isinstance(file, Path) else "png")
     no_date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     with matplotlib.rc_context(RC):

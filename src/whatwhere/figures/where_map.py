@@ -84,7 +84,21 @@ def gaussians(
 def where_map(
     model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, limit: int = 400, seed: int = 0
 ) -> Figure:
-    """Left: the Gaussians in their positions on the grid of regions. Right: some of them centred in one region."""
+    """The Gaussians of one feature. Left: in their positions on the grid of regions. Right: some of them centred in one region.
+
+    model    the model
+    images   [N, C, H, W]
+    latents  of the images
+    layer    from 1
+    feature  its index in the layer, from 0
+    limit    of the Gaussians drawn on the right
+    seed     of their choice
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> images = ww.data.load("digits", split="test")[:4]
+    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
+    """
     active = gaussians(model, images, latents, layer, feature, limit=limit, seed=seed)
     regions = model.at(*images.shape[2:]).regions[layer - 1]
     spec = model.spec.layers[layer - 1]

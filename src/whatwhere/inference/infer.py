@@ -48,12 +48,24 @@ def infer(
 
     Images and latents are converted to the model's device and dtype.
 
-    images    a float tensor or array, or images that are read batch by batch (`whatwhere.data.load`)
+    model     the model, on the device where inference is to run
+    images    a float tensor or array [N, C, H, W], or images that are read batch by batch (`whatwhere.data.load`)
+    spec      how it is inferred; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
     latents   where to start from, as an earlier solution returned them; None starts from the images alone
     engine    'auto' takes the fastest that supports the problem; the solution records which one ran
+    batch_size  images inferred together
     progress  called after every batch with the number of images in it
+    returns   the solution: `features`, `latents`, `reconstruction`, `stats`
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> digits = ww.data.load("digits", split="test")
+    >>> solution = ww.infer(model, digits[:2], ww.InferenceSpec(lam=0.5, alpha=0.5, steps=20))
+    >>> solution.features.shape, solution.reconstruction.shape
+    (torch.Size([2, 48, 10, 10]), torch.Size([2, 1, 28, 28]))
+    >>> bool((solution.stats.cost[-1] < solution.stats.cost[0]).all())
+    True
     """
     source = in_model_units(model.spec, as_image_source(images, model.spec.channels))
     if isinstance(source, Tensor):

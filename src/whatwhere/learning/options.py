@@ -24,6 +24,9 @@ class TrainingOptions:
                       epoch, or as seldom as limits them to a tenth of the time
     timeout           seconds to wait for another process that does not answer
     notes             plain values for the checkpoint, such as where the images came from
+
+    >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
+    'auto'
     """
 
     engine: str = "auto"
@@ -53,8 +56,15 @@ class TrainingCallbacks:
 
     stop      asked after every batch: True ends training with a checkpoint and `TrainingStopped`
     on_start  is given what was chosen, in words
-    on_phase  is given what training is doing from now on
+    on_phase  is given what training is doing from now on, a `PhaseReport`
     on_batch, on_epoch  are given the report of every batch and epoch
+
+    >>> epochs = []
+    >>> callbacks = ww.TrainingCallbacks(on_epoch=lambda report: epochs.append(report.epoch))
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
+    >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10], callbacks=callbacks)
+    >>> epochs
+    [1, 2]
     """
 
     stop: Callable[[], bool] = lambda: False

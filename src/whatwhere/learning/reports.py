@@ -12,9 +12,17 @@ Activity = Literal["inferring", "updating filters", "writing a checkpoint"]
 class EpochReport:
     """The outcome of one epoch of one layer; costs and non-zeros are per image.
 
+    layer, epoch    which one; both count from 1
+    reconstruction, penalty  the two terms of the cost
+    nonzeros        active features
     dead_maps       maps of the layer that were not active in any image
+    seconds         that the epoch took
+    engine          that inferred
     images          of the entire set; each was inferred with `steps` steps
     filter_seconds  of `seconds`, those that the update of the filters took
+
+    >>> EpochReport(layer=1, epoch=3, reconstruction=10.5, penalty=4.0, nonzeros=31.0).cost
+    14.5
     """
 
     layer: int
@@ -31,10 +39,12 @@ class EpochReport:
 
     @property
     def cost(self) -> float:
+        """Reconstruction and penalty, per image."""
         return self.reconstruction + self.penalty
 
     @property
     def image_iterations_per_second(self) -> float:
+        """Images times steps in a second; 0 if no time was measured."""
         return self.images * self.steps / self.seconds if self.seconds else 0.0
 
     def table(self) -> dict[str, Any]:
@@ -44,12 +54,22 @@ class EpochReport:
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> EpochReport:
+        """The report of a line of the history."""
         return cls(**{f.name: table[f.name] for f in fields(cls) if f.name in table})
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """How far an epoch is; costs and non-zeros are per image of the batches inferred last."""
+    """How far an epoch is; costs and non-zeros are per image of the batches inferred last.
+
+    layer, epoch, epochs  where training is, and the number of epochs of this layer
+    batch, batches        batches inferred in this epoch, and all of them
+    images, steps         images inferred in this epoch, and steps of inference for each
+    reconstruction, penalty, nonzeros  the two terms of the cost, and active features
+
+    >>> shares = []
+    >>> callbacks = ww.TrainingCallbacks(on_batch=lambda report: shares.append(report.batch / report.batches))
+    """
 
     layer: int
     epoch: int
@@ -65,7 +85,14 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class PhaseReport:
-    """What training is doing from now on; `batch` batches of the epoch are inferred."""
+    """What training is doing from now on.
+
+    layer, epoch  where training is
+    batch         batches of the epoch that are inferred
+    doing         'inferring', 'updating filters' or 'writing a checkpoint'
+
+    >>> callbacks = ww.TrainingCallbacks(on_phase=lambda report: print(report.doing))
+    """
 
     layer: int
     epoch: int

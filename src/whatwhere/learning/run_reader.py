@@ -26,7 +26,16 @@ SECTIONS = ("model", "learning", "inference", "descriptor", "batch_size", "seed"
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained model, its recipe and the history of its training; `name` is for titles and legends."""
+    """A trained model, its recipe and the history of its training.
+
+    name     for titles and legends: the name of the folder or file
+    recipe   every setting
+    model    the trained model
+    history  one `EpochReport` an epoch; empty for a model file
+
+    >>> ww.read_run(ww.models.path("mnist"))
+    TrainedRun('mnist', Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0), 0 epochs)
+    """
 
     name: str
     recipe: Recipe
@@ -38,7 +47,16 @@ class TrainedRun:
 
 
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:
-    """Read a run folder, or a model file, which has the paper's recipe and no history."""
+    """Read a run folder, or a model file, which has the paper's recipe and no history.
+
+    path  of the folder that training wrote, or of a .safetensors file
+
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
+    >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10], out="runs/small")
+    >>> run = ww.read_run("runs/small")
+    >>> run.name, [epoch.epoch for epoch in run.history]
+    ('small', [1, 2])
+    """
     path = Path(path)
     if is_regular(path):
         model = load(path)

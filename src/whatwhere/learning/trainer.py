@@ -47,7 +47,16 @@ from whatwhere.storage import LatentFiles, LatentStore, choose_tier, latent_dtyp
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """The outcome of training: the model, one report an epoch, and the folder that holds them, if any."""
+    """The outcome of training.
+
+    model    the trained model
+    history  one `EpochReport` an epoch
+    folder   of the run; None where everything stayed in memory
+
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 1, "inference": {"steps": 2}}}}
+    >>> ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10])
+    TrainedModel(layers of 4 maps, 1 epochs, cost ... per image)
+    """
 
     model: DeconvNet
     history: tuple[EpochReport, ...] = field(default=())
@@ -75,6 +84,7 @@ def train(
 ) -> TrainedModel:
     """Train a model by a recipe: each layer in turn.
 
+    recipe     what is computed: the model and how each layer is trained
     images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as `data.load` takes them; with
                update = 'batch' also an iterable of tensors (a DataLoader, a generator), which is read once
     out        folder of the run; None keeps everything in memory
@@ -86,6 +96,13 @@ def train(
     progress   show how far training is, on standard error
     options    engine, device, memory, checkpoints: what does not change the outcome
     callbacks  functions to call on the way, and when to stop
+
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 3}}}}
+    >>> run = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:20])
+    >>> run.model
+    DeconvNet(1 → 4 maps 5×5, gaussian 2×2; float32, cpu)
+    >>> run.history[-1].cost < run.history[0].cost
+    True
     """
     options, callbacks = options or TrainingOptions(), callbacks or TrainingCallbacks()
     source = in_model_units(recipe.model, as_stream_or_source(images))

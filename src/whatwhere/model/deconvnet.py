@@ -22,6 +22,16 @@ class DeconvNet:
 
     An immutable value: methods that change something return another model. Models are equal if their spec, dtype,
     filters and connectivity are equal. Layers count from 1, as in the paper; 0 is the image.
+
+    spec   the architecture
+    seed   of the random filters and the random connectivity
+    dtype  of the filters
+
+    >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
+    >>> model
+    DeconvNet(1 → 16 maps 5×5, gaussian 2×2 → 48 maps 5×5, fan-in 8, gaussian 2×2; float32, cpu)
+    >>> [tuple(f.shape) for f in model.filters]
+    [(1, 16, 5, 5), (16, 48, 5, 5)]
     """
 
     spec: ModelSpec
@@ -113,10 +123,12 @@ class DeconvNet:
 
     @property
     def dtype(self) -> torch.dtype:
+        """The dtype of the filters."""
         return self.filters[0].dtype
 
     @property
     def device(self) -> torch.device:
+        """The device that the filters are on, where inference runs."""
         return self.filters[0].device
 
     def check_images(self, images: Tensor) -> None:

@@ -38,7 +38,16 @@ DTYPES = {
 
 
 def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
-    """Write a model; the file appears complete or not at all."""
+    """Write a model; the file appears complete or not at all.
+
+    model  the model
+    path   of the file, usually NAME.safetensors
+
+    >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
+    >>> ww.save(model, "model.safetensors")
+    >>> ww.load("model.safetensors") == model
+    True
+    """
     tensors = {}
     for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
         tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
@@ -51,6 +60,13 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     """Read a model that `save` wrote, from its file or from the folder of a run.
 
     A file of another format, a damaged one, or one whose tensors are not those of its spec raises a RunError.
+
+    path     of a model file or of a run folder
+    returns  the model, on the CPU
+
+    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model.spec.depth
+    2
     """
     from safetensors import SafetensorError, safe_open
 

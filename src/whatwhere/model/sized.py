@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Objective:
-    """The parts of the cost C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α of every image, [N] each."""
+    """The parts of the cost C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α of every image.
+
+    reconstruction  the first term, [N]
+    penalty         the second term, [N]
+    nonzeros        the number of p ≠ 0, [N]
+
+    >>> parts = Objective(torch.tensor([2.0]), torch.tensor([0.5]), torch.tensor([3]))
+    >>> parts.cost
+    tensor([2.5000])
+    """
 
     reconstruction: Tensor
     penalty: Tensor
@@ -30,6 +39,7 @@ class Objective:
 
     @property
     def cost(self) -> Tensor:
+        """The sum of both terms, [N]."""
         return self.reconstruction + self.penalty
 
 
@@ -37,7 +47,13 @@ class Objective:
 class SizedModel:
     """A model for images of height × width; `model.at(height, width)` makes it.
 
-    regions   the pooling regions of every layer, which hold the sizes of z_k and p_k
+    model          the model
+    height, width  of the images, in pixels
+    regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
+
+    >>> sized = ww.DeconvNet(ww.ModelSpec.paper()).at(28, 28)
+    >>> [r.grid for r in sized.regions]          # maps, rows and columns of p_1 and p_2
+    [(16, 16, 16), (48, 10, 10)]
     """
 
     model: DeconvNet
@@ -47,10 +63,12 @@ class SizedModel:
 
     @property
     def spec(self) -> ModelSpec:
+        """The architecture."""
         return self.model.spec
 
     @property
     def filters(self) -> tuple[Tensor, ...]:
+        """The filters of every layer, [B_{k-1}, B_k, K, K]."""
         return self.model.filters
 
     def to(self, *args: Any, **kwargs: Any) -> SizedModel:

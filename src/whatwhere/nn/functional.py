@@ -40,9 +40,11 @@ def gaussian_pool2d(
     """Pool every region with its Gaussian:  p(j) = Σ_i w(i) z(i).
 
     input    z [N, C, H, W] or [C, H, W], of any sign
+    kernel_size, stride, padding, ceil_mode  as in `torch.nn.functional.max_pool2d`
     where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted to the moments of
              every region, and gradients flow through the fit
     fit      bounds of γ and the power of |z|; for where=None only
+    form     'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported (see `chosen_form`)
     returns  p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
 
     >>> z = torch.tensor([[[[0.0, 0.0, 1.0, 1.0], [0.0, 3.0, 1.0, 1.0]]]])
@@ -74,6 +76,10 @@ def gaussian_pool2d_with_where(
 ) -> tuple[Tensor, PoolingParams]:
     """`gaussian_pool2d` with fitted Gaussians that are returned as well: μ and γ [N, 2, C, h, w] in the input's dtype.
 
+    input    z [N, C, H, W] or [C, H, W]
+    kernel_size, stride, padding, ceil_mode, fit, form  as in `gaussian_pool2d`
+    returns  p [N, C, h, w], and the Gaussians
+
     >>> p, where = gaussian_pool2d_with_where(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]), 2)
     >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, at the bound of γ
     (tensor([0.5000, 0.5000]), tensor([100., 100.]))
@@ -97,6 +103,7 @@ def gaussian_unpool2d(
 
     input        p [N, C, h, w] or [C, h, w]
     where        the Gaussians, as in `gaussian_pool2d`
+    kernel_size, stride, padding, form  those of the pooling
     output_size  the height and width of z (or its full shape); None: the smallest map that the regions fill
     returns      z [N, C, H, W], or [C, H, W]; zero outside all regions
 
@@ -232,6 +239,9 @@ def _fused(form: Form, regions: Regions, *tensors: Tensor) -> bool:
 
 def chosen_form(input: Tensor, kernel_size: Size2) -> str:
     """The form that `form='auto'` uses for this input, and why.
+
+    input        z [N, C, H, W] or [C, H, W]
+    kernel_size  of the regions
 
     >>> chosen_form(torch.zeros(1, 1, 4, 4, device="meta"), 2)
     'plain: the tensors are on meta, the kernels run on cuda and cpu'

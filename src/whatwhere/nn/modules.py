@@ -23,14 +23,15 @@ class GaussianPool2d(nn.Module):
     Along each axis of a region w = √softmax_i(-γ (x_i - μ)² / 2), with coordinates x centred in the region; the
     weight of an element is w_y w_x. As γ → ∞ this is max pooling (with a sign), at γ = 0 the sum over √(elements).
 
-    kernel_size, stride, padding, ceil_mode   as in `torch.nn.MaxPool2d`; positions outside the map have no weight
-    gaussians    where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of the position in each
-                 region, weighted by z²; gradients flow through them. 'learned': one Gaussian per channel, parameters
-                 `mu` and `log_gamma` [2, channels]. 'input': an argument of each call, for instance from another branch
-    return_where return (p, where), for GaussianUnpool2d
-    channels     channels of the input; for gaussians='learned' only
-    fit          bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments' only
-    form         'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
+    kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map have no weight
+    gaussians     where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of the position in each
+                  region, weighted by z²; gradients flow through them. 'learned': one Gaussian per channel, parameters
+                  `mu` and `log_gamma` [2, channels]. 'input': an argument of each call, for instance from another branch
+    return_where  return (p, where), for GaussianUnpool2d
+    channels      channels of the input; for gaussians='learned' only
+    fit           bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments' only
+    form          'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
+    device, dtype  of the learned Gaussians
 
     Shapes: input z [N, C, H, W] or [C, H, W]; p [N, C, h, w]; where.mu and where.gamma [N, 2, C, h, w] (rows, columns)
 
@@ -106,7 +107,8 @@ class GaussianPool2d(nn.Module):
 class GaussianUnpool2d(nn.Module):
     """Spread every feature over its region:  z(i) = Σ_j w(i) p(j), the adjoint of GaussianPool2d.
 
-    kernel_size, stride, padding   those of the pooling
+    kernel_size, stride, padding  those of the pooling
+    form                          'plain', 'fused' or 'auto', as in GaussianPool2d
 
     Call with p [N, C, h, w], where, and optionally `output_size` (height and width, or a full shape) if the map
     that was pooled is not the smallest one that gives h × w. Where regions overlap, their contributions add up.

@@ -20,7 +20,18 @@ from whatwhere.spec import InputSpec
 
 @dataclass(frozen=True)
 class InputStage:
-    """The forward and the inverse direction of an `InputSpec`."""
+    """The forward and the inverse direction of an `InputSpec`.
+
+    spec  what is done
+
+    >>> stage = InputStage(InputSpec(kind="onoff", sigma=2.0))
+    >>> images = torch.rand(2, 1, 12, 12)
+    >>> signal, background = stage.forward(images)
+    >>> signal.shape                             # ON and OFF as two channels
+    torch.Size([2, 2, 12, 12])
+    >>> torch.allclose(stage.inverse(signal, background), images, atol=1e-6)
+    True
+    """
 
     spec: InputSpec
 

@@ -1,0 +1,147 @@
+"""The pages: their code runs and prints what they show, their commands exist, their links have a target.
+
+In a page, a `python` block runs, after those above it, in an empty folder; an `sh` block runs, too. A `text` block after
+them is their output, where `...` stands for anything. What is not run says so in a comment on the line before:
+
+    <!-- parsed, not run: why -->      commands of the program whose options are checked
+    <!-- not run: why -->              everything else
+
+`<!-- setup` begins a comment with Python code that makes the files that a page assumes.
+"""
+
+import contextlib
+import doctest
+import io
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from whatwhere.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page
+    for page in [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    if "_build" not in page.parts and "gallery" not in page.parts
+)
+KINDS = {"python", "sh", "text", "toml", "json", "{toctree}", "{eval-rst}", "{include}"}
+BLOCK = re.compile(r"(?:^<!-- (setup|parsed, not run|not run)\b:? ?(.*?) ?-->\n)?^```(\S+)[^\n]*\n(.*?)^```$", re.M | re.S)
+SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Block:
+    place: int
+    kind: str
+    code: str
+    mark: str = ""
+
+
+def blocks(page: Path) -> list[Block]:
+    """The code of a page from top to bottom."""
+    text = page.read_text(encoding="utf-8")
+    found = [Block(m.start(), m[3], m[4], m[1] or "") for m in BLOCK.finditer(text)]
+    found += [Block(m.start(), "python", m[1]) for m in SETUP.finditer(text)]
+    return sorted(found, key=lambda block: block.place)
+
+
+def relative(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def runs(page: Path) -> bool:
+    return any(block.kind in ("python", "sh") and not block.mark for block in blocks(page))
+
+
+@pytest.mark.parametrize("page", filter(runs, PAGES), ids=relative)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("sklearn", "matplotlib", "PIL"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    printed = ""
+    for block in blocks(page):
+        if block.kind == "text":
+            if printed:
+                assert doctest.OutputChecker().check_output(block.code, printed, doctest.ELLIPSIS), printed
+            printed = ""
+        elif block.kind == "python" and not block.mark:
+            printed = run_python(block.code, names, f"{relative(page)}:{line_of(page, block)}")
+        elif block.kind == "sh" and not block.mark:
+            printed = run_commands(block.code)
+
+
+def line_of(page: Path, block: Block) -> int:
+    return page.read_text(encoding="utf-8")[: block.place].count("\n") + 1
+
+
+def run_python(code: str, names: dict[str, object], where: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()):
+        exec(compile(code, where, "exec"), names)
+    return output.getvalue()
+
+
+def run_commands(code: str) -> str:
+    printed = ""
+    for program, *arguments in commands(code):
+        assert program == "whatwhere", f"{program}: mark the block as not run"
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        printed += result.stdout
+    return printed
+
+
+def commands(code: str) -> list[list[str]]:
+    """The commands of a block as lists of words; those of a launcher after `-m` are the program's."""
+    lines = code.replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [line[line.index("-m") + 1 :] if "-m" in line else line for line in words if line]
+
+
+PARSED = [(page, words) for page in PAGES for block in blocks(page) if block.kind == "sh" for words in commands(block.code)]
+
+
+@pytest.mark.parametrize(("page", "words"), PARSED, ids=lambda value: relative(value) if isinstance(value, Path) else "")
+def test_a_command_exists_with_its_options(page: Path, words: list[str]) -> None:
+    if words[0] == "python":
+        assert (ROOT / words[1]).is_file()
+    if words[0] != "whatwhere" or words[1].startswith("-"):
+        return
+    command, arguments = typer.main.get_command(app), words[1:]
+    while hasattr(command, "commands"):
+        command = command.commands[arguments.pop(0)]
+    command.make_context("", arguments)  # raises for an option that does not exist and for a missing argument
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_every_block_has_a_known_kind_and_no_code_is_indented(page: Path) -> None:
+    assert {block.kind for block in blocks(page)} <= KINDS
+    text = BLOCK.sub("", SETUP.sub("", page.read_text(encoding="utf-8")))
+    assert "```" not in text, "a block without a kind"
+    if page.name != "CONTRIBUTING.md":
+        assert re.findall(r"^    (?:whatwhere|torchrun|python|import|from) .*$", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_every_link_has_a_target(page: Path) -> None:
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    broken = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        generated = "gallery/" in link  # made by the build, which checks links to it
+        if not generated and (not target.exists() or (anchor and anchor not in anchors(target))):
+            broken.append(link)
+    assert broken == []
+
+
+def anchors(page: Path) -> list[str]:
+    """The anchors of a page: its headings in lower case with hyphens."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]

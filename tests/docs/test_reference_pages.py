@@ -1,0 +1,43 @@
+"""The reference is current: pages made from the program, and a place for every public name."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import reference_pages
+from public_names import public_names
+
+API = Path(reference_pages.__file__).parent / "reference" / "api"
+PARTS_OF_SETTINGS = {"whatwhere.spec.InputSpec", "whatwhere.spec.MomentFit"}  # reached through other settings
+
+
+@pytest.mark.parametrize("path", reference_pages.pages(), ids=lambda path: path.name)
+def test_a_page_is_current(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == reference_pages.pages()[path], "run: python docs/reference_pages.py"
+
+
+def documented() -> Counter[str]:
+    """The full names on the API pages."""
+    names: Counter[str] = Counter()
+    for page in API.glob("*.md"):
+        module = ""
+        for kind, name in re.findall(r"^\.\. (\w+):: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            if kind == "currentmodule":
+                module = name
+            elif kind.startswith("auto"):
+                names[f"{module}.{name}"] += 1
+    return names
+
+
+def test_every_public_name_has_one_place_in_the_reference() -> None:
+    names = documented()
+    assert [name for name, count in names.items() if count > 1] == []
+    assert sorted(set(public_names()) - set(names)) == [], "add it to a page in docs/reference/api"
+    assert sorted(set(names) - set(public_names()) - PARTS_OF_SETTINGS) == []
+
+
+def test_every_setting_is_described() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` \| .* \| (.*) \|$", reference_pages.recipe(), re.MULTILINE)
+    assert len(rows) > 40
+    assert [key for key, text in rows if not text.strip()] == []
