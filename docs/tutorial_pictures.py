@@ -1,4 +1,4 @@
-"""Draw the pictures of Start, the tutorial and the model page:  python docs/tutorial_pictures.py
+"""Draw the pictures of Start, the tutorial, the model page and the README:  python docs/tutorial_pictures.py
 
 The model is the one that ships with the package, trained on all of MNIST at the scale of the paper.
 """
@@ -12,10 +12,15 @@ from figure_pictures import png
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from torch import Tensor
+from torch.nn.functional import max_pool2d, max_unpool2d
 
 import whatwhere as ww
+from whatwhere.reproduction.report import measured_tables
+from whatwhere.reproduction.reproduce import open_store
+from whatwhere.reproduction.scale import read_scale
 
 IMAGES = Path(__file__).parent / "images"
+RESULTS = Path(__file__).parents[1] / "results"
 SPARSE = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)
 
 
@@ -43,6 +48,54 @@ def row_of(pictures: list[tuple[str, Tensor]], columns: int, width: float) -> Fi
     return figure
 
 
+def strip(rows: list[Tensor]) -> Figure:
+    """Rows of images without titles, ink on paper."""
+    sheet = torch.cat([torch.cat(list(row.detach().squeeze(1)), 1) for row in rows])
+    figure = Figure(figsize=(2.4, 2.4 * sheet.shape[0] / sheet.shape[1]))
+    axis = figure.add_axes((0, 0, 1, 1))
+    axis.imshow(sheet, cmap="gray_r", vmin=0, vmax=1)
+    axis.set_axis_off()
+    return figure
+
+
+def uses(model: ww.DeconvNet, digits: ww.data.Images, parts: Tensor) -> dict[str, Figure]:
+    """The small pictures of the README."""
+    strongest = parts[parts.flatten(1).sum(1).argsort(descending=True)[[1, 0, 3, 5]]]
+    shown = strongest / strongest.amax((1, 2, 3), keepdim=True)
+    images = digits[60:65]
+    mask = (torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 1 / 3).float()
+    filled = ww.infer(model, images, SPARSE, mask=mask).reconstruction
+    given = torch.where(mask > 0, images, torch.tensor(0.35))
+    z = digits[[11, 16, 18, 20, 30]]
+    switched = max_unpool2d(*max_pool2d(z, 4, return_indices=True), 4)
+    unpooled = ww.nn.GaussianUnpool2d(4)(*ww.nn.GaussianPool2d(4, return_where=True)(z))
+    return {
+        "use-labels": label_chart(),
+        "use-parts": strip([torch.cat([digits[:1], shown])]),
+        "use-fill": strip([given, filled]),
+        "use-pooling": strip([switched, unpooled]),
+    }
+
+
+def label_chart() -> Figure:
+    """Error against the number of labels, from the result files."""
+    paper = read_scale("paper")
+    cells = measured_tables(paper, open_store(RESULTS, paper))["comparison"]
+    rows = {"pixels": "Raw pixels", "features": "This model, Gaussian pooling, 2 layers"}
+    labels = (100, 300, 1000, 3000)
+    figure = Figure(figsize=(2.4, 1.3), layout="constrained")
+    axis = figure.subplots()
+    for name, row in rows.items():
+        axis.plot(labels, [cells[f"{row} / {n} labels"].mean for n in labels], "o-", ms=3, lw=1.2, label=name)
+    axis.set(xscale="log", ylim=(0, None), xticks=labels, xticklabels=[f"{n:,}" for n in labels])
+    axis.set_ylabel("error, %", fontsize=7)
+    axis.set_xlabel("labels", fontsize=7)
+    axis.minorticks_off()
+    axis.tick_params(labelsize=6)
+    axis.legend(fontsize=6, frameon=False)
+    return figure
+
+
 def main() -> None:
     model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits", split="test")
     solution = ww.infer(model, digits[:2], SPARSE)
@@ -63,7 +116,7 @@ def main() -> None:
         "parts": row_of(shown, 9, 7.0),
         "exchange": row_of(exchanged, 4, 7.0),
     }
-    for name, figure in pictures.items():
+    for name, figure in (pictures | uses(model, digits, parts)).items():
         (IMAGES / f"{name}.png").write_bytes(png(figure))
 
 

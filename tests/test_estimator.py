@@ -1,6 +1,5 @@
 """The scikit-learn interface: scikit-learn's checks, shapes, types, batches, round trips, errors."""
 
-import doctest
 import os
 import pickle
 import subprocess
@@ -224,14 +223,6 @@ def test_a_last_axis_of_colour_channels_raises_an_error_that_says_how_to_move_it
     assert features().fit(np.moveaxis(colour, -1, 1)).image_shape_ == (3, 12, 12)
     assert features(shape=(12, 12, 3)).fit(colour).image_shape_ == (12, 12, 3)
     assert features().fit(colour[:, :3]).image_shape_ == (3, 12, 3)
-
-
-def test_the_examples_in_the_docstring() -> None:
-    from whatwhere import estimator
-
-    results = doctest.testmod(estimator)
-    assert results.attempted > 5
-    assert results.failed == 0
 
 
 def test_invalid_input_raises_an_error(images: np.ndarray) -> None:

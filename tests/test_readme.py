@@ -1,9 +1,13 @@
-"""The README: its examples run, its links exist, and its error rates are those of the result files."""
+"""The numbers of the README and of its pages are those of the result files, and the commands of Start run.
+
+Its code and links are tested with those of all pages, in tests/docs/test_pages.py.
+"""
 
 import importlib
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,24 +21,15 @@ from whatwhere.reproduction.reproduce import open_store
 from whatwhere.reproduction.results import mean_and_deviation
 from whatwhere.reproduction.scale import read_scale
 
-README = Path(__file__).parents[1] / "README.md"
-
-
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("sklearn")
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    names: dict = {}
-    exec(compile(code, "README.md", "exec"), names)
-    assert re.fullmatch(r"\w+: \d+ features per image\n", capsys.readouterr().out)
-    assert names["X"].shape == (100, 4800)
-    assert names["z"].shape == (8, 16, 32, 32)
+ROOT = Path(__file__).parents[1]
+README, RESULTS, START = ROOT / "README.md", ROOT / "docs/results/index.md", ROOT / "docs/start.md"
 
 
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands as they are written, one after the other in an empty folder, on the first digits of each split."""
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    (block,) = re.findall(r"```sh\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = re.findall(r"```sh\n(whatwhere train .*?)```", START.read_text(encoding="utf-8"), re.DOTALL)
     commands = [shlex.split(line) for line in block.splitlines()]
     assert [command[1] for command in commands] == ["train", "encode", "figures", "classify"]
     monkeypatch.chdir(tmp_path)
@@ -47,20 +42,6 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "tested on digits/test (60 images)" in result.output
     assert np.load("codes.npz")["features"].shape == (60, 48, 10, 10)
     assert (tmp_path / "runs/digits/figures/report.html").is_file()
-
-
-def test_every_link_has_a_target() -> None:
-    links = re.findall(r"\]\(([^)#]+)(?:#([^)]*))?\)", README.read_text(encoding="utf-8"))
-    here = [(README.parent / path, place) for path, place in links if "://" not in path]
-    assert here
-    assert [path for path, _ in here if not path.exists()] == []
-    assert [place for path, place in here if place and place not in places(path)] == []
-
-
-def places(page: Path) -> list[str]:
-    """The anchors of a page: its headings in lower case with hyphens."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
 
 
 ONE_CELL = {  # a row of the README, and where its number comes from
@@ -81,16 +62,50 @@ MANY_LABELS = {
 }
 
 
-def test_every_error_rate_is_from_its_result_files() -> None:
-    lines = [line.strip("|").split("|") for line in README.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
-    rows = {row.strip(): [cell.strip(" *") for cell in cells] for row, *cells in lines}
+def rows_of(page: Path) -> dict[str, list[str]]:
+    """The rows of a page's tables: the first cell, and the others."""
+    lines = [line.strip("|").split("|") for line in page.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    return {row.strip(): [cell.strip(" *") for cell in cells] for row, *cells in lines}
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, dict[str, Any]]:
     paper = read_scale("paper")
-    tables = measured_tables(paper, open_store(README.parent / "results", paper))
+    return measured_tables(paper, open_store(ROOT / "results", paper))
+
+
+def test_every_error_rate_is_from_its_result_files(tables: dict[str, dict[str, Any]]) -> None:
+    rows = rows_of(RESULTS)
     for row, (table, name) in ONE_CELL.items():
         cell = tables[table][name]
         mean, deviation = mean_and_deviation(cell.values)
         expected = [str(len(cell.values)), f"{mean:.2f} ± {deviation:.2f}", f"{cell.cell.paper:.2f}"]
         assert rows[row] == expected, row
+
+
+@pytest.mark.parametrize("page", [README, RESULTS], ids=["README", "results"])
+def test_every_error_rate_with_few_labels_is_from_its_result_files(
+    page: Path, tables: dict[str, dict[str, Any]]
+) -> None:
+    rows = rows_of(page)
     for row, name in MANY_LABELS.items():
         labels = ("all", "3000", "1000", "300", "100")
         assert rows[row] == [f"{tables['comparison'][f'{name} / {n} labels'].mean:.2f}" for n in labels], row
+
+
+def test_the_numbers_in_sentences_are_from_the_result_files(tables: dict[str, dict[str, Any]]) -> None:
+    text = README.read_text(encoding="utf-8")
+    cells = tables["comparison"]
+    features, pixels = (cells[f"{MANY_LABELS[row]} / 100 labels"].mean for row in list(MANY_LABELS)[::2])
+    assert f"With 100 labelled digits {features:.1f} % errors, raw pixels {pixels:.1f} %" in text
+    assert f"(the paper: {tables['pooling']['Gaussian pooling / Layer 2'].cell.paper} with all labels)" in text
+    tutorial = rows_of(ROOT / "docs/tutorial/few_labels.md")
+    for row, name in {
+        "this model, two layers": "Gaussian pooling, two layers",
+        "raw pixels": "baselines, the same SVM: raw pixels",
+    }.items():
+        assert tutorial[row] == rows_of(RESULTS)[name][1:], row
+
+
+def test_the_readme_is_at_most_two_screens() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 100

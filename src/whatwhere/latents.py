@@ -20,8 +20,8 @@ class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
 
     mu, gamma   [N, A, B, H, W], shaped like the pooled map with one axis of the region at a time on A:
-                (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled together. The centre μ is in
-                elements from the centre of the region, the precision γ in 1 / element²
+                (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled together. The centre μ is
+                in elements from the centre of the region, the precision γ in 1 / element²
 
     >>> where = ww.PoolingParams(torch.zeros(1, 2, 16, 8, 8), torch.ones(1, 2, 16, 8, 8))
     >>> where.map(lambda theta: theta[:, :, :4]).mu.shape

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from docstrings import as_restructured_text, parse
-from public_names import is_error, public_names
 
 import whatwhere as ww
+from public_names import is_error, public_names
 
 NAMES = public_names()
 ARRAYS = re.compile(r"\b(Tensor|ndarray|Matrix)\b")

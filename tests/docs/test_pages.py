@@ -1,7 +1,7 @@
 """The pages: their code runs and prints what they show, their commands exist, their links have a target.
 
-In a page, a `python` block runs, after those above it, in an empty folder; an `sh` block runs, too. A `text` block after
-them is their output, where `...` stands for anything. What is not run says so in a comment on the line before:
+In a page, a `python` block runs, after those above it, in an empty folder; an `sh` block runs, too. A `text` block
+after them is their output, where `...` stands for anything. What is not run says so in a comment on the line before:
 
     <!-- parsed, not run: why -->      commands of the program whose options are checked
     <!-- not run: why -->              everything else
@@ -30,7 +30,9 @@ PAGES = sorted(
     if "_build" not in page.parts and "gallery" not in page.parts
 )
 KINDS = {"python", "sh", "text", "toml", "json", "{toctree}", "{eval-rst}", "{include}"}
-BLOCK = re.compile(r"(?:^<!-- (setup|parsed, not run|not run)\b:? ?(.*?) ?-->\n)?^```(\S+)[^\n]*\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?:^<!-- (setup|parsed, not run|not run)\b:? ?(.*?) ?-->\n)?^```(\S+)[^\n]*\n(.*?)^```$", re.M | re.S
+)
 SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", re.M | re.S)
 
 
@@ -58,7 +60,7 @@ def runs(page: Path) -> bool:
     return any(block.kind in ("python", "sh") and not block.mark for block in blocks(page))
 
 
-@pytest.mark.parametrize("page", filter(runs, PAGES), ids=relative)
+@pytest.mark.parametrize("page", list(filter(runs, PAGES)), ids=relative)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("sklearn", "matplotlib", "PIL"):
         pytest.importorskip(package)
@@ -103,10 +105,14 @@ def commands(code: str) -> list[list[str]]:
     return [line[line.index("-m") + 1 :] if "-m" in line else line for line in words if line]
 
 
-PARSED = [(page, words) for page in PAGES for block in blocks(page) if block.kind == "sh" for words in commands(block.code)]
+PARSED = [
+    (page, words) for page in PAGES for block in blocks(page) if block.kind == "sh" for words in commands(block.code)
+]
 
 
-@pytest.mark.parametrize(("page", "words"), PARSED, ids=lambda value: relative(value) if isinstance(value, Path) else "")
+@pytest.mark.parametrize(
+    ("page", "words"), PARSED, ids=lambda value: relative(value) if isinstance(value, Path) else ""
+)
 def test_a_command_exists_with_its_options(page: Path, words: list[str]) -> None:
     if words[0] == "python":
         assert (ROOT / words[1]).is_file()

@@ -81,7 +81,9 @@ def choose(
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda trials: None,
 ) -> tuple[Trial, tuple[Trial, ...]]:
-    """The best setting and C on validation images, and all trials. If errors are equal, the first setting and the smallest C win.
+    """The best setting and C on validation images, and all trials.
+
+    If errors are equal, the first setting and the smallest C win.
 
     settings  descriptions of the training images to compare: name → matrix [N, D]
     labels    of the training images, [N]

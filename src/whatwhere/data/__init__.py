@@ -48,10 +48,10 @@ def load(
 
     Pictures and float pixels are read once completely, so that a bad one is an error before a run begins.
 
-    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`); the path of an IDX, .npy or .npz file,
-               of a picture or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A name
-               comes before a file or folder of the same name, which is given as `./digits` or as a `Path`. `Images` are
-               returned as they are
+    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`); the path of an IDX, .npy or .npz
+               file, of a picture or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or
+               [N, H, W, C]. A name comes before a file or folder of the same name, which is given as `./digits` or as a
+               `Path`. `Images` are returned as they are
     labels     for files and arrays that have none: an array [N], or the path of an IDX or .npy file
     split      'train' (the default) or 'test', only for data sets known by name
     channels   'first' or 'last', for arrays whose shape does not show it
@@ -99,9 +99,9 @@ def load_with_mask(source: Source, mask: Source | None, *, split: str | None = N
     """Images, and a weight ≥ 0 for every pixel (0: unknown) as `infer` and `train` take it; None if all count the same.
 
     source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
-    mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all images or one for each:
-            white (1) is known and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown. 'nan': NaN in
-            floats is
+    mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all images or one for
+            each: white (1) is known and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown.
+            'nan': NaN in floats is
     split   'train' or 'test', only for data sets known by name
 
     >>> half = np.ones((1, 28, 28), np.uint8) * 255
@@ -141,8 +141,14 @@ def random_crops(source: Source, size: int | None = None, count: int | None = No
     """Square crops at random places of pictures, which may be of several sizes: what to train on.
 
     Every picture gives a share in proportion to its area; the same seed gives the same crops.
-    size    side of a crop; None: 64, or the smallest side of all pictures if that is less
-    count   None: as many as have the area of all pictures together, at most 10,000
+
+    source  pictures as `load` takes them, [N, C, H, W] if they are an array
+    size    side of a crop, in pixels; None: 64, or the smallest side of all pictures if that is less
+    count   of crops; None: as many as have the area of all pictures together, at most 10,000
+    seed    of the choice of places
+
+    >>> ww.data.random_crops(np.zeros((2, 1, 40, 40), np.uint8), size=16, count=5)[:].shape
+    torch.Size([5, 1, 16, 16])
     """
     return crop_groups(load_groups(source), size, count, seed)[0]
 
@@ -152,8 +158,15 @@ def load_for_training(
 ) -> tuple[Images, Images | None]:
     """Images of one size, and their masks if there are any: those of the source, or crops of its pictures.
 
-    crop   side of the crops; None takes none, unless the pictures are of several sizes or kinds: a warning says then
-           what is taken
+    source  pictures as `load` takes them, [N, C, H, W] if they are an array
+    mask    as in `load_with_mask`, [1 or N, 1 or C, H, W]
+    crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes or kinds: a warning
+            says then what is taken
+    seed    of the choice of places
+
+    >>> images, mask = ww.data.load_for_training(np.zeros((2, 1, 40, 40), np.uint8), crop=16)
+    >>> images.shape, mask
+    ((1, 16, 16), None)
     """
     groups = load_groups(source, mask)
     if crop is None and len(groups) == 1:

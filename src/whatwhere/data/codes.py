@@ -135,7 +135,18 @@ class Codes:
 
 
 def load_codes(path: str | os.PathLike[str]) -> Codes:
-    """The codes in an .npz file that `whatwhere encode` wrote."""
+    """The codes in an .npz file that `whatwhere encode` wrote.
+
+    path  of the file
+
+    >>> from whatwhere.cli import app
+    >>> np.save("three.npy", ww.data.load("digits").pixels[:3])
+    >>> command = ["encode", str(ww.models.path("mnist")), "three.npy", "--out", "codes.npz", "--quiet"]
+    >>> app([*command, "--set", "inference.steps=2"], standalone_mode=False)
+    codes.npz: ...
+    >>> ww.load_codes("codes.npz").features.shape
+    (3, 48, 10, 10)
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

@@ -38,7 +38,7 @@ def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2, *, columns: i
     columns    panels per row
     width      of the figure, in inches
 
-    >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, "penalty": 4.0, "nonzeros": 20.0} for e in (1, 2, 3)]
+    >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, "penalty": 4.0, "nonzeros": 20.0} for e in (1, 2)]
     >>> figure = ww.figures.cost({"a run": epochs}, layer=2)
     """
     rows = -(-len(PARTS) // columns)

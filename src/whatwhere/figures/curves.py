@@ -59,7 +59,7 @@ def draw_file(path: Path) -> Figure:
     path  of the JSON file
 
     >>> import json, pathlib
-    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
     >>> _ = pathlib.Path("curves.json").write_text(json.dumps(content))
     >>> figure = ww.figures.draw_file(pathlib.Path("curves.json"))
     """
@@ -67,11 +67,11 @@ def draw_file(path: Path) -> Figure:
 
 
 def draw_content(content: Mapping[str, Any]) -> Figure:
-    """The figure of the parsed content of a result file: its curves, or the cost over training if it contains `histories`.
+    """The figure of a result file's content: its curves, or the cost over training if it contains `histories`.
 
     content  as a JSON file holds it
 
-    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
     >>> figure = ww.figures.draw_content(content)
     """
     return cost(content["histories"]) if "histories" in content else curves(curve_set(content))
@@ -83,7 +83,7 @@ def read_curves(path: Path) -> CurveSet:
     path  of the JSON file
 
     >>> import json, pathlib
-    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
     >>> _ = pathlib.Path("curves.json").write_text(json.dumps(content))
     >>> ww.figures.read_curves(pathlib.Path("curves.json")).curves[0].label
     'a'
@@ -141,7 +141,7 @@ def curves(results: CurveSet, width: float = COLUMN) -> Figure:
     width    of the figure, in inches
 
     >>> import json, pathlib
-    >>> content = {"x": {"label": "λ"}, "y": {"label": "error, %"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
+    >>> content = {"x": {"label": "λ"}, "y": {"label": "error"}, "curves": [{"label": "a", "x": [1, 2], "y": [3, 2]}]}
     >>> _ = pathlib.Path("curves.json").write_text(json.dumps(content))
     >>> figure = ww.figures.curves(ww.figures.read_curves(pathlib.Path("curves.json")))
     """

@@ -43,7 +43,7 @@ img { display: block; max-width: 100%; height: auto; }
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a report: a heading, paragraphs (separated by blank lines), facts, and a figure with alternative text.
+    """One section of a report: heading, paragraphs (separated by blank lines), facts, a figure with alternative text.
 
     heading  of the section
     text     its paragraphs

@@ -84,7 +84,7 @@ def gaussians(
 def where_map(
     model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, limit: int = 400, seed: int = 0
 ) -> Figure:
-    """The Gaussians of one feature. Left: in their positions on the grid of regions. Right: some of them centred in one region.
+    """The Gaussians of one feature: left on the grid of regions, right some of them centred in one region.
 
     model    the model
     images   [N, C, H, W]

@@ -68,16 +68,24 @@ def infer_tiled(
     to the influence of pixels beyond the overlap. By every other setting each tile has its own step sizes, restarts
     and end, as an image of its own has, and the two are equal as far as both have converged.
 
+    model       the model, on the device where inference is to run
     picture     a float tensor or array, or an object with a shape (C, H, W) and `picture[:, rows, columns]`
+    spec, plan  as in `infer`
     mask        a weight ≥ 0 for every pixel, [1 or C, H, W]: 0 where it is unknown, as NaN is in the picture
     tile        side of a tile in pixels, overlap included; a picture that is no larger is one tile
     overlap     pixels that neighbouring tiles have in common, at least
+    engine      as in `infer`
     batch_size  tiles inferred together; None: as many as there are threads, on a GPU 16
     progress    called after every tile with the number 1
 
     Where no known pixel is within reach of the input stage's low-pass, it is the mean of the tile, not of the picture.
 
     The reconstruction and the sparse codes are collected in memory; `infer_tiles` yields them tile by tile.
+
+    >>> model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=4),)))
+    >>> solution = ww.infer_tiled(model, torch.rand(1, 40, 56), ww.InferenceSpec(steps=2), tile=32, overlap=8)
+    >>> solution.reconstruction.shape
+    torch.Size([1, 40, 56])
     """
     _, height, width = check_picture(model, picture, mask)
     grid = TileGrid.of(model.spec, height, width, tile, overlap)

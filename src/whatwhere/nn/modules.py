@@ -26,7 +26,8 @@ class GaussianPool2d(nn.Module):
     kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map have no weight
     gaussians     where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of the position in each
                   region, weighted by z²; gradients flow through them. 'learned': one Gaussian per channel, parameters
-                  `mu` and `log_gamma` [2, channels]. 'input': an argument of each call, for instance from another branch
+                  `mu` and `log_gamma` [2, channels]. 'input': an argument of each call, for instance from another
+                  branch
     return_where  return (p, where), for GaussianUnpool2d
     channels      channels of the input; for gaussians='learned' only
     fit           bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments' only

@@ -1,0 +1,15 @@
+"""
+Taking a digit apart
+====================
+
+A seven, from sixteen features of layer 2 (top) down to the pixels. Every feature has a colour; the bars show how much
+ink each of them draws.
+"""
+
+import whatwhere as ww
+
+model = ww.load(ww.models.path("mnist"))
+digits = ww.data.load("digits", split="test")
+sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
+solution = ww.infer(model, digits[:1], sparse)
+figure = ww.figures.decomposition(model, digits[0], solution.latents)

@@ -1,0 +1,28 @@
+"""
+The explorer, live
+==================
+
+``whatwhere explore`` as a part of this page: draw a digit, watch it being explained, move a feature. The model runs
+in your browser; nothing is sent anywhere.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+import whatwhere as ww
+from whatwhere.explorer.export import export
+
+model, recipe = ww.load(ww.models.path("mnist")), ww.Recipe.paper()
+examples = ww.data.load("digits", split="test").subset(np.arange(60))
+page = export(model, recipe, examples, name="mnist")
+folder = Path("../../docs/_static") if Path("../../docs/_static").is_dir() else Path()  # next to this page
+(folder / "explorer.html").write_text(page, encoding="utf-8")
+
+
+class Frame:
+    def _repr_html_(self):
+        return '<iframe class="ww-explorer" src="../_static/explorer.html" title="The explorer"></iframe>'
+
+
+Frame()

@@ -1,0 +1,16 @@
+"""
+Where a feature lies
+====================
+
+The Gaussians of one feature of layer 1 in 100 digits: each ellipse is the mean and the standard deviation of one
+region in one image.
+"""
+
+import whatwhere as ww
+
+model = ww.load(ww.models.path("mnist"))
+digits = ww.data.load("digits", split="test")
+sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
+images = digits[:100]
+latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)).latents
+figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
