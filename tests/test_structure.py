@@ -15,13 +15,14 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 HOMES = {
     "triton": lambda path: "engines/triton/" in path.as_posix() or path.as_posix().startswith("nn/triton_"),
     "matplotlib": lambda path: "figures" in path.parts,
-    "sklearn": lambda path: "classification" in path.parts or path.name == "estimator.py",
+    "sklearn": lambda path: {"classification", "anomaly", "estimator.py", "image_rows.py"} & set(path.parts),
     "torch.distributed": lambda path: path.name == "distributed.py",
 }
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
     "classification/matrix.py": "classification/test_rows_on_a_device.py",
+    "cli/anomaly.py": "anomaly/test_anomaly_cli.py",
     "cli/bench.py": "benchmark/test_inference.py",
     "cli/data.py": "data/test_data_cli.py",
     "cli/figures.py": "figures/test_figures_cli.py",

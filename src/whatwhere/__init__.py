@@ -10,8 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whatwhere.anomaly import AnomalyDetector as AnomalyDetector
     from whatwhere.data.codes import load_codes as load_codes
     from whatwhere.estimator import DeconvNetFeatures as DeconvNetFeatures
+    from whatwhere.generation import generate as generate
+    from whatwhere.generation import morph as morph
+    from whatwhere.generation import transfer as transfer
     from whatwhere.inference import infer as infer
     from whatwhere.inference import infer_tiled as infer_tiled
     from whatwhere.latents import Latents as Latents
@@ -40,6 +44,7 @@ __version__ = "0.1.0"
 
 # Loaded when first asked for, so that `whatwhere --help` does not wait for torch.
 _HOME = {
+    "AnomalyDetector": "anomaly",
     "DeconvNet": "model",
     "DeconvNetFeatures": "estimator",
     "DescriptorSpec": "spec",
@@ -56,7 +61,9 @@ _HOME = {
     "TrainedRun": "learning",
     "TrainingCallbacks": "learning",
     "TrainingOptions": "learning",
+    "morph": "generation",
     "override": "spec_toml",
+    "generate": "generation",
     "infer": "inference",
     "infer_tiled": "inference",
     "load": "model",
@@ -65,6 +72,7 @@ _HOME = {
     "read_run": "learning",
     "save": "model",
     "train": "learning",
+    "transfer": "generation",
 }
 _PARTS = ("data", "figures", "models", "nn")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from whatwhere.classification import Matrix, describe_images
 from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
-from whatwhere.image_rows import Images, image_shape, like
+from whatwhere.image_rows import Images, as_images, like
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
@@ -26,7 +26,7 @@ try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import Tags, check_random_state
     from sklearn.utils.metaestimators import available_if
-    from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+    from sklearn.utils.validation import check_is_fitted
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
 
@@ -240,22 +240,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     # Input ---------------------------------------------------------------------------------------------------
 
     def _check(self, X: Images, reset: bool = False) -> Tensor:
-        """Images as a float32 tensor [n, C, H, W]; raises an error if their shape differs from that in `fit`."""
-        values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
-        given = tuple(getattr(values, "shape", ()))
-        if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
-            values = np.reshape(values, (given[0], -1))
-        values = validate_data(self, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite="allow-nan")
-        if reset:
-            self.image_shape_ = image_shape(given if len(given) in (3, 4) else values.shape, self.shape)
-        elif len(given) in (3, 4) and (1, *given[1:])[-3:] != self.image_shape_:
-            raise ImageError(f"images of shape {given[1:]} were given; expected {self.image_shape_}, as in fit")
-        if self.nonnegative:
-            check_non_negative(
-                np.where(np.isnan(values), 0, values),
-                f"{type(self).__name__} (shift the images, or give nonnegative=False)",
-            )
-        return torch.from_numpy(values).view(len(values), *self.image_shape_)
+        return as_images(self, X, reset=reset, nonnegative=self.nonnegative, allow_nan=True)
 
     def _recipe(self) -> Recipe:
         layers, below = [], self.image_shape_[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isqrt, prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,31 @@ from whatwhere.errors import ImageError, SpecError
 
 Images = np.ndarray | Tensor
 COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
+
+
+def as_images(estimator: Any, X: Images, *, reset: bool, nonnegative: bool, allow_nan: bool = False) -> Tensor:
+    """Images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded, otherwise compared.
+
+    estimator   with a parameter `shape`, for rows of pixels; gets the attribute `image_shape_`
+    """
+    from sklearn.utils.validation import check_non_negative, validate_data  # checked for by the estimators' modules
+
+    values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
+    given = tuple(getattr(values, "shape", ()))
+    if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
+        values = np.reshape(values, (given[0], -1))
+    finite = "allow-nan" if allow_nan else True
+    values = validate_data(estimator, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite=finite)
+    if reset:
+        estimator.image_shape_ = image_shape(given if len(given) in (3, 4) else values.shape, estimator.shape)
+    elif len(given) in (3, 4) and (1, *given[1:])[-3:] != estimator.image_shape_:
+        raise ImageError(f"images of shape {given[1:]} were given; expected {estimator.image_shape_}, as in fit")
+    if nonnegative:
+        check_non_negative(
+            np.where(np.isnan(values), 0, values),
+            f"{type(estimator).__name__} (shift the images, or give nonnegative=False)",
+        )
+    return torch.from_numpy(values).view(len(values), *estimator.image_shape_)
 
 
 def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[int, ...]:

@@ -30,11 +30,15 @@ RARE = 0.01  # a map that is active in fewer images than this share is hardly us
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The model at one moment of its training; images counts those inferred, again in every epoch."""
+    """The model at one moment of its training; images counts those inferred, again in every epoch.
+
+    processor_seconds   of all threads: what counts where other programs use the same cores
+    """
 
     layer: int
     images: int
     seconds: float
+    processor_seconds: float
     model: DeconvNet
 
 
@@ -47,6 +51,7 @@ class RecordingSession(TrainingSession):
     _images: int = 0
     _batches: int = 0
     _start: float = field(default_factory=time.perf_counter)
+    _processor_start: float = field(default_factory=time.process_time)
 
     def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
         super().end_batch(model, images, solution)
@@ -62,8 +67,8 @@ class RecordingSession(TrainingSession):
     def _note(self, model: DeconvNet) -> None:
         if model.device.type == "cuda":
             torch.cuda.synchronize(model.device)
-        seconds = time.perf_counter() - self._start
-        self.snapshots.append(Snapshot(self.state.layer, self._images, seconds, model))
+        seconds, used = time.perf_counter() - self._start, time.process_time() - self._processor_start
+        self.snapshots.append(Snapshot(self.state.layer, self._images, seconds, used, model))
 
 
 def record(
@@ -114,6 +119,7 @@ def curve(snapshots: list[Snapshot], recipe: Recipe, images: Tensor) -> list[dic
             "layer": s.layer,
             "images": s.images,
             "seconds": round(s.seconds, 3),
+            "processor_seconds": round(s.processor_seconds, 3),
             **held_out_cost(s.model, s.layer, recipe, images),
         }
         for s in snapshots

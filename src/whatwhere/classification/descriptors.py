@@ -39,7 +39,12 @@ def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[
 
 
 def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
-    """The patches of one layer, each pooled in cells and scaled to unit length:  [N, B, H, W] → [N, D].
+    """The patches of one layer, each pooled in cells and scaled to unit length:  [N, B, H, W] → [N, D]."""
+    return layer_patches(p, spec, layer).flatten(1)
+
+
+def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
+    """The same patches by row and column:  [N, B, H, W] → [N, rows, columns, B · cells].
 
     If the map is smaller than a patch, the map is the only patch.
     """
@@ -50,8 +55,7 @@ def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
         for extent in p.shape[2:]
     )
     patches = cells[:, :, rows[:, :, None, None], columns]  # [N, B, patches, cells, patches, cells]
-    patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
-    return unit_length(patches).flatten(1)
+    return unit_length(patches.permute(0, 2, 4, 1, 3, 5).flatten(3))
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:

@@ -9,7 +9,20 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from whatwhere.cli import bench, classify, data, decode, demo, encode, explore, figures, info, reproduce, train
+from whatwhere.cli import (
+    anomaly,
+    bench,
+    classify,
+    data,
+    decode,
+    demo,
+    encode,
+    explore,
+    figures,
+    info,
+    reproduce,
+    train,
+)
 
 app = typer.Typer(
     name="whatwhere",
@@ -39,6 +52,7 @@ def _program(
     """Options of the program itself."""
 
 
+app.command("anomaly")(anomaly.anomaly)
 app.command("demo")(demo.demo)
 app.command("encode")(encode.encode)
 app.command("decode")(decode.decode)
