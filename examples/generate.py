@@ -4,10 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import whatwhere as ww
-from whatwhere import models
 from whatwhere.pictures import png, tiles
 
-model, digits = ww.load(models.path("mnist")), ww.data.load("digits")
+model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
 examples = ww.infer(model, digits[:1000], ww.InferenceSpec(steps=20, momentum=True))
 
 

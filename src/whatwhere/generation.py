@@ -26,9 +26,17 @@ def generate(
 ) -> Tensor:
     """New images [count, C, H, W] that resemble the examples.
 
+    examples    what `infer` returned for images of the kind wanted, several hundred or more
+    count       number of new images
     window      side of the windows that are replaced together, in elements of the top layer's maps
     neighbours  of the examples nearest to the rest of a code, this many may give the window
     sweeps      how often all windows are replaced; the more, the farther from any one example
+    seed        of the random choices
+
+    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> examples = ww.infer(model, digits[:20], ww.InferenceSpec(steps=5))
+    >>> ww.generate(examples, 4).shape
+    torch.Size([4, 1, 28, 28])
     """
     for name, value in (("count", count), ("window", window), ("neighbours", neighbours)):
         require_count(name, value)
@@ -44,7 +52,15 @@ def generate(
 
 
 def transfer(what: Solution, where: Solution) -> Tensor:
-    """Images [N, C, H, W] with the features of one solution, placed by the pooling variables of another."""
+    """Images [N, C, H, W] with the features of one solution, placed by the pooling variables of another.
+
+    what, where   solutions of the same model, for as many images of the same size
+
+    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> first, second = (ww.infer(model, digits[n : n + 1], ww.InferenceSpec(steps=5)) for n in (0, 1))
+    >>> ww.transfer(first, second).shape
+    torch.Size([1, 1, 28, 28])
+    """
     check_alike(what, where)
     with torch.no_grad():
         moved = Latents(what.latents.p, where.latents.pooling_params, what.latents.background)
@@ -52,7 +68,16 @@ def transfer(what: Solution, where: Solution) -> Tensor:
 
 
 def morph(first: Solution, second: Solution, steps: int = 8) -> Tensor:
-    """Images [steps, N, C, H, W] from those of the first solution to those of the second, both ends included."""
+    """Images [steps, N, C, H, W] from those of the first solution to those of the second, both ends included.
+
+    first, second  solutions of the same model, for as many images of the same size
+    steps          number of images on the way
+
+    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> first, second = (ww.infer(model, digits[n : n + 1], ww.InferenceSpec(steps=5)) for n in (0, 1))
+    >>> ww.morph(first, second, steps=3).shape
+    torch.Size([3, 1, 1, 28, 28])
+    """
     require_count("steps", steps, least=2)
     check_alike(first, second)
     decoder = decoder_of(first)
