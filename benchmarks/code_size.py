@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,32 +29,35 @@ RESULTS = Path(__file__).parent / "results" / "code_size.json"
 TILES = 300
 
 
+def sizes(kind: str, path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of a file with pooling variables, and of its features alone, in MB."""
+    features = sum(array.nbytes for name, array in arrays.items() if name.startswith("features"))
+    return {"kind": kind, "file_MB": path.stat().st_size / 1e6, "features_MB": features / 1e6}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--lam", type=float, default=20.0)
     args = parser.parse_args()
     spec = InferenceSpec(lam=args.lam, steps=args.steps, momentum=True)
     recipe, model = Recipe(model=SPEC, learning=(LearningSpec(inference=spec),), inference=spec), gabor_model()
-    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for name in ("china.jpg", "flower.jpg"):
             grey = np.rint(load_sample_image(name).mean(2)).astype(np.uint8)
             Image.fromarray(grey).save(Path(folder) / f"{name}.png")
         crops = random_crops(folder, 64, TILES)
-        for where in (False, True):
-            encoder = Encoder(recipe, model, [(crops, None)], "auto", where, False, None, 64)
-            dense, sparse = Path(folder) / "dense.npz", Path(folder) / "sparse.npz"
-            encoder.write_dense(dense, lambda images: None)
-            encoder.write_sparse(sparse, lambda images: None)
-            codes = load_codes(sparse)
-            with np.load(dense) as file:
-                assert np.array_equal(file["features"], codes.features)
-            share = len(codes.arrays["features_values"]) / codes.features.size
-            sizes = {"dense_MB": dense.stat().st_size / 1e6, "sparse_MB": sparse.stat().st_size / 1e6}
-            rows.append({"where": where, "share_of_non_zeros": share, **sizes})
-            print(rows[-1], flush=True)
-    settings = {"tiles": TILES, "size": 64, "lam": args.lam, "steps": args.steps}
+        encoder = Encoder(recipe, model, [(crops, None)], "auto", True, False, None, 64)
+        dense, sparse = Path(folder) / "dense.npz", Path(folder) / "sparse.npz"
+        encoder.write_dense(dense, lambda images: None)
+        encoder.write_sparse(sparse, lambda images: None)
+        codes = load_codes(sparse)
+        with np.load(dense) as file:
+            assert np.array_equal(file["features"], codes.features)
+            rows = [sizes("dense", dense, dict(file)), sizes("sparse", sparse, codes.arrays)]
+        share = len(codes.arrays["features_values"]) / codes.features.size
+    print(rows, share)
+    settings = {"share_of_non_zeros": share, "tiles": TILES, "size": 64, "lam": args.lam, "steps": args.steps}
     RESULTS.write_text(json.dumps({"machine": machine(), **settings, "results": rows}, indent=1) + "\n")
 
 

@@ -65,7 +65,7 @@ def curve(model: DeconvNet, images: Tensor) -> list[dict[str, float]]:
     """Non-zeros in a hundred pixels and PSNR at every λ."""
     points = []
     for lam in LAMBDAS:
-        solution = infer(model, images, InferenceSpec(lam=lam, steps=100, momentum=True, pooling_step=1.0))
+        solution = infer(model, images, InferenceSpec(lam=lam, steps=60, momentum=True, pooling_step=1.0))
         error = float((solution.reconstruction - images).square().mean())
         nonzeros = 100 * float(solution.features.count_nonzero()) / (images.numel() / 3)
         points.append({"lam": lam, "nonzeros_in_100_pixels": nonzeros, "psnr": -10 * float(np.log10(error))})
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=8)
     args = parser.parse_args()
-    training, test = crops(False, args.crops, args.size, 0), crops(True, args.crops // 2, args.size, 1)
+    training, test = crops(False, args.crops, args.size, 0), crops(True, args.crops // 4, args.size, 1)
     results: dict[str, Any] = {}
     for rule in ("filter", "plane"):
         model = learned_model(rule, training, args.epochs)

@@ -44,9 +44,9 @@ def test_tiles_give_the_latents_of_the_whole(name: str) -> None:
 @pytest.mark.parametrize(
     "stage",
     [
-        InputSpec(kind="onoff", sigma=1.5, contrast=0.7, contrast_sigma=2.0),
-        InputSpec(kind="highpass", sigma=2.0),
-        InputSpec(contrast=1.0, contrast_sigma=1.0),
+        InputSpec(kind="onoff", sigma=4.0, contrast=0.7, contrast_sigma=2.0),
+        InputSpec(kind="highpass", sigma=6.0),
+        InputSpec(contrast=1.0, contrast_sigma=6.0),
     ],
     ids=["onoff, contrast", "highpass", "contrast"],
 )

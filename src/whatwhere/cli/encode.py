@@ -70,7 +70,7 @@ def encode(
     recipe = replace(recipe, inference=spec)
     encoder = Encoder(recipe, model, groups, engine, where, reconstruction, tile, overlap)
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
-    with Stages(quiet=quiet).stage(f"encoding {title}", encoder.total) as advance:
+    with Stages(quiet=quiet).stage(f"encoding {title}", encoder.pieces) as advance:
         shapes = encoder.write_dense(out, advance) if dense else encoder.write_sparse(out, advance)
     if as_json:
         typer.echo(json.dumps({"file": str(out), "engine": encoder.engine_used, "arrays": shapes}))

@@ -18,6 +18,7 @@ from whatwhere.errors import ImageError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.solved_tile import SolvedTile, blended_rows
+from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiles
 from whatwhere.latents import Solution
 from whatwhere.model import DeconvNet
@@ -49,9 +50,14 @@ class Encoder:
         self.engine_used = ""
 
     @property
-    def total(self) -> int:
+    def images(self) -> int:
         """The number of images."""
         return sum(len(images) for images, _ in self.groups)
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces that progress is counted in: images, or tiles of large ones."""
+        return sum(len(images) * self._tiles_of(images) for images, _ in self.groups)
 
     def write_dense(self, out: Path, advance: Advance) -> dict[str, list[int]]:
         """All features as one array, which needs images of one size."""
@@ -79,13 +85,13 @@ class Encoder:
         with open_npz(out) as npz:
             writer = CodesWriter(npz, where=self.where)
             for images, masks in self.groups:
-                if self._in_tiles(images):
+                if self._tiles_of(images) > 1:
                     self._write_in_tiles(writer, images, masks, advance)
                     continue
                 for solution in self._solutions(images, masks):
                     self._write(writer, solution, images.shape)
                     if len(writer) == len(solution.features):  # the first batch: is there room for all?
-                        npz.expect(self.total / len(writer))
+                        npz.expect(self.images / len(writer))
                     advance(len(solution.features))
             for name, values in self._descriptions().items():
                 npz.put(name, values)
@@ -108,24 +114,26 @@ class Encoder:
         for code, picture in zip(codes, pictures, strict=True):
             writer.add(code, shape, picture)
 
-    def _in_tiles(self, images: Images) -> bool:
+    def _tiles_of(self, images: Images) -> int:
+        """The number of tiles of each image; 1: it is inferred as a whole."""
         _, height, width = images.shape
-        if self.tile is None:
-            return height * width > LARGE_PICTURE
-        return 0 < self.tile < max(height, width)
+        if self.tile == 0 or (self.tile is None and height * width <= LARGE_PICTURE):
+            return 1
+        return len(TileGrid.of(self.model.spec, height, width, self.tile or TILE, self.overlap))
 
     def _write_in_tiles(self, writer: CodesWriter, images: Images, masks: Images | None, advance: Advance) -> None:
         """One picture after the other, tile by tile: at most one row of tiles is in memory."""
         _, _, width = shape = images.shape
         for row in range(len(images)):
-            for first, rows in blended_rows(self._tiles(writer, images, masks, row), width):
+            for first, rows in blended_rows(self._solve_tiles(writer, images, masks, row, advance), width):
                 if self.reconstruction:
                     window = slice(first, first + rows.shape[1]), slice(0, width)
                     writer.add_pixels("reconstruction", shape, window, rows)
             writer.end_image(shape)
-            advance(1)
 
-    def _tiles(self, writer: CodesWriter, images: Images, masks: Images | None, row: int) -> Iterator[SolvedTile]:
+    def _solve_tiles(
+        self, writer: CodesWriter, images: Images, masks: Images | None, row: int, advance: Advance
+    ) -> Iterator[SolvedTile]:
         """The tiles of one picture, whose codes are written on the way."""
         for solved in infer_tiles(
             self.model,
@@ -141,6 +149,7 @@ class Encoder:
             writer.add_part(solved.latents)
             writer.add_background(solved.latents, images.shape, solved.core)
             yield solved
+            advance(1)
 
     def _descriptions(self) -> dict[str, Array]:
         """Labels of the images and names of their files, where all have them."""
