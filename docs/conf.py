@@ -31,7 +31,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_class_signature = "mixed"
 autodoc_docstring_signature = False
 python_use_unqualified_type_names = True
@@ -62,6 +62,7 @@ html_theme_options = {
     "logo": {"text": "whatwhere"},
     "header_links_before_dropdown": 8,
     "navigation_with_keys": False,
+    "navbar_persistent": ["search-button"],
     "show_prev_next": True,
     "show_toc_level": 2,
     "footer_start": ["copyright"],

@@ -63,7 +63,7 @@ def uses(model: ww.DeconvNet, digits: ww.data.Images, parts: Tensor) -> dict[str
     strongest = parts[parts.flatten(1).sum(1).argsort(descending=True)[[1, 0, 3, 5]]]
     shown = strongest / strongest.amax((1, 2, 3), keepdim=True)
     images = digits[60:65]
-    mask = (torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 1 / 3).float()
+    mask = (torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.5).float()
     filled = ww.infer(model, images, SPARSE, mask=mask).reconstruction
     given = torch.where(mask > 0, images, torch.tensor(0.35))
     z = digits[[11, 16, 18, 20, 30]]

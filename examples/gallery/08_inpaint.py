@@ -15,7 +15,7 @@ model = ww.load(ww.models.path("mnist"))
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 images = digits[60:70]
-mask = (torch.rand(10, 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 1 / 3).float()
+mask = (torch.rand(10, 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.5).float()
 filled = ww.infer(model, images, sparse, mask=mask).reconstruction
 
 shown = torch.where(mask > 0, images, torch.tensor(0.4))

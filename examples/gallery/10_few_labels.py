@@ -24,6 +24,7 @@ for name, (x, x_test) in views.items():
     rows = [ww.data.few_labels(train.labels, n, seed=0) for n in labels]
     errors = [100 * np.mean(fit_svm(x[r], train.labels[r], C=10).predict(x_test) != test.labels) for r in rows]
     plt.loglog(labels, errors, "o-", label=name)
+plt.minorticks_off()
 plt.xticks(labels, map(str, labels))
 plt.yticks([5, 10, 20, 50], ["5", "10", "20", "50"])
 plt.xlabel("labelled digits")

@@ -12,7 +12,7 @@ from torch import nn
 
 import whatwhere as ww
 
-images = ww.data.load("digits")[:1000]
+images = ww.data.load("digits")[:300]
 pairs = {
     "max": (nn.MaxPool2d(4, return_indices=True), nn.MaxUnpool2d(4)),
     "Gaussian": (ww.nn.GaussianPool2d(4, return_where=True), ww.nn.GaussianUnpool2d(4)),
@@ -21,9 +21,9 @@ rows = {"input": images[:12]}
 for name, (pool, unpool) in pairs.items():
     torch.manual_seed(0)
     encoder, decoder = nn.Conv2d(1, 7, 5, padding=2), nn.Conv2d(7, 1, 5, padding=2)
-    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=0.01)
-    for step in range(150):
-        batch = images[step % 10 * 100 :][:100]
+    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=0.02)
+    for step in range(60):
+        batch = images[step % 6 * 50 :][:50]
         drawn = decoder(unpool(*pool(encoder(batch).relu())))
         loss = nn.functional.mse_loss(drawn, batch)
         optimizer.zero_grad()

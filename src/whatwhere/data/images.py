@@ -56,6 +56,7 @@ class Images:
     name       where they come from
     classes    the names of the labels 0, 1, 2, …, if the source gives them
     allow_nan  whether NaN is an unknown pixel instead of an error
+    white      what the brightest value of an integer type becomes, usually 1
 
     >>> images = ww.data.load("digits")
     >>> images
