@@ -1,5 +1,6 @@
 """The reference is current: pages made from the program, and a place for every public name."""
 
+import importlib
 import re
 from collections import Counter
 from pathlib import Path
@@ -40,3 +41,27 @@ def test_every_setting_is_described() -> None:
     rows = re.findall(r"^\| `([\w.]+)` \| .* \| (.*) \|$", reference_pages.recipe(), re.MULTILINE)
     assert len(rows) > 40
     assert [key for key, text in rows if not text.strip()] == []
+
+
+def test_the_names_of_the_notation_table_exist() -> None:
+    page = (API.parents[1] / "explanation" / "mathematics.md").read_text(encoding="utf-8")
+    table = page.partition("### From symbol to code to paper")[2].partition("\n## ")[0]
+    names = [name for row in re.findall(r"^\|.*\| (`[^|]*`) \|.*\|$", table, re.MULTILINE) for name in row.split(", ")]
+    assert len(names) > 25
+    assert [name for name in names if not exists(name.strip("`"))] == []
+
+
+def exists(name: str) -> bool:
+    """Is there such a name below `whatwhere`: a module, what it holds, and a field or method of that?"""
+    thing: object = importlib.import_module("whatwhere")
+    path = "whatwhere"
+    for part in name.split("."):
+        path = f"{path}.{part}"
+        fields = getattr(thing, "__dataclass_fields__", {}) | getattr(thing, "__annotations__", {})
+        if part in fields:
+            return True
+        try:
+            thing = getattr(thing, part) if hasattr(thing, part) else importlib.import_module(path)
+        except ImportError:
+            return False
+    return True
