@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
 from typing import Any, Final, Literal
 
@@ -39,6 +40,33 @@ class MomentFit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepSpec:
+    """The sizes of one step, in place of the rules that choose them. `inference.unrolled` learns them.
+
+    size          β, the size of the features' step
+    threshold     what the shrinkage takes off; ISTA takes β
+    momentum      how far the next step starts ahead of the features, as a share of their last change
+    pooling_step  β_U of every layer; the last one serves every layer above
+    """
+
+    size: float
+    threshold: float
+    momentum: float = 0.0
+    pooling_step: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("size", "threshold", "momentum"):
+            require(getattr(self, name) >= 0, f"{name} = {getattr(self, name)}", "a number of at least 0")
+        require(len(self.pooling_step) > 0, "pooling_step = ()", "a number for each layer")
+        require(min(self.pooling_step) >= 0, f"pooling_step = {self.pooling_step}", "numbers of at least 0")
+
+    def pooling_step_of(self, k: int) -> float:
+        """β_U of layer k."""
+        return self.pooling_step[min(k, len(self.pooling_step)) - 1]
+
+
+@dataclass(frozen=True, kw_only=True)
 class InferenceSpec:
     """How features and pooling variables are inferred.
 
@@ -57,6 +85,7 @@ class InferenceSpec:
     momentum      accelerate the features' steps (FISTA with restart)
     pooling_step  β_U, the step of the pooling variables
     gamma_min, gamma_max, moment_power  see `MomentFit`
+    schedule      the sizes of every step; empty leaves them to the rules above. See `InferenceSpec.scheduled`
 
     >>> ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200).moment_fit.gamma_max
     100.0
@@ -79,6 +108,7 @@ class InferenceSpec:
     gamma_min: float = MomentFit.gamma_min
     gamma_max: float = MomentFit.gamma_max
     moment_power: int = MomentFit.power
+    schedule: tuple[StepSpec, ...] = ()
 
     def __post_init__(self, sparsity: float | None) -> None:
         if sparsity is not None:
@@ -99,7 +129,16 @@ class InferenceSpec:
             "step_size = 'image' or 'fixed', since each image is finished at its own step",
         )
         require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
+        self._check_schedule()
         _ = self.moment_fit  # raises where its values are not possible
+
+    def _check_schedule(self) -> None:
+        """A schedule says everything about its steps: no rule may say it again."""
+        count = len(self.schedule)
+        rules = {"steps": count, "step_size": "fixed", "momentum": False, "tolerance": 0.0}
+        for name, value in rules.items() if count else ():
+            given = getattr(self, name)
+            require(given == value, f"{name} = {given!r} with a schedule of {count} steps", f"{name} = {value!r}")
 
     def _inverse(self, sparsity: float) -> float:
         """λ of a sparsity, if it is given alone."""
@@ -132,6 +171,11 @@ class InferenceSpec:
         For coding, decoding and restoration. For classification the paper's few steps are better and faster.
         """
         return cls(**{**CODING, **overrides})
+
+    @classmethod
+    def scheduled(cls, schedule: Sequence[StepSpec], **overrides: Any) -> InferenceSpec:
+        """Settings that take the sizes of their steps from a schedule."""
+        return cls(**{"schedule": tuple(schedule), "steps": len(schedule), "step_size": "fixed", **overrides})
 
     @property
     def lam_value(self) -> float:

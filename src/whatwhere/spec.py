@@ -13,6 +13,7 @@ from typing import Literal
 from whatwhere.inference_spec import InferenceSpec as InferenceSpec
 from whatwhere.inference_spec import MomentFit as MomentFit
 from whatwhere.inference_spec import StepSize as StepSize
+from whatwhere.inference_spec import StepSpec as StepSpec
 from whatwhere.model_spec import InputKind as InputKind
 from whatwhere.model_spec import InputSpec as InputSpec
 from whatwhere.model_spec import LayerSpec as LayerSpec

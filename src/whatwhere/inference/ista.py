@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +15,18 @@ from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.ops import sparsity
 from whatwhere.spec import InferenceSpec, Phase
+
+
+class StepSizes(Protocol):
+    """The sizes of one step: numbers (`StepSpec`), or tensors where they are learned."""
+
+    @property
+    def size(self) -> float | Tensor: ...
+    @property
+    def threshold(self) -> float | Tensor: ...
+    @property
+    def momentum(self) -> float | Tensor: ...
+    def pooling_step_of(self, k: int) -> float | Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -49,8 +62,9 @@ def solve(
     moving = moving_layers(model, phase)
     trace: list[Objective] = []
     betas: list[Tensor] = []
-    for _ in range(spec.steps):
-        state, measured, beta = step(sized, images, state, moving, spec, mask)
+    for t in range(spec.steps):
+        sizes = spec.schedule[t] if spec.schedule else None
+        state, measured, beta = step(sized, images, state, moving, spec, mask, sizes)
         trace.append(measured)
         betas.append(beta)
     trace.append(sized.objective(images, state.p, sized.weights(state.theta), spec.lam_value, spec.alpha, mask))
@@ -64,8 +78,12 @@ def step(
     moving: tuple[int, ...],
     spec: InferenceSpec,
     mask: Tensor | None = None,
+    sizes: StepSizes | None = None,
 ) -> tuple[IstaState, Objective, Tensor]:
-    """One step, all of it from one residual; also the objective before the step, and its size β."""
+    """One step, all of it from one residual; also the objective before the step, and its size β.
+
+    `sizes` are given in place of those that the rules of `spec` choose.
+    """
     lam, alpha, y, theta = spec.lam_value, spec.alpha, state.y, list(state.theta)
     U = model.weights(theta)
     p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
@@ -73,14 +91,20 @@ def step(
     g, errors = model.ascend(masked(e, mask), U)  #         ∇p = Rᵀ (M ⊙ e), and the error at every z_k
     searching = spec.step_size != "fixed"
     beta = line_search(spec.step_size, model, g, U, lam, mask) if searching else state.beta
+    threshold = beta
+    if sizes is not None:
+        beta, threshold = (torch.ones_like(state.beta) * size for size in (sizes.size, sizes.threshold))
 
     shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
-    p = shrink(y - lam * beta * g, beta, alpha)  #          gradient and shrinkage step
+    p = shrink(y - lam * beta * g, threshold, alpha)  #     gradient and shrinkage step
     p = sparsity.project(p, model.spec.nonnegative)  #      projection step
     for k in moving:  #                                     pooling variables
-        theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec)
+        beta_U = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
+        theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec, beta_U)
 
     ahead = accelerate(y, p, state.p, state.momentum) if spec.momentum else (p, state.momentum)
+    if sizes is not None:
+        ahead = (p + sizes.momentum * (p - state.p), state.momentum)
     return IstaState(p, tuple(theta), *ahead, beta), objective(e, y, lam, alpha), beta.flatten()
 
 

@@ -48,10 +48,10 @@ def fit(kind: PoolingKind, signal: Tensor, regions: Regions, spec: InferenceSpec
 
 
 def step_pooling(
-    theta: PoolingParams, error: Tensor, p: Tensor, weights: Weights, spec: InferenceSpec
+    theta: PoolingParams, error: Tensor, p: Tensor, weights: Weights, spec: InferenceSpec, beta: float | Tensor
 ) -> PoolingParams:
-    """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer."""
+    """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer; `beta` is β_U."""
     gradient = pooling_gradient(error, p, theta, weights)
-    step = spec.lam_value * spec.pooling_step
+    step = spec.lam_value * beta
     moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
     return bound(moved, weights.regions, spec.gamma_min, spec.gamma_max)

@@ -72,7 +72,7 @@ def lipschitz(model: DeconvNet, layer: int) -> float:
     """A bound on ‖R‖² for any pooling variables: the filters' largest gain at any frequency, times the overlap."""
     bound = 1.0
     for f, spec in zip(model.filters[:layer], model.spec.layers, strict=False):
-        spectrum = torch.fft.fft2(f.double(), s=(64, 64)).permute(2, 3, 0, 1)
+        spectrum = torch.fft.fft2(f.detach().double(), s=(64, 64)).permute(2, 3, 0, 1)
         overlap = (-(-spec.pool_size // spec.stride)) ** 2
         bound *= overlap * float(torch.linalg.matrix_norm(spectrum, ord=2).square().max())
     return bound

@@ -20,13 +20,17 @@ def shrink(p: Tensor, beta: Tensor, alpha: float) -> Tensor:
     Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes 0.
     """
     magnitude = p.abs()
+    if (
+        alpha < 1
+    ):  # at zero its power has no derivative that is a number, not even where the result does not depend on it
+        magnitude = magnitude.where(magnitude > 0, torch.full_like(magnitude, torch.finfo(p.dtype).tiny))
     if alpha == 1:
         smaller = magnitude - beta
     elif alpha == 0.5:
         smaller = magnitude - beta / 2 * magnitude.rsqrt()
     else:
         smaller = magnitude - beta * alpha * magnitude.pow(alpha - 1)
-    return smaller.clamp(min=0).copysign(p).where(smaller > 0, torch.zeros_like(p))
+    return smaller.clamp(min=0).copysign(p).where((smaller > 0) & (p != 0), torch.zeros_like(p))
 
 
 def shrink_exact(p: Tensor, beta: Tensor, alpha: float) -> Tensor:

@@ -55,6 +55,9 @@ class BatchSolver:
         self.beta = np.zeros((N, T))
         if spec.step_size == "fixed":
             self.beta[:] = safe_step(model, phase.layer, spec.lam_value)
+        self.schedule = pack_schedule(spec, phase.layer)
+        if spec.schedule:
+            self.beta[:] = [sizes.size for sizes in spec.schedule]
         self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
 
     def solve(self) -> Solution:
@@ -105,7 +108,7 @@ class BatchSolver:
         """Advance these images from point `first` to point `last`."""
         advance(
             first, last, self.spec.steps, self.images[chunk], self.masks[chunk], self.packed.numpy()[chunk], *buffers,
-            self.layers, self.filters, self.settings,
+            self.layers, self.filters, self.settings, self.schedule,
             self.beta[chunk], self.norms[chunk], self.trace[chunk], self.fista[chunk],
         )  # fmt: skip
 
@@ -123,10 +126,20 @@ def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
     record = np.zeros(1, SETTINGS)
     for name in ("lam", "alpha", "pooling_step", "gamma_min", "gamma_max", "moment_power", "momentum"):
         record[name] = getattr(spec, name)
+    record["momentum"] |= len(spec.schedule) > 0  # of the schedule
     record["exact"] = spec.shrinkage == "exact"
     record["nonnegative"] = model.spec.nonnegative
     record["line_search"] = record["own_step"] = spec.step_size == "image"
     return record
+
+
+def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
+    """The threshold, the momentum and β_U of every layer, a row for each step; no rows without a schedule."""
+    rows = [
+        (sizes.threshold, sizes.momentum, *(sizes.pooling_step_of(k) for k in range(1, layers + 1)))
+        for sizes in spec.schedule
+    ]
+    return np.array(rows).reshape(len(rows), 2 + layers)
 
 
 def initial_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase) -> Latents:

@@ -42,10 +42,10 @@ def shrink_one(p: float, beta: float, alpha: float, exact: bool) -> float:
 
 @jit
 def update_features(
-    state: Array, top: Layer, out: Array, new: int, old: int, lam: float, beta: float, alpha: float, exact: bool,
-    signed: bool,
+    state: Array, top: Layer, out: Array, new: int, old: int, lam: float, beta: float, threshold: float, alpha: float,
+    exact: bool, signed: bool,
 ) -> float:  # fmt: skip
-    """new ← project(shrink(y - λ β g, β)), from the y and g in the state; Σ (y - new)(new - old).
+    """new ← project(shrink(y - λ β g, threshold)), from the y and g in the state; Σ (y - new)(new - old).
 
     `new` and `old` are offsets in `out`. Without momentum all three are y, and the sum has no meaning.
     """
@@ -57,21 +57,21 @@ def update_features(
         for i in range(length):
             at = state[y + i]
             moved = at - step * state[g + i]
-            shrunk = shrink_one(moved, beta, alpha, exact) if signed or moved > 0 else 0.0
+            shrunk = shrink_one(moved, threshold, alpha, exact) if signed or moved > 0 else 0.0
             uphill += (at - shrunk) * (shrunk - out[old + i])
             out[new + i] = shrunk
         return uphill
-    zero, tiny, cut = splat(state, 0), splat(state, 1e-30), splat(state, beta)
+    zero, tiny, cut = splat(state, 0), splat(state, 1e-30), splat(state, threshold)
     slope = zero
     for i in range(0, length, LANES):
         at, before = load(state, y + i), load(out, old + i)
         moved = at - load(state, g + i) * step
         if alpha != 1:
-            cut = rsqrt(maximum(moved, tiny)) * (beta / 2)
+            cut = rsqrt(maximum(moved, tiny)) * (threshold / 2)
         shrunk = maximum(moved - cut, zero)
         if signed:
             if alpha != 1:
-                cut = rsqrt(maximum(moved * -1, tiny)) * (beta / 2)
+                cut = rsqrt(maximum(moved * -1, tiny)) * (threshold / 2)
             shrunk = shrunk + minimum(moved + cut, zero)
         slope = fma(at - shrunk, shrunk - before, slope)
         store(out, new + i, shrunk)
@@ -82,15 +82,20 @@ def update_features(
 @jit
 def accelerate(state: Array, top: Layer, codes: Array, new: int, old: int, slope: float, t: float) -> float:
     """Write FISTA's next point to the state, restarted if the last step increased the objective; return the next t."""
-    noinline()
-    y, length = top.features, top.rows * top.columns * top.maps
     t = 1.0 if slope > 0 else t
     t_next = (1 + math.sqrt(1 + 4 * t * t)) / 2
-    ahead = splat(state, (t - 1) / t_next)
+    look_ahead(state, top, codes, new, old, (t - 1) / t_next)
+    return t_next
+
+
+@jit
+def look_ahead(state: Array, top: Layer, codes: Array, new: int, old: int, share: float) -> None:
+    """Write the point ahead of the new features, by a share of their change, to the state."""
+    noinline()
+    y, length, ahead = top.features, top.rows * top.columns * top.maps, splat(state, share)
     for i in range(0, length, LANES):
         p = load(codes, new + i)
         store(state, y + i, fma(ahead, p - load(codes, old + i), p))
-    return t_next
 
 
 @jit

@@ -20,7 +20,8 @@ from whatwhere.jit import Array, cached_jit
 def advance(source: str) -> Any:
     def advance(
         first: int, last: int, steps: int, images: Array, masks: Array, packed: Array, states: Array, codes: Array,
-        layers: Array, filters: Array, settings: Settings, beta: Array, norms: Array, trace: Array, fista: Array,
+        layers: Array, filters: Array, settings: Settings, schedule: Array, beta: Array, norms: Array, trace: Array,
+        fista: Array,
     ) -> None:  # fmt: skip
         """Advance every image from point `first` to point `last`; point t is the state before step t.
 
@@ -28,6 +29,7 @@ def advance(source: str) -> Any:
         packed  [N, …]  p, μ and γ of all layers, read at point 0, written at the last
         states  [1 or N, …]  memory for the state of one image, or of each image if they advance in several calls
         codes   [1 or N, …]  memory for p and the previous p, which momentum needs
+        schedule  see `update_latents`
         beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖² at the last point
         trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
         """
@@ -43,7 +45,7 @@ def advance(source: str) -> Any:
                     copy(state, top.features, code, 0, length)
                     fista[n] = 1
                 else:
-                    fista[n] = update_latents(state, code, layers, config, beta[n, t - 1], fista[n], t)
+                    fista[n] = update_latents(state, code, layers, config, schedule, beta[n, t - 1], fista[n], t)
                 if t == steps and config.momentum:
                     copy(code, t % 2 * length, state, top.features, length)
                 record_objective(state, filters, layers, images[n], masks[n], config, trace[n, t])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
-from whatwhere.inference.engines.cpu.features import accelerate, penalty_and_nonzeros, update_features
+from whatwhere.inference.engines.cpu.features import accelerate, look_ahead, penalty_and_nonzeros, update_features
 from whatwhere.inference.engines.cpu.mask import apply_mask
 from whatwhere.inference.engines.cpu.pooling import Layer, bound_pooling, element_offset, pool, unpool, update_pooling
 from whatwhere.jit import Array, inline_jit, jit
@@ -108,26 +108,31 @@ def record_objective(
 
 @inline_jit
 def update_latents(
-    state: Array, codes: Array, layers: Array, settings: Settings, beta: float, t: float, number: int
+    state: Array, codes: Array, layers: Array, settings: Settings, schedule: Array, beta: float, t: float, number: int
 ) -> float:
     """Step `number`: update the pooling variables and then the features from one residual; return FISTA's next t.
 
     With momentum p is stored as well as y: the new and the old p alternate between the two halves of `codes`.
+    A row of `schedule` [T or 0, 2 + layers] has the threshold, the momentum and β_U of every layer of a step.
     """
-    top = layers[len(layers) - 1]
+    top, scheduled = layers[len(layers) - 1], len(schedule) > 0
     for k in range(1, len(layers)):
         if layers[k].updates_pooling:
             if layers[k].unpooled:
                 if number == 1:
                     bound_pooling(state, layers[k], settings.gamma_min, settings.gamma_max)
                 continue
-            step = settings.lam * settings.pooling_step
+            step = settings.lam * (schedule[number - 1, 1 + k] if scheduled else settings.pooling_step)
             update_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
+    threshold = schedule[number - 1, 0] if scheduled else beta
     lam, alpha, exact, signed = settings.lam, settings.alpha, settings.exact, not settings.nonnegative
     if not settings.momentum:
-        update_features(state, top, state, top.features, top.features, lam, beta, alpha, exact, signed)
+        update_features(state, top, state, top.features, top.features, lam, beta, threshold, alpha, exact, signed)
         return t
     half = len(codes) // 2
     new, old = number % 2 * half, (number - 1) % 2 * half
-    slope = update_features(state, top, codes, new, old, lam, beta, alpha, exact, signed)
+    slope = update_features(state, top, codes, new, old, lam, beta, threshold, alpha, exact, signed)
+    if scheduled:
+        look_ahead(state, top, codes, new, old, schedule[number - 1, 1])
+        return t
     return accelerate(state, top, codes, new, old, slope, t)

@@ -1,0 +1,159 @@
+"""A few steps of Algorithm 1 whose sizes are learned: inference as a network that back-propagation passes through.
+
+    unrolled = UnrolledInference(model, steps=5)
+    distill(unrolled, images)                       # without labels, on the cost that inference minimises
+    infer(model, images, unrolled.spec)             # the same steps in every engine that takes a schedule
+
+A step has a size β, a threshold, a momentum and a β_U for each layer: 3 + L numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from whatwhere.errors import SpecError
+from whatwhere.inference import ista
+from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.plan import joint
+from whatwhere.inference.step_size import safe_step
+from whatwhere.inference.target import make_target
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet, Objective
+from whatwhere.spec import InferenceSpec, Phase, StepSpec
+from whatwhere.spec_checks import require_count
+
+SMALLEST = 1e-6  # a step of 0 has no logarithm
+
+
+@dataclass(frozen=True)
+class LearnedSizes:
+    """The sizes of one step as tensors; see `StepSpec`."""
+
+    size: Tensor
+    threshold: Tensor
+    momentum: Tensor
+    pooling_step: Tensor
+
+    def pooling_step_of(self, k: int) -> Tensor:
+        """β_U of layer k."""
+        return self.pooling_step[k - 1]
+
+
+class UnrolledInference(nn.Module):
+    """K steps of inference with sizes of their own, as a differentiable function of images and filters.
+
+    model      the trained model, whose filters stay as they are
+    steps      K
+    inference  λ, α, bounds and, where it has one, the schedule to start from; None means the paper's settings
+    """
+
+    def __init__(self, model: DeconvNet, steps: int = 5, inference: InferenceSpec | None = None) -> None:
+        super().__init__()
+        require_count("steps", steps)
+        inference = inference if inference is not None else InferenceSpec()
+        schedule = inference.schedule or first_guess(model, steps, inference)
+        if len(schedule) != steps:
+            raise SpecError(f"a schedule of {len(schedule)} steps was given; expected {steps}, as steps says")
+        depth = model.spec.depth
+        sizes = [(s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1))) for s in schedule]
+        self.model, self.settings = model, replace(inference, schedule=(), steps=steps, step_size="fixed")
+        self.settings = replace(self.settings, momentum=False, tolerance=0.0)
+        self.log_sizes = nn.Parameter(torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log())
+        self.momentum = nn.Parameter(torch.tensor([s.momentum for s in schedule], dtype=model.dtype))
+        self.to(model.device)
+
+    @property
+    def phase(self) -> Phase:
+        """What is inferred: the features of the top layer, the pooling variables of all."""
+        return joint(self.model.spec.depth)[0]
+
+    def sizes(self) -> list[LearnedSizes]:
+        """The sizes of every step; the logarithms that are learned keep them positive."""
+        sizes, momentum = self.log_sizes.exp(), self.momentum.clamp(0, 1)
+        return [LearnedSizes(s[0], s[1], m, s[2:]) for s, m in zip(sizes, momentum, strict=True)]
+
+    @property
+    def spec(self) -> InferenceSpec:
+        """Settings with the learned schedule, for `infer`."""
+        with torch.no_grad():
+            schedule = [
+                StepSpec(
+                    size=s.size.item(),
+                    threshold=s.threshold.item(),
+                    momentum=s.momentum.item(),
+                    pooling_step=tuple(s.pooling_step.tolist()),
+                )
+                for s in self.sizes()
+            ]
+        return replace(self.settings, schedule=tuple(schedule))
+
+    def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
+        """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables of every layer."""
+        return self.unroll(images, mask)[0]
+
+    def cost(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The objective of every image after the last step, [N]."""
+        return self.unroll(images, mask)[1].cost
+
+    def unroll(self, images: Tensor, mask: Tensor | None = None) -> tuple[Latents, Objective]:
+        """All steps, and the objective at their end."""
+        target = make_target(self.model, images, mask)
+        v, M, spec = target.v, target.mask, self.settings
+        sized, moving = self.model.at(*v.shape[2:]), ista.moving_layers(self.model, self.phase)
+        state = ista.start(sized, v, Latents(), self.phase, spec, M)
+        for sizes in self.sizes():
+            state, _, _ = ista.step(sized, v, state, moving, spec, M, sizes)
+        end = sized.objective(v, state.p, sized.weights(state.theta), spec.lam_value, spec.alpha, M)
+        return Latents(state.p, state.theta, background=target.background), end
+
+
+def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
+    """FISTA's momentum, and twice the safe step: what lies in images is seldom where the filters' gain is largest."""
+    beta = 2 * safe_step(model, model.spec.depth, inference.lam_value)
+    t, schedule = 1.0, []
+    for _ in range(steps):
+        t_next = (1 + (1 + 4 * t * t) ** 0.5) / 2
+        schedule.append(
+            StepSpec(size=beta, threshold=beta, momentum=(t - 1) / t_next, pooling_step=(inference.pooling_step,))
+        )
+        t = t_next
+    return schedule
+
+
+def distill(
+    unrolled: UnrolledInference,
+    images: ImageSource,
+    *,
+    batches: int = 300,
+    batch_size: int = 50,
+    learning_rate: float = 0.1,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+) -> list[float]:
+    """Learn the sizes of the steps from images without labels; return the mean cost of every batch.
+
+    Adam on the mean cost after the last step, with a learning rate that falls to 0 along a cosine.
+
+    progress  called after every batch with its number and its mean cost
+    """
+    require_count("batches", batches)
+    require_count("batch_size", batch_size)
+    optimizer = torch.optim.Adam(unrolled.parameters(), learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, batches)
+    generator, costs = torch.Generator().manual_seed(seed), []
+    for number in range(1, batches + 1):
+        chosen = torch.randint(len(images), (batch_size,), generator=generator).tolist()
+        batch = torch.stack([images[i] for i in chosen])
+        cost = unrolled.cost(batch).mean()
+        optimizer.zero_grad()
+        cost.backward()
+        optimizer.step()
+        schedule.step()
+        costs.append(cost.item())
+        if progress is not None:
+            progress(number, costs[-1])
+    return costs

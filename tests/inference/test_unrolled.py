@@ -1,0 +1,137 @@
+"""Learned steps: their gradients are finite differences, engines agree on them, and learning lowers the cost."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from examples import SPECS, random_images
+from whatwhere.errors import SpecError
+from whatwhere.inference import infer
+from whatwhere.inference.engines import unsupported_reasons
+from whatwhere.inference.plan import joint
+from whatwhere.inference.step_size import safe_step
+from whatwhere.inference.unrolled import UnrolledInference, distill
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Recipe, StepSpec
+from whatwhere.spec_toml import override, parse_toml, to_toml
+
+SCHEDULE = (
+    StepSpec(size=0.02, threshold=0.01, momentum=0.2, pooling_step=(0.1, 0.2)),
+    StepSpec(size=0.03, threshold=0.02, momentum=0.4, pooling_step=(0.3,)),
+    StepSpec(size=0.01, threshold=0.03, momentum=0.7, pooling_step=(0.2, 0.1)),
+)
+SPEC = SPECS["2 layers"]
+
+
+def problem(name: str = "2 layers", dtype: torch.dtype = torch.float64) -> tuple[DeconvNet, Tensor]:
+    return DeconvNet(SPECS[name], dtype=torch.float64).to(dtype), random_images(SPECS[name], 2, 6, 5).to(dtype)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+@pytest.mark.parametrize("name", ["2 layers", "2 layers, max"])
+def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
+    """Of the cost with respect to the sizes of the steps and to the filters of both layers."""
+    model, images = problem(name)
+    positive = [
+        (f + 0.05) * (f > 0).any((2, 3), keepdim=True) for f in model.filters
+    ]  # at a weight of 0 there is a kink
+    model = DeconvNet.from_parts(model.spec, positive, model.connectivity)
+    unrolled = UnrolledInference(model, 3, InferenceSpec.scheduled(SCHEDULE, lam=2.0, alpha=alpha))
+
+    def cost(log_sizes: Tensor, momentum: Tensor, *filters: Tensor) -> Tensor:
+        changed = DeconvNet.from_parts(model.spec, filters, model.connectivity)
+        copy = UnrolledInference(changed, 3, unrolled.spec)
+        return torch.func.functional_call(copy, {"log_sizes": log_sizes, "momentum": momentum}, (images,)).p.sum()
+
+    inputs = (*unrolled.parameters(), *model.filters)
+    inputs = tuple(tensor.detach().clone().requires_grad_() for tensor in inputs)
+    assert cost(*inputs) > 0, "some features are not 0"
+    assert torch.autograd.gradcheck(cost, inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("engine", "dtype", "tolerance"), [("reference", torch.float64, 1e-12), ("cpu", torch.float64, 1e-10)]
+)
+def test_a_schedule_of_safe_steps_is_the_fixed_rule(engine: str, dtype: torch.dtype, tolerance: float) -> None:
+    model, images = problem(dtype=dtype)
+    rule = InferenceSpec(steps=4, step_size="fixed", lam=2.0, pooling_step=0.1)
+    beta = safe_step(model, 2, 2.0)
+    same = InferenceSpec.scheduled([StepSpec(size=beta, threshold=beta, pooling_step=(0.1,))] * 4, lam=2.0)
+    expected, scheduled = (infer(model, images, spec, engine=engine) for spec in (rule, same))
+    for one, other in zip(expected.latents.tensors(), scheduled.latents.tensors(), strict=True):
+        assert (one - other).norm() <= tolerance * one.norm()
+
+
+@pytest.mark.parametrize("name", ["1 layer", "2 layers", "2 layers, max", "3 layers, colour"])
+@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.8])
+def test_the_cpu_engine_takes_the_steps_of_the_reference(name: str, alpha: float) -> None:
+    pytest.importorskip("numba")
+    model, images = problem(name)
+    spec = InferenceSpec.scheduled(SCHEDULE, lam=4.0, alpha=alpha)
+    expected, found = (infer(model, images, spec, engine=engine) for engine in ("reference", "cpu"))
+    assert expected.stats.nonzeros[-1].sum() > 0
+    for one, other in zip(expected.latents.tensors(), found.latents.tensors(), strict=True):
+        assert (one - other).norm() <= 1e-10 * one.norm()
+    assert torch.allclose(expected.stats.cost, found.stats.cost, rtol=1e-10)
+
+
+def test_the_network_is_what_infer_computes() -> None:
+    model, images = problem()
+    unrolled = UnrolledInference(model, 3, InferenceSpec.scheduled(SCHEDULE, lam=2.0))
+    solution = infer(model, images, unrolled.spec, engine="reference")
+    latents = unrolled(images)
+    assert torch.allclose(latents.p, solution.features)
+    assert torch.allclose(unrolled.cost(images), solution.stats.cost[-1])
+
+
+def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
+    model, _ = problem()
+    images = random_images(SPEC, 40)
+    unrolled = UnrolledInference(model, 3, InferenceSpec(lam=2.0))
+    before = unrolled.cost(images[30:]).mean()
+    seen: list[int] = []
+    costs = distill(unrolled, images[:30], batches=20, batch_size=5, progress=lambda number, cost: seen.append(number))
+    assert unrolled.cost(images[30:]).mean() < 0.98 * before
+    assert seen == list(range(1, 21))
+    assert len(costs) == 20
+
+
+@pytest.mark.filterwarnings("ignore:images with values up to")
+@pytest.mark.parametrize("contrast", [0.0, 1e-6, 1e3, 1e10])
+def test_any_contrast_gives_finite_codes_that_end_no_higher(contrast: float) -> None:
+    model, images = problem(dtype=torch.float32)
+    spec = InferenceSpec.scheduled([StepSpec(size=1.0, threshold=0.01, momentum=1.0, pooling_step=(30.0,))] * 5)
+    cost = infer(model, contrast * images, spec, engine="reference").stats.cost
+    assert cost[-1].isfinite().all()
+    assert (cost[-1] <= cost[0]).all()
+
+
+def test_an_image_has_the_same_code_in_every_batch() -> None:
+    model, images = problem(dtype=torch.float32)
+    spec = InferenceSpec.scheduled(SCHEDULE)
+    together, alone = infer(model, images, spec), infer(model, images[1:2], spec)
+    assert torch.equal(together.features[1:2], alone.features)
+
+
+def test_a_schedule_is_written_and_read() -> None:
+    recipe = replace(Recipe.paper(), inference=InferenceSpec.scheduled(SCHEDULE))
+    assert override(Recipe.paper(), parse_toml(to_toml(recipe), "test")) == recipe
+
+
+def test_what_contradicts_a_schedule_is_an_error() -> None:
+    for setting in ({"steps": 2}, {"step_size": "image"}, {"momentum": True}, {"tolerance": 1e-3}):
+        with pytest.raises(SpecError, match=f"{next(iter(setting))} = .* with a schedule of 3 steps"):
+            InferenceSpec.scheduled(SCHEDULE, **setting)
+    with pytest.raises(SpecError, match="size = -1"):
+        replace(SCHEDULE[0], size=-1.0)
+    with pytest.raises(SpecError, match="a schedule of 3 steps was given; expected 5"):
+        UnrolledInference(problem()[0], 5, InferenceSpec.scheduled(SCHEDULE))
+
+
+def test_triton_says_that_it_takes_none() -> None:
+    model, images = problem(dtype=torch.float32)
+    reasons = unsupported_reasons(model, images, joint(2)[0], InferenceSpec.scheduled(SCHEDULE))
+    assert reasons["triton"] is not None
+    assert reasons["cpu"] is reasons["reference"] is None
