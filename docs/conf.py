@@ -47,7 +47,8 @@ sphinx_gallery_conf = {
     "capture_repr": ("_repr_html_",),
     "min_reported_time": 0,
     "show_signature": False,
-    "image_scrapers": ("matplotlib",),
+    "image_scrapers": ("gallery_figures",),
+    "within_subsection_order": "FileNameSortKey",
     "reset_modules": ("matplotlib",),
     "abort_on_example_error": False,
 }

@@ -6,6 +6,7 @@ The explorer, live
 in your browser; nothing is sent anywhere.
 """
 
+# sphinx_gallery_thumbnail_path = 'images/explorer.png'
 from pathlib import Path
 
 import numpy as np
