@@ -6,6 +6,8 @@ The features of each digit on the left, drawn with the Gaussians of each digit o
 what it is; its strokes move.
 """
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import torch
 
@@ -14,14 +16,10 @@ import whatwhere as ww
 model = ww.load(ww.models.path("mnist"))
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
-chosen = [0, 1, 4, 7, 8, 11]
-latents = ww.infer(model, digits[chosen], sparse).latents
-at = model.at(28, 28)
-rows = [
-    at.decode(ww.Latents(what.p.expand(6, -1, -1, -1), latents.pooling_params))[:, 0]
-    for what in (latents[i : i + 1] for i in range(6))
-]
+solution = ww.infer(model, digits[[0, 1, 4, 7, 8, 11]], sparse)
+each = [replace(solution, latents=solution.latents[i : i + 1]) for i in range(6)]
+rows = [torch.cat([ww.transfer(what, where)[0, 0] for where in each], 1) for what in each]
 figure, axis = plt.subplots(figsize=(6, 6.4), layout="constrained")
-axis.imshow(torch.cat([torch.cat(list(row), 1) for row in rows]), cmap="gray_r", vmin=0, vmax=1)
+axis.imshow(torch.cat(rows), cmap="gray_r", vmin=0, vmax=1)
 axis.set(xticks=[], yticks=[], xlabel="where", ylabel="what", title="the diagonal is the reconstruction")
 axis.xaxis.set_label_position("top")

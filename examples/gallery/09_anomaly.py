@@ -1,0 +1,26 @@
+"""
+What does not belong
+====================
+
+A detector that was fitted to zeros, ones and twos alone. Red pixels make a digit unlike them; the number is its score,
+the lower the stranger.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import whatwhere as ww
+
+digits = ww.data.load("digits")
+normal = digits[np.flatnonzero(np.isin(digits.labels, (0, 1, 2)))[:150]].numpy()
+detector = ww.AnomalyDetector(ww.load(ww.models.path("mnist"))).fit(normal)
+
+test = ww.data.load("digits", split="test")
+images = test[:16].numpy()
+scores, maps = detector.score_samples(images), detector.anomaly_map(images)
+figure, axes = plt.subplots(2, 8, figsize=(9, 2.9), layout="constrained")
+for axis, image, score, surprise in zip(axes.flat, images, scores, maps, strict=True):
+    axis.imshow(image[0], cmap="gray_r")
+    axis.imshow(np.clip(surprise / np.max(maps), 0, 1), cmap="Reds", alpha=0.6, vmin=0, vmax=1)
+    axis.set_title(f"{float(score):.1f}", fontsize=9)
+    axis.set_axis_off()
