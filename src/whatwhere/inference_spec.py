@@ -52,7 +52,7 @@ class StepSpec:
     size: float
     threshold: float
     momentum: float = 0.0
-    pooling_step: tuple[float, ...]
+    pooling_step: tuple[float, ...] = (3.0,)
 
     def __post_init__(self) -> None:
         check_fields(self)
