@@ -28,7 +28,7 @@ from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, Mo
 
 RESULTS = Path(__file__).parent / "results" / "colour.json"
 LAMBDAS = (2.0, 5.0, 10.0, 20.0, 50.0)
-AT = (2.0, 4.0, 8.0)  # non-zeros in a hundred pixels
+AT = (20.0, 40.0, 80.0)  # non-zeros in a hundred pixels
 
 
 def crops(lower: bool, count: int, size: int, seed: int) -> Tensor:

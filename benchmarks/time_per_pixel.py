@@ -3,7 +3,7 @@
     python benchmarks/time_per_pixel.py
     python benchmarks/time_per_pixel.py --engine triton --device cuda
 
-The paper's model after a short training, joint inference with line search. On a CPU it is processor time of one thread,
+The shipped model of digits, joint inference with line search. On a CPU it is processor time of one thread,
 which other programs on the machine disturb little; on a GPU wall time. The photograph is inferred as a whole, and in
 tiles (`infer_tiled`).
 """
@@ -22,10 +22,12 @@ import numpy as np
 import torch
 from sklearn.datasets import load_sample_image
 
-from whatwhere.benchmark.inference import JOINT, prepared_model, synchronise
+from whatwhere import models
+from whatwhere.benchmark.inference import JOINT, synchronise
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
 from whatwhere.inference import infer, infer_tiled
+from whatwhere.model import load as load_model
 from whatwhere.spec import InferenceSpec
 
 RESULTS = Path(__file__).parent / "results" / "time_per_pixel.json"
@@ -46,7 +48,7 @@ def time_of(work: Callable[[], Any], device: torch.device, repeats: int) -> list
 
 
 def measure(engine: str, device: torch.device, steps: int, repeats: int) -> list[dict[str, Any]]:
-    model, spec = prepared_model("gaussian", device), InferenceSpec(steps=steps)
+    model, spec = load_model(models.path("mnist")).to(device), InferenceSpec(steps=steps)
     digits = load("digits", split="train")[slice(0, DIGITS)].to(device)
     grey = load_sample_image("china.jpg").mean(2).astype(np.float32) / 255
     photograph = torch.from_numpy(np.block([[grey], [grey[::-1]]])[:SIZE, :SIZE].copy())[None, None].to(device)

@@ -20,6 +20,7 @@ import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.inference import resolve_lam
+from whatwhere.spec import InputSpec
 
 FEW_STEPS = (*PLAIN, "--preset", "recipe")
 
@@ -107,16 +108,17 @@ def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
         whatwhere("encode", run, tmp_path / "pictures", "--out", out, "--dense", *FEW_STEPS)
 
 
-def test_a_large_picture_in_tiles(run: Path, tmp_path: Path) -> None:
-    """The codes, the pooling variables and the reconstruction are those of `infer_tiled`."""
+def test_a_large_picture_in_tiles(tmp_path: Path) -> None:
+    """The codes, the background and the reconstruction are those of `infer_tiled`."""
     pictures = save_pictures(tmp_path / "pictures", {"a.png": (50, 61)})
-    out, asked = tmp_path / "codes.npz", ("--where", "--reconstruction", "--tile", "40", "--overlap", "16")
-    whatwhere("encode", run, tmp_path / "pictures", "--out", out, *asked, *FEW_STEPS)
-    codes, model = ww.load_codes(out), ww.load(run / "model.safetensors")
-    expected = ww.infer_tiled(
-        model, pictures["a.png"], tiny.recipe().inference, tile=40, overlap=16, engine="reference"
-    )
-    assert expected.tiles == 6
+    stage = InputSpec(kind="onoff", sigma=1.0, contrast=0.5, contrast_sigma=1.0)
+    model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=3, filter_size=3),), input=stage))
+    ww.save(model, tmp_path / "model.safetensors")
+    asked = ("--where", "--reconstruction", "--tile", "40", "--overlap", "16", "--preset", "recipe", *PLAIN)
+    whatwhere("encode", tmp_path / "model.safetensors", tmp_path / "pictures", "--out", tmp_path / "codes.npz", *asked)
+    codes, spec = ww.load_codes(tmp_path / "codes.npz"), ww.Recipe.paper(model.spec).inference
+    expected = ww.infer_tiled(model, pictures["a.png"], spec, tile=40, overlap=16, engine="reference")
+    assert expected.tiles == 4
     torch.testing.assert_close(codes.latents(0).p, expected.latents.dense().p, rtol=0, atol=1e-6)
     reconstruction = torch.from_numpy(codes.arrays["reconstruction"])
     assert reconstruction.shape == (1, 1, 50, 61)
