@@ -68,11 +68,11 @@ def infer(
     True
     """
     source = in_model_units(model.spec, as_image_source(images, model.spec.channels))
+    if len(source) == 0:
+        raise ImageError("an empty set of images was given; expected at least one")
     if isinstance(source, Tensor):
         check_target(model, source, mask)  # all of them, before anything is computed
         warn_of_bytes(model.spec, source[:1])
-    if len(source) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
     require_count("batch_size", batch_size)
     check_filters(model)
     plan = tuple(plan) or joint(model.spec.depth)
