@@ -68,10 +68,11 @@ def infer(
     True
     """
     source = in_model_units(model.spec, as_image_source(images, model.spec.channels))
+    if isinstance(source, Tensor):
+        check_target(model, source, mask)  # all of them, before anything is computed
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if isinstance(source, Tensor):
-        check_target(model, source, mask)  # all of them, before anything is computed
         warn_of_bytes(model.spec, source[:1])
     require_count("batch_size", batch_size)
     check_filters(model)
