@@ -4,7 +4,7 @@
 
 Both are trained in the same way on crops of the upper halves of china.jpg and flower.jpg of scikit-learn, and code
 crops of the lower halves at several λ. The measure is the PSNR of the reconstruction at equal numbers of non-zeros,
-interpolated between the λ.
+interpolated between the λ. Every call adds its result to benchmarks/results/colour.json.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def learned_model(rule: str, images: Tensor, epochs: int) -> DeconvNet:
         deconvnet._project = rules
 
 
-def curve(model: DeconvNet, images: Tensor) -> list[dict[str, float]]:
+def curve(model: DeconvNet, images: Tensor, steps: int) -> list[dict[str, float]]:
     """Non-zeros in a hundred pixels and PSNR at every λ."""
     points = []
     for lam in LAMBDAS:
-        solution = infer(model, images, InferenceSpec(lam=lam, steps=60, momentum=True, pooling_step=1.0))
+        solution = infer(model, images, InferenceSpec(lam=lam, steps=steps, momentum=True, pooling_step=1.0))
         error = float((solution.reconstruction - images).square().mean())
         nonzeros = 100 * float(solution.features.count_nonzero()) / (images.numel() / 3)
         points.append({"lam": lam, "nonzeros_in_100_pixels": nonzeros, "psnr": -10 * float(np.log10(error))})
@@ -78,17 +78,20 @@ def main() -> None:
     parser.add_argument("--crops", type=int, default=200)
     parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=150, help="of inference in the test")
     args = parser.parse_args()
     training, test = crops(False, args.crops, args.size, 0), crops(True, args.crops // 4, args.size, 1)
     results: dict[str, Any] = {}
     for rule in ("filter", "plane"):
         model = learned_model(rule, training, args.epochs)
-        points = curve(model, test)
+        points = curve(model, test, args.steps)
         x, y = ([point[name] for point in points] for name in ("nonzeros_in_100_pixels", "psnr"))
         at = {f"{n:g}": float(np.interp(n, x, y)) for n in AT if x[0] <= n <= x[-1]}
         results[rule] = {"curve": points, "psnr_at_nonzeros_in_100_pixels": at}
         print(rule, at, flush=True)
-    RESULTS.write_text(json.dumps({"machine": machine(), **vars(args), "results": results}, indent=1) + "\n")
+    runs = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
+    runs.append({"machine": machine(), **vars(args), "results": results})
+    RESULTS.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
