@@ -47,8 +47,8 @@ def per_plane(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
     return project_filters(f, connected, nonnegative=spec.nonnegative, normalise="plane")
 
 
-def learned_model(rule: str, images: Tensor, epochs: int) -> DeconvNet:
-    inference = InferenceSpec(lam=5.0, steps=15, step_size="image", momentum=True, pooling_step=1.0)
+def learned_model(rule: str, images: Tensor, epochs: int, lam: float) -> DeconvNet:
+    inference = InferenceSpec(lam=lam, steps=15, step_size="image", momentum=True, pooling_step=1.0)
     layers, stage = (LayerSpec(maps=16, filter_size=7),), InputSpec(kind="highpass", sigma=4.0)
     spec = ModelSpec(layers=layers, channels=3, nonnegative=False, input=stage)
     learning = LearningSpec(inference=inference, epochs=epochs, reset_at=())
@@ -79,11 +79,15 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=150, help="of inference in the test")
+    parser.add_argument(
+        "--lam", type=float, default=5.0, help="λ of training; planes of length 1 make it 3 times as large"
+    )
+    parser.add_argument("--rules", nargs="+", choices=["filter", "plane"], default=["filter", "plane"])
     args = parser.parse_args()
     training, test = crops(False, args.crops, args.size, 0), crops(True, args.crops // 4, args.size, 1)
     results: dict[str, Any] = {}
-    for rule in ("filter", "plane"):
-        model = learned_model(rule, training, args.epochs)
+    for rule in args.rules:
+        model = learned_model(rule, training, args.epochs, args.lam)
         points = curve(model, test, args.steps)
         x, y = ([point[name] for point in points] for name in ("nonzeros_in_100_pixels", "psnr"))
         at = {f"{n:g}": float(np.interp(n, x, y)) for n in AT if x[0] <= n <= x[-1]}
