@@ -74,7 +74,7 @@ _HOME = {
     "train": "learning",
     "transfer": "generation",
 }
-_PARTS = ("data", "figures", "models", "nn")
+_PARTS = ("data", "figures", "models", "nn", "restoration")
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])
 

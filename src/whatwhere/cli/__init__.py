@@ -21,6 +21,7 @@ from whatwhere.cli import (
     figures,
     info,
     reproduce,
+    restoration,
     train,
 )
 
@@ -54,12 +55,14 @@ def _program(
 
 app.command("anomaly")(anomaly.anomaly)
 app.command("demo")(demo.demo)
+app.command("denoise")(restoration.denoise)
 app.command("encode")(encode.encode)
 app.command("decode")(decode.decode)
 app.command("classify")(classify.classify)
 app.command("explore")(explore.explore)
 app.command("figures")(figures.figures)
 app.command("info")(info.info)
+app.command("inpaint")(restoration.inpaint)
 app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.add_typer(bench.bench, name="bench")

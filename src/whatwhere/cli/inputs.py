@@ -40,6 +40,15 @@ def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> Infer
     return override(spec, changed, "inference.")
 
 
+def open_model(name: str, device: str) -> DeconvNet:
+    """A model by the name of one that the package includes, or of a run folder or a model file."""
+    from whatwhere import models
+    from whatwhere.distributed import choose_device
+    from whatwhere.model import load
+
+    return load(models.path(name) if name in models.names() else Path(name)).to(choose_device(device))
+
+
 def source_of(run: Path) -> str:
     """The images that a run was trained on, where it recorded them; otherwise the included digits."""
     from whatwhere.cli.train import notes_of

@@ -47,6 +47,11 @@ def load_folder(folder: Path) -> Images:
     return images
 
 
+def picture_files(folder: Path) -> list[Path]:
+    """The picture files of a folder itself, by name; there must be one."""
+    return _find_pictures(folder)[0]
+
+
 def load_folder_by_size(folder: Path) -> list[Images]:
     """The pictures of a folder as one `Images` for each size and kind, those of most pictures first."""
     files, classes = _find_pictures(folder)

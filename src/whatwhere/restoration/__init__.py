@@ -1,0 +1,8 @@
+"""Restoring images with a model: remove noise, fill in what is missing. docs/restoration.md explains how it works."""
+
+from whatwhere.restoration.denoise import denoise
+from whatwhere.restoration.inpaint import INPAINTING, inpaint
+from whatwhere.restoration.learn import adapt
+from whatwhere.restoration.settings import RestorationSpec
+
+__all__ = ["INPAINTING", "RestorationSpec", "adapt", "denoise", "inpaint"]

@@ -1,0 +1,85 @@
+"""What restoration is given, checked before any work is done."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.inference.target import check_mask
+from whatwhere.model import DeconvNet
+
+Images = Tensor | np.ndarray
+ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
+
+
+def as_images(model: DeconvNet, images: Images, mask: Tensor | None = None) -> Tensor:
+    """Images [N, C, H, W] in the model's dtype and on its device, once the model can restore them.
+
+    Where a mask is 0 they become 0, whatever they were.
+    """
+    tensor = as_tensor(images)
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        kind = tensor.dtype if isinstance(tensor, Tensor) else type(images).__name__
+        raise ImageError(
+            f"{kind} was given; expected a float tensor or array [N, C, H, W] "
+            "(whatwhere.data.load scales whole numbers)"
+        )
+    C = model.spec.channels
+    if tensor.ndim != 4 or 0 in tensor.shape or C not in (1, tensor.shape[1]):
+        expected = "C of any number" if C == 1 else f"C = {C}, as the model has it"
+        raise ImageError(
+            f"images of shape {list(tensor.shape)} were given; expected [N, C, H, W] with {expected} "
+            "(image[None, None] makes one of a grey picture [H, W])"
+        )
+    if mask is not None:
+        check_mask(tensor, mask)
+        tensor = torch.where(mask.to(tensor.device) > 0, tensor, 0)
+    if not tensor.isfinite().all():
+        raise ImageError("images with NaN or infinite values were given; `inpaint` fills in what a mask marks with 0")
+    tensor = tensor.detach().to(model.device, model.dtype)
+    if model.spec.nonnegative and model.spec.input.kind == "none":
+        tensor = tensor.clamp(min=0)  # noise makes values negative that such a model cannot have
+    return tensor
+
+
+def as_mask(mask: Images) -> Tensor:
+    """A mask as a float tensor, 1 where a pixel is known and 0 where not."""
+    tensor = as_tensor(mask)
+    if not isinstance(tensor, Tensor):
+        raise ImageError(f"{type(mask).__name__} was given as a mask; expected a tensor or array [N, 1 or C, H, W]")
+    if tensor.is_floating_point() and not (tensor.isfinite() & (tensor >= 0)).all():
+        raise ImageError("a mask with negative, NaN or infinite values was given; expected 0 (unknown) and 1 (known)")
+    return (tensor > 0).float()
+
+
+def as_tensor(values: Images) -> Tensor:
+    """An array as a tensor; anything else as it is."""
+    return torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values
+
+
+def check_noise(noise: float | None) -> None:
+    """Raise a SpecError for a standard deviation that none can have."""
+    valid = noise is None or (isinstance(noise, int | float) and math.isfinite(noise) and noise >= 0)
+    if isinstance(noise, bool) or not valid:
+        raise SpecError(
+            f"noise = {noise} was given; expected a standard deviation ≥ 0, in units of the images, or None"
+        )
+
+
+def like(result: Tensor, images: ImagesT) -> ImagesT:
+    """The result as the images were given: array or tensor, dtype and device."""
+    if isinstance(images, np.ndarray):
+        return result.cpu().numpy().astype(images.dtype)
+    return result.to(images.device, images.dtype)
+
+
+def keep_known(images: ImagesT, result: ImagesT, known: Tensor) -> ImagesT:
+    """The images where they are known, to the bit, and the result elsewhere."""
+    if isinstance(images, np.ndarray):
+        return np.where(np.broadcast_to(known.cpu().numpy() > 0, images.shape), images, result)
+    return torch.where(known.to(images.device) > 0, images, result)

@@ -1,0 +1,56 @@
+"""Missing pixels, filled in by the features that explain the known ones around them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.model import DeconvNet
+from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_noise, keep_known, like
+from whatwhere.restoration.planes import restore_planes
+from whatwhere.restoration.scales import Restorer
+from whatwhere.restoration.settings import RestorationSpec
+from whatwhere.restoration.views import Progress
+
+LEAST_NOISE = 0.01  # of the range of the known pixels: what a model of photographs leaves unexplained of clean ones
+INPAINTING = RestorationSpec(steps=30, scales=3)
+
+
+def inpaint(
+    model: DeconvNet,
+    images: ImagesT,
+    mask: Tensor | np.ndarray,
+    noise: float = 0.0,
+    *,
+    spec: RestorationSpec | None = None,
+    engine: str = "auto",
+    progress: Progress | None = None,
+) -> ImagesT:
+    """Fill in the pixels of images [N, C, H, W] where the mask is 0; the result is of the same type, shape and units.
+
+    mask      [N, 1 or C, H, W], 0 where a pixel is unknown; whatever the images hold there has no influence
+    noise     standard deviation of the noise of the known pixels, in units of the images. With 0 they come out as they
+              went in; otherwise they are denoised, too
+    spec      how: see `RestorationSpec`; None: `INPAINTING`, which has 30 steps and 3 scales
+    model, engine, progress   as for `denoise`
+    """
+    check_noise(noise)
+    known = as_mask(mask)
+    y = as_images(model, images, known)
+    known = known.to(y)
+    restorer = Restorer(model, spec or INPAINTING, engine, progress)
+    with torch.no_grad():
+        filled = torch.cat([_inpaint_one(restorer, y[n : n + 1], known[n : n + 1], noise) for n in range(len(y))])
+    result = like(filled, images)
+    return result if noise > 0 else keep_known(images, result, known)
+
+
+def _inpaint_one(restorer: Restorer, image: Tensor, known: Tensor, noise: float) -> Tensor:
+    """One image [1, C, H, W] without gaps."""
+    values = image[known.expand_as(image) > 0]
+    least = LEAST_NOISE * float(values.max() - values.min())
+    sigma = max(noise, least)
+    if sigma == 0:  # all known pixels are the same
+        return torch.full_like(image, float(values[0]))
+    return restore_planes(restorer, image, sigma, known)

@@ -1,0 +1,46 @@
+"""How images are restored, whatever the task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whatwhere.spec_checks import check_fields, require, require_count
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestorationSpec:
+    """Settings of `denoise` and `inpaint`; the defaults were chosen on validation pictures (docs/howto/restoration.md).
+
+    threshold     of a feature, in standard deviations σ of the noise; the share of noise in the signal is added to it:
+                  1/λ = (threshold + σ/s) σ, with s the root mean square of the signal
+    steps         of inference; None: 5 (s/σ)², at least 8 and at most 60. Inference that ends before it has converged
+                  restores better than one that has
+    pooling_step  β_U, the step of the pooling variables
+    views         restorations that are averaged, each with the pooling regions at another place; useful with pooling
+    scales        sizes at which an image is restored: the low-pass comes from the restored image of half the size
+    tile          side of the tiles that a larger image is cut into, in pixels
+    overlap       of neighbouring tiles
+    """
+
+    threshold: float = 1.3
+    steps: int | None = None
+    pooling_step: float = 1.0
+    views: int = 1
+    scales: int = 1
+    tile: int = 640
+    overlap: int = 64
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("views", "scales", "tile"):
+            require_count(name, getattr(self, name))
+        require_count("overlap", self.overlap, least=0)
+        if self.steps is not None:
+            require_count("steps", self.steps)
+        require(0 < self.threshold < float("inf"), f"threshold = {self.threshold}", "a number above 0")
+        require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
+        require(
+            2 * self.overlap <= self.tile,
+            f"overlap = {self.overlap} with tile = {self.tile}",
+            "an overlap of at most half a tile",
+        )

@@ -1,0 +1,175 @@
+"""`whatwhere denoise` and `inpaint` on files: bits and known pixels kept, folders that continue, early errors."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pictures_to_restore import model, noisy, picture
+from tiny_run import whatwhere
+from whatwhere.errors import ImageError, RunError
+from whatwhere.model import save
+from whatwhere.restoration.pictures import Task, encode_picture, plan_jobs
+
+SHORT = ("--engine", "reference", "--device", "cpu", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "net.safetensors"
+    save(model(), path)
+    return path
+
+
+def pixels(dtype: type = np.uint8, size: int = 16, seed: int = 0) -> np.ndarray:
+    values = noisy(picture(size, size), 0.1, seed)[0, 0].clamp(0, 1).numpy()
+    return (values * np.iinfo(dtype).max).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_denoise_keeps_the_type_of_the_pixels(net: Path, tmp_path: Path, dtype: type) -> None:
+    Image.fromarray(pixels(dtype)).save(tmp_path / "in.png")
+    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.png", "--model", net, "--noise", 0.1, *SHORT)
+    result = np.asarray(Image.open(tmp_path / "out.png"))
+    assert result.shape == (16, 16)
+    assert result.max() > 255 if dtype is np.uint16 else result.dtype == np.uint8
+    truth = picture(16, 16)[0, 0].numpy() * np.iinfo(dtype).max
+    assert np.abs(result - truth).mean() < np.abs(pixels(dtype) - truth).mean()
+
+
+def test_without_noise_pictures_come_back_as_they_were(net: Path, tmp_path: Path) -> None:
+    colour = np.stack([pixels(seed=s) for s in range(3)], 2)
+    Image.fromarray(colour).save(tmp_path / "in.png")
+    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.tif", "--model", net, "--noise", 0, *SHORT)
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out.tif")), colour)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_inpaint_keeps_known_pixels(net: Path, tmp_path: Path, dtype: type) -> None:
+    mask = np.random.default_rng(0).random((16, 16)) > 0.3
+    Image.fromarray(pixels(dtype)).save(tmp_path / "in.png")
+    Image.fromarray(mask.astype(np.uint8) * 255).save(tmp_path / "mask.png")
+    whatwhere("inpaint", tmp_path / "in.png", tmp_path / "mask.png", tmp_path / "out.png", "--model", net, *SHORT)
+    result = np.asarray(Image.open(tmp_path / "out.png"))
+    np.testing.assert_array_equal(result[mask], pixels(dtype)[mask])
+    assert (result[~mask] != pixels(dtype)[~mask]).any()
+
+
+def test_transparent_pixels_are_filled_in(net: Path, tmp_path: Path) -> None:
+    colour = np.stack([pixels(seed=0)] * 3 + [np.full((16, 16), 255, np.uint8)], 2)
+    colour[4:8, 4:8] = 0
+    Image.fromarray(colour).save(tmp_path / "in.png")
+    whatwhere("inpaint", tmp_path / "in.png", "alpha", tmp_path / "out.png", "--model", net, *SHORT)
+    result = np.asarray(Image.open(tmp_path / "out.png"))
+    assert result.shape == (16, 16, 3)
+    assert result[4:8, 4:8].min() > 20  # 0 before
+    np.testing.assert_array_equal(result[:4], colour[:4, :, :3])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for number, size in enumerate((12, 14, 16)):
+        Image.fromarray(pixels(size=size)).save(tmp_path / "in" / f"{number}.png")
+    return tmp_path / "in"
+
+
+def test_an_interrupted_folder_continues_where_it_stopped(
+    net: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from whatwhere.restoration import pictures
+
+    out, restored, real = folder.parent / "out", [], pictures.restore_picture
+
+    def interrupted(task: Task, model: object, job: object, *rest: object) -> None:
+        restored.append(job.source.name)  # type: ignore[attr-defined]
+        if len(restored) == 3:
+            raise KeyboardInterrupt
+        real(task, model, job, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pictures, "restore_picture", interrupted)
+    with pytest.raises(AssertionError):
+        whatwhere("denoise", folder, out, "--model", net, *SHORT)
+    assert sorted(path.name for path in out.iterdir()) == ["0.png", "1.png", "restoration.json"]
+    before = (out / "0.png").stat().st_mtime_ns
+    whatwhere("denoise", folder, out, "--model", net, *SHORT)
+    assert restored == ["0.png", "1.png", "2.png", "2.png"]
+    assert (out / "0.png").stat().st_mtime_ns == before
+    with pytest.raises(RunError, match="other settings"):
+        whatwhere("denoise", folder, out, "--model", net, "--noise", 0.3, *SHORT)
+    whatwhere("denoise", folder, out, "--model", net, "--noise", 0, "--overwrite", *SHORT)
+    assert len(restored) == 7
+
+
+def test_a_failed_write_leaves_no_file(net: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("whatwhere.restoration.pictures.encode_picture", failing)
+    with pytest.raises(RunError, match="No space left"):
+        whatwhere("denoise", folder / "0.png", folder.parent / "out.png", "--model", net, *SHORT)
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["in"]
+
+
+def test_masks_of_a_folder_go_by_name(net: Path, folder: Path) -> None:
+    masks = folder.parent / "masks"
+    masks.mkdir()
+    for number, size in enumerate((12, 14, 16)):
+        Image.fromarray(np.full((size, size), 255, np.uint8)).save(masks / f"{number}.png")
+    task = Task("inpaint", model=str(net))
+    jobs = plan_jobs(task, model(), folder, str(masks), folder.parent / "out")
+    assert [Path(job.mask or "").name for job in jobs] == ["0.png", "1.png", "2.png"]
+    (masks / "1.png").unlink()
+    with pytest.raises(ImageError, match="named 1"):
+        plan_jobs(task, model(), folder, str(masks), folder.parent / "out")
+
+
+def test_wrong_requests_raise_before_anything_is_written(net: Path, folder: Path) -> None:
+    out = folder.parent / "out"
+    denoise, inpaint = Task("denoise", model=str(net)), Task("inpaint", model=str(net))
+    Image.fromarray(pixels(np.uint16)).save(folder.parent / "deep.png")
+    Image.fromarray(np.zeros((12, 12), np.uint8)).save(folder.parent / "black.png")
+    wrong = [
+        (denoise, folder / "0.png", None, out / "a.txt", "expected a name"),
+        (denoise, folder / "0.png", None, folder / "0.png", "to read and to write"),
+        (denoise, folder.parent / "deep.png", None, out / "a.jpg", "cannot hold"),
+        (inpaint, folder / "0.png", str(folder / "0.png"), out / "a.jpg", "JPEG changes"),
+        (inpaint, folder / "0.png", str(folder / "1.png"), out / "a.png", "masks"),
+        (inpaint, folder / "0.png", str(folder.parent / "black.png"), out / "a.png", "no pixel known"),
+        (inpaint, folder, str(folder / "1.png"), out, "masks"),
+        (denoise, folder.parent / "missing.png", None, out / "a.png", "neither a file"),
+    ]
+    for task, source, mask, target, message in wrong:
+        with pytest.raises(ImageError, match=message):
+            plan_jobs(task, model(), source, mask, target)
+    with pytest.raises(ImageError, match="channels"):
+        plan_jobs(denoise, model(channels=3), folder / "0.png", None, out / "a.png")
+    assert not out.exists()
+
+
+def test_two_pictures_of_one_name_raise(folder: Path) -> None:
+    Image.fromarray(pixels()).save(folder / "0.bmp")
+    with pytest.raises(ImageError, match="one name"):
+        plan_jobs(Task("denoise", model="x"), model(), folder, None, folder.parent / "out")
+
+
+def test_values_are_rounded_and_cut_off() -> None:
+    import io
+
+    values = np.array([[[-0.2, 0.5 / 255, 0.7, 1.4]]], np.float32)
+    result = np.asarray(Image.open(io.BytesIO(encode_picture(values, np.dtype(np.uint8), "PNG"))))
+    assert result.tolist() == [[0, 0, 178, 255]]
+
+
+def test_learning_from_the_picture_changes_the_result(net: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from whatwhere.restoration import learn
+
+    monkeypatch.setattr("whatwhere.restoration.pictures.adapt", lambda *a, **k: learn.adapt(*a, **{**k, "tiles": 3}))
+    for name, options in (("a", ()), ("b", ("--learn",))):
+        whatwhere(
+            "denoise", folder / "2.png", folder.parent / f"{name}.png", "--model", net, "--noise", 0.1, *options, *SHORT
+        )
+    a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")
+    assert (a != b).any()
+    assert np.abs(a - b).mean() < 20
