@@ -93,3 +93,20 @@ def test_models_with_other_input_stages() -> None:
     nothing = denoise(model(kind="none"), given - 0.5, 0.1, engine="reference") + 0.5
     assert nothing.shape == truth.shape
     assert nothing.isfinite().all()
+
+
+@pytest.mark.parametrize("level", [15, 25, 50])
+@pytest.mark.parametrize("name", ["china.jpg", "flower.jpg"])
+def test_the_shipped_model_improves_pictures_that_it_has_not_seen(name: str, level: int) -> None:
+    from sklearn.datasets import load_sample_image
+
+    from whatwhere import models
+    from whatwhere.model import load
+
+    crop = load_sample_image(name)[140:188, 240:288]  # held back when the model was trained
+    truth = torch.from_numpy(crop / 255.0).permute(2, 0, 1)[None].float()
+    given = noisy(truth, level / 255)
+    result = denoise(load(models.path("photographs")), given, engine="reference")
+    assert error(result, truth) < error(given, truth)
+    stated = denoise(load(models.path("photographs")), given, level / 255, engine="reference")
+    assert error(stated, truth) < error(given, truth)

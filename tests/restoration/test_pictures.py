@@ -157,7 +157,7 @@ def test_two_pictures_of_one_name_raise(folder: Path) -> None:
 def test_values_are_rounded_and_cut_off() -> None:
     import io
 
-    values = np.array([[[-0.2, 0.5 / 255, 0.7, 1.4]]], np.float32)
+    values = np.array([[[-0.2, 0.3 / 255, 0.7, 1.4]]], np.float32)
     result = np.asarray(Image.open(io.BytesIO(encode_picture(values, np.dtype(np.uint8), "PNG"))))
     assert result.tolist() == [[0, 0, 178, 255]]
 

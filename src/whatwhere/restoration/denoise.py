@@ -8,6 +8,7 @@ from torch import Tensor
 from whatwhere.inference import noise_level
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, check_noise, like
+from whatwhere.restoration.colour import to_opponent
 from whatwhere.restoration.planes import restore_planes
 from whatwhere.restoration.scales import Restorer
 from whatwhere.restoration.settings import RestorationSpec
@@ -42,5 +43,15 @@ def denoise(
 
 def _denoise_one(restorer: Restorer, image: Tensor, noise: float | None) -> Tensor | None:
     """One image [1, C, H, W] without its noise; None if it has none."""
-    sigma = noise_level(image) if noise is None else noise
+    sigma = estimate_noise(image) if noise is None else noise
     return restore_planes(restorer, image, sigma) if sigma > 0 else None
+
+
+def estimate_noise(image: Tensor) -> float:
+    """The noise of an image [1, C, H, W], which is taken to be the same in all channels.
+
+    The median rule takes fine texture for noise, and differences of colour have little texture: so the plane with the
+    least noise decides.
+    """
+    planes = to_opponent(image) if image.shape[1] == 3 else image
+    return min(noise_level(planes[:, c : c + 1]) for c in range(planes.shape[1]))
