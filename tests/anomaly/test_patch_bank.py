@@ -44,6 +44,15 @@ def test_a_patch_of_the_bank_is_not_its_own_neighbour(aligned: bool) -> None:
         assert float(found[n, i, j]) == pytest.approx(surprise_of(normal[n, i, j].numpy(), rest, 2), 1e-4)
 
 
+def test_an_image_is_compared_with_entire_images() -> None:
+    normal, others = patches(9, 0), patches(5, 1)
+    found = bank(normal, True).image_surprise(others)
+    for n in range(5):
+        expected = surprise_of(others[n].flatten().numpy(), normal.flatten(1).numpy(), 2) / 6
+        assert float(found[n]) == pytest.approx(expected, 1e-4)
+    assert (bank(normal, True).image_surprise(normal) > 0.01).all(), "an image is not its own neighbour"
+
+
 def test_patches_that_are_empty_in_all_images_do_not_surprise() -> None:
     normal = patches(9, 0)
     normal[:, 0, 0] = 0

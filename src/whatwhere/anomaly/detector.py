@@ -31,6 +31,7 @@ except ImportError:
 
 SMOOTHED = 5  # pixels: the residual of one is too noisy to judge it by
 BATCH = 1000  # images inferred together
+INFERENCE = InferenceSpec(steps=20, momentum=True)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         layers in a stream
     aligned : compare a patch with normal patches at the same place (digits, parts in a fixed position); False compares
         it with those of all places (textures)
-    residual_weight : share of the residual in the score, from 0 to 1; the rest is the share of the surprise
+    residual_weight : share of the residual in the score, from 0 to 1; the rest is the share of the surprise. None
+        means 0 if `aligned` (a model of strokes also explains digits that it does not know), otherwise 0.5
     neighbours : number of nearest normal patches that the distance is averaged over
     bank_size : number of normal patches remembered for each place
     contamination : share of the images in `fit` for which `predict` returns -1
@@ -91,8 +93,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         *,
         recipe: Recipe | None = None,
         aligned: bool = True,
-        residual_weight: float = 0.5,
-        neighbours: int = 3,
+        residual_weight: float | None = None,
+        neighbours: int = 1,
         bank_size: int = 5000,
         contamination: float = 0.05,
         shape: Sequence[int] | None = None,
@@ -114,7 +116,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Images, y: Any = None) -> AnomalyDetector:
         """Learn what normal images are like."""
-        require(0 <= self.residual_weight <= 1, f"residual_weight = {self.residual_weight}", "a number from 0 to 1")
+        require(0 <= self._residual_weight <= 1, f"residual_weight = {self.residual_weight}", "a number from 0 to 1")
         require(0 < self.contamination <= 0.5, f"contamination = {self.contamination}", "a number above 0, up to 0.5")
         for name in ("neighbours", "bank_size"):
             require_count(name, getattr(self, name))
@@ -172,7 +174,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         on_map = spread_patches(surprise, recipe.descriptor, sized.spec.depth, sized.regions[-1].grid[1:])
         pixels = torch.stack([smooth(residual, SMOOTHED), to_pixels(on_map, sized)])
         if self.aligned:
-            return Evidence(torch.stack([residual.mean((1, 2)), surprise.mean((1, 2))]), pixels)
+            return Evidence(torch.stack([residual.mean((1, 2)), self.bank_.image_surprise(patches)]), pixels)
         return Evidence(pixels.amax((2, 3)), pixels)  # a defect is small, so the worst place counts
 
     def _judge(self, X: Images) -> Evidence:
@@ -186,8 +188,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """Residual and surprise in standard deviations of normal ones, weighted and added up."""
         mean, deviation = (part.view(2, *[1] * (values.ndim - 1)).to(values.dtype) for part in normal)
         residual, surprise = ((values - mean) / deviation).unbind(0)
-        weight = float(self.residual_weight)
+        weight = self._residual_weight
         return weight * residual + (1 - weight) * surprise
+
+    @property
+    def _residual_weight(self) -> float:
+        if self.residual_weight is None:
+            return 0.0 if self.aligned else 0.5
+        return float(self.residual_weight)
 
     @property
     def _nonnegative(self) -> bool:
@@ -199,7 +207,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         if self.recipe is not None:
             return self.recipe
         if self.model is not None:
-            return Recipe.paper(self.model.spec)
+            return replace(Recipe.paper(self.model.spec), inference=INFERENCE)
         channels = self.image_shape_[0] if hasattr(self, "image_shape_") else 1
         return streaming_recipe(ModelSpec(layers=ModelSpec.paper().layers, channels=channels))
 
@@ -225,9 +233,9 @@ def explain(model: DeconvNet, v: Tensor, recipe: Recipe, engine: str = "auto") -
 
 def streaming_recipe(model: ModelSpec) -> Recipe:
     """Learning in one pass over the normal images for each layer."""
-    inference = InferenceSpec(lam=2.0, alpha=0.5, steps=20)
-    learning = LearningSpec(inference=inference, update="batch", epochs=1, reset_at=(), cg_steps=1)
-    return Recipe(model=model, learning=follow_depth((learning,), model.depth), batch_size=50)
+    training = InferenceSpec(lam=2.0, alpha=0.5, steps=20, momentum=True)
+    learning = LearningSpec(inference=training, update="batch", epochs=1, reset_at=(), cg_steps=1)
+    return Recipe(model=model, learning=follow_depth((learning,), model.depth), inference=INFERENCE, batch_size=50)
 
 
 def mean_and_std(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -47,6 +47,11 @@ class PatchBank:
         found = torch.cat(parts, 1)
         return (found.T if self.aligned else found).reshape(N, rows, columns)
 
+    def image_surprise(self, patches: Tensor) -> Tensor:
+        """The same for entire images of an aligned bank, [N]: all patches of an image have the same neighbours."""
+        whole = PatchBank(self.patches.transpose(0, 1).flatten(1)[None], self.neighbours)
+        return whole.surprise(patches.flatten(1)[:, None, None])[:, 0, 0] / len(self.patches)
+
     def _surprise(self, by_place: Tensor) -> Tensor:
         """The same for patches [places, n, D]:  [places, n]."""
         lengths = by_place.square().sum(2)[:, :, None] + self.patches.square().sum(2)[:, None, :]

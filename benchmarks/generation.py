@@ -1,0 +1,71 @@
+"""Are generated digits recognised? The demo's linear SVM judges them, independent samples and real digits.
+
+    python benchmarks/generation.py RUN         # a folder that `whatwhere demo` made; writes results/generation.json
+
+The codes of training digits are the examples. Recognised with a margin: the decision of the best class is at least 1
+above that of the second (a training digit beyond the SVM's margins has 2). Also recorded: the distance of an image from
+the nearest example, since copies of the examples would be recognised, too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import whatwhere as ww
+from whatwhere.benchmark.machine import machine
+from whatwhere.classification import describe_images, fit_svm
+
+RESULTS = Path(__file__).parent / "results" / "generation.json"
+EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0
+
+
+def independent(examples: ww.Solution, count: int) -> Tensor:
+    """Every feature and every pooling variable from an example of its own."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(values: Tensor) -> Tensor:
+        return values.gather(0, torch.randint(len(values), (count, *values.shape[1:]), generator=generator))
+
+    assert examples.decoder is not None
+    return examples.decoder.decode(examples.latents.map(draw))
+
+
+def main(folder: str) -> None:
+    run = ww.read_run(folder)
+    digits, test = ww.data.load("digits"), ww.data.load("digits", split="test")
+    assert digits.labels is not None
+    examples = ww.infer(run.model, digits[:EXAMPLES], run.recipe.inference)
+    x = describe_images(run.model, digits[:EXAMPLES], run.recipe)
+    svm = fit_svm(x, digits.labels[:EXAMPLES], C, solver="newton")
+    solution = ww.infer(run.model, test[:COUNT], run.recipe.inference)
+    kinds = {
+        "real test digits": test[:COUNT],
+        "real test digits, reconstructed": solution.reconstruction,
+        "generated": ww.generate(examples, COUNT),
+        "generated, 4 sweeps": ww.generate(examples, COUNT, sweeps=4),
+        "generated, independently": independent(examples, COUNT),
+    }
+    rows = [{"images": name, **judged(images, run, svm, digits[:EXAMPLES])} for name, images in kinds.items()]
+    for row in rows:
+        print(row)
+    RESULTS.write_text(json.dumps({"machine": machine(), "margin": MARGIN, "rows": rows}, indent=1) + "\n")
+
+
+def judged(images: Tensor, run: ww.TrainedRun, svm: Any, normal: Tensor) -> dict[str, float]:
+    images = images.clamp(0, 1)
+    decision = np.sort(svm.decision(describe_images(run.model, images, run.recipe)), 1)
+    margin = decision[:, -1] - decision[:, -2]
+    nearest = torch.cdist(images.flatten(1), normal.flatten(1)).amin(1).mean()
+    recognised = float((margin >= MARGIN).mean())
+    return {"recognised": recognised, "median_margin": float(np.median(margin)), "nearest_example": float(nearest)}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
