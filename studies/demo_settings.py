@@ -2,7 +2,7 @@
 
     python studies/demo_settings.py [NUMBERS]   # of candidates; writes studies/results/demo_settings.json
 
-Every candidate learns in a stream from the first 4,500 digits, layer 2 from those after layer 1's. Recorded are the cost
+Every candidate learns in a stream from the first 4,500 digits, layer 2 from those after layer 1's. Recorded: the cost
 of the last 200 digits (layer 2, 50 steps from scratch, λ = 2, α = ½) and the error of the demo's linear SVM (C = 30) in
 six-fold cross-validation over the first 2,500. Test digits have no part in it. Rows that the file holds already are not
 measured again. Seconds are processor seconds of one thread. The demo learns from 1,600 images a layer, to save time.
