@@ -8,8 +8,11 @@ import torch
 
 import tiny_run as tiny
 import whatwhere as ww
-from tiny_run import PLAIN, whatwhere
+from tiny_run import PLAIN as ENGINE
+from tiny_run import whatwhere
 from whatwhere.errors import ImageError
+
+PLAIN = ("--preset", "recipe", *ENGINE)  # few steps
 
 
 @pytest.fixture(scope="module")
