@@ -214,7 +214,7 @@ METHODS = {
         sporco_inpaint,
         {"inpaint": grid(lmbda=(0.01, 0.03), sigma=(2.0,), steps=(30,), solver=("AddMaskSim",))},
     ),
-    "tv": Method(total_variation, {"denoise": grid(weight=(0.8, 1.0, 1.2, 1.4))}),
+    "tv": Method(total_variation, {"denoise": grid(weight=(0.4, 0.6, 0.8, 1.0))}),
     "nlm": Method(non_local_means, {"denoise": grid(patch=(5, 7), distance=(9,), h=(0.4, 0.6, 0.8))}),
     "bm3d": Method(bm3d, {"denoise": NONE}),
     "biharmonic": Method(biharmonic, {"inpaint": NONE}),

@@ -18,6 +18,7 @@ MODULES = (
     "whatwhere.nn",
     "whatwhere.nn.functional",
     "whatwhere.preprocessing",
+    "whatwhere.restoration",
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them
     "whatwhere.classification.protocol": ("choose", "evaluate", "evaluate_few_labels"),

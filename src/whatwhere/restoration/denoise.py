@@ -26,10 +26,19 @@ def denoise(
 ) -> ImagesT:
     """Remove white Gaussian noise from images [N, C, H, W]; the result is of the same type, shape and units.
 
-    model     of as many channels, or of one: then colours are restored as brightness and differences of colour
+    model     with as many channels, or of one: then colours are restored as brightness and differences of colour
+    images    floats [N, C, H, W]
     noise     its standard deviation, in units of the images; None estimates it for each image. 0 returns the images
     spec      how: see `RestorationSpec`
+    engine    as `infer` takes it
     progress  called with the number of tiles just done
+
+    >>> model = ww.load(ww.models.path("photographs"))
+    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
+    >>> noisy = truth + 0.1 * torch.randn(1, 1, 48, 48)
+    >>> clean = ww.restoration.denoise(model, noisy, noise=0.1)
+    >>> bool((clean - truth).square().mean() < 0.5 * (noisy - truth).square().mean())
+    True
     """
     y = as_images(model, images)
     check_noise(noise)

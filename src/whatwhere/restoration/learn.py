@@ -23,6 +23,18 @@ def adapt(
 
     It starts from the filters that it has, so that what the image does not show is not forgotten. The image should be
     clean: a first result of `denoise` or `inpaint` rather than what they were given.
+
+    model   where the filters start
+    image   floats [C, H, W]
+    lam     λ of learning, for values from 0 to 1
+    tiles   how many are learned from
+    seed    of their places
+    engine  as `infer` takes it
+
+    >>> model = ww.load(ww.models.path("photographs"))
+    >>> image = torch.rand(1, 48, 48)
+    >>> ww.restoration.adapt(model, image, tiles=10).spec == model.spec
+    True
     """
     planes = image[None] if model.spec.channels == len(image) else image[:, None]
     random = torch.Generator().manual_seed(seed)

@@ -20,6 +20,9 @@ class RestorationSpec:
     scales        sizes at which an image is restored: the low-pass comes from the restored image of half the size
     tile          side of the tiles that a larger image is cut into, in pixels
     overlap       of neighbouring tiles
+
+    >>> ww.restoration.RestorationSpec(steps=20).threshold
+    1.3
     """
 
     threshold: float = 1.3
