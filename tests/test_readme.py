@@ -4,6 +4,7 @@ Its code and links are tested with those of all pages, in tests/docs/test_pages.
 """
 
 import importlib
+import json
 import re
 import shlex
 from pathlib import Path
@@ -109,3 +110,10 @@ def test_the_numbers_in_sentences_are_from_the_result_files(tables: dict[str, di
 
 def test_the_readme_is_at_most_two_screens() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 100
+
+
+def test_the_errors_of_the_demo_are_those_that_were_measured() -> None:
+    measured = json.loads((ROOT / "benchmarks/results/demo.json").read_text(encoding="utf-8"))["result"]["scores"]
+    page = RESULTS.read_text(encoding="utf-8")
+    for score in measured:
+        assert f"| {score['name']} | {100 * score['score']['error']:.2f} % |" in page

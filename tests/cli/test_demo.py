@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +21,16 @@ def images():
     return tuple(load(*tiny.bars(count, seed)) for count, seed in ((90, 1), (60, 2)))
 
 
+def streaming():
+    """The recipe of the tiny run, with filters that are updated after every batch."""
+    recipe = tiny.recipe()
+    inference = replace(recipe.learning[0].inference, step_size="image")
+    learning = (replace(layer, update="batch", inference=inference) for layer in recipe.learning)
+    return replace(recipe, learning=tuple(learning))
+
+
 def run(folder, stage=lambda title, total: nullcontext(lambda done: None)):
-    return demo.run_demo(folder, stage, engine="reference", recipe=tiny.recipe(), images=images())
+    return demo.run_demo(folder, stage, engine="reference", recipe=streaming(), images=images())
 
 
 @pytest.fixture
@@ -48,7 +57,9 @@ def made(tmp_path_factory):
 
         yield advance
 
-    return run(tmp_path_factory.mktemp("demo") / "made", stage), stages
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "LEARNED", 40)
+        return run(tmp_path_factory.mktemp("demo") / "made", stage), stages
 
 
 def test_pixels_and_every_layer_are_measured(made):
@@ -56,13 +67,15 @@ def test_pixels_and_every_layer_are_measured(made):
     assert [score.name for score in done.scores] == ["raw pixels", "layer 1", "layer 2"]
     assert all(score.score.images == 60 for score in done.scores)
     assert done.scores[0].dimensions == 100
+    assert 0 < done.learning_seconds < done.seconds
     stored = json.loads((done.report.parent / "demo.json").read_text())
+    assert stored["learning_seconds"] == done.learning_seconds
     assert [score["score"]["error"] for score in stored["scores"]] == [score.score.error for score in done.scores]
 
 
 def test_every_stage_reports_its_progress_to_the_end(made):
     _, stages = made
-    assert stages[0][0] == "learning 2 layers from 90 images"
+    assert stages[0][0] == "learning 2 layers, each from 40 images"
     assert stages[-1][0] == "drawing the report"
     for title, total, done in stages:
         assert done == total, title
@@ -174,3 +187,4 @@ def test_the_recipe_trains_two_layers_and_describes_the_top_one():
     assert recipe.model.depth == 2
     assert recipe.descriptor.layers == ()
     assert recipe.inference.step_size == "image"
+    assert [layer.update for layer in recipe.learning] == ["batch", "batch"]

@@ -28,4 +28,4 @@ def demo(
     typer.echo("test error of a linear SVM")
     for score in done.scores:
         typer.echo(f"  {score.name:<12} {score_text(score)}")
-    typer.echo(f"{done.seconds:.0f} s; see {done.report}")
+    typer.echo(f"{done.seconds:.0f} s, of which {done.learning_seconds:.0f} s of learning; see {done.report}")

@@ -22,6 +22,7 @@ from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError
 from whatwhere.explorer.export import export
 from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.evaluation import SOLVER
@@ -34,7 +35,8 @@ WORKPLACE = ".demo-"  # temporary folders of demos under way
 RESULT = "demo.json"
 REPORT = "report.html"
 EXPLORER = "explorer.html"
-EXPLORED = 1_000  # examples in the explorer
+EXPLORED = 250  # examples in the explorer
+LEARNED = 1_600  # images that each layer learns from in a stream
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 
 
@@ -54,15 +56,21 @@ class Demo:
 
     scores: tuple[DemoScore, ...]
     seconds: float
-    engine: str
+    learning_seconds: float
+    history: tuple[EpochReport, ...]
     recipe: Recipe
     model: DeconvNet
     report: Path
 
+    @property
+    def engine(self) -> str:
+        return self.history[-1].engine
+
     def table(self) -> dict[str, Any]:
         """As plain values, for a file."""
         scores = [asdict(score) for score in self.scores]
-        return {"format": FORMAT, "scores": scores, "seconds": self.seconds, "engine": self.engine}
+        seconds = {"seconds": self.seconds, "learning_seconds": self.learning_seconds}
+        return {"format": FORMAT, "scores": scores, **seconds, "engine": self.engine}
 
 
 def demo_recipe() -> Recipe:
@@ -89,7 +97,7 @@ def run_demo(
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
     with demo_folder(folder) as workplace:
         run = learn(recipe, training, workplace, stage, engine)
-        scores = []
+        scores, learned = [], time.monotonic() - start
         for name, x, x_test in descriptions(run.model, recipe, training, test, engine, stage):
             with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
                 scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
@@ -98,7 +106,7 @@ def run_demo(
                 run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine, progress=advance
             )
         seconds = time.monotonic() - start
-        demo = Demo(tuple(scores), seconds, run.history[-1].engine, recipe, run.model, folder / REPORT)
+        demo = Demo(tuple(scores), seconds, learned, run.history, recipe, run.model, folder / REPORT)
         with stage("drawing the report", 1) as advance:
             page = demo_page(demo, test)
             advance(1)
@@ -141,13 +149,16 @@ def check_replaceable(folder: Path) -> None:
 
 def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedModel:
     """Train all layers."""
+    count = min(LEARNED, len(images)) if recipe.learning[0].update == "batch" else None
     epochs = sum(learning.epochs for learning in recipe.learning)
-    title = f"learning {recipe.model.depth} layers from {len(images):,} images"
-    with stage(title, epochs * len(images)) as advance:
+    total = epochs * len(images) if count is None else recipe.model.depth * count
+    title = f"learning {recipe.model.depth} layers, each from {count or len(images):,} images"
+    with stage(title, total) as advance:
         return train(
             recipe,
             images,
             folder,
+            image_count=count,
             options=TrainingOptions(engine=engine, device="cpu", checkpoint_every=0),
             callbacks=TrainingCallbacks(on_batch=lambda report: advance(report.images)),
         )
