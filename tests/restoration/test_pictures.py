@@ -173,3 +173,14 @@ def test_learning_from_the_picture_changes_the_result(net: Path, folder: Path, m
     a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")
     assert (a != b).any()
     assert np.abs(a - b).mean() < 20
+
+
+def test_the_card_of_the_shipped_model_has_its_checksum() -> None:
+    import hashlib
+
+    from whatwhere import models
+
+    file = models.path("photographs")
+    card = file.with_suffix(".md").read_text(encoding="utf-8")
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in card
+    assert f"{file.stat().st_size:,} bytes" in card
