@@ -4,9 +4,9 @@
     python benchmarks/photograph_tiles.py tiles.npy
     whatwhere train tiles.npy --recipe src/whatwhere/reproduction/recipes/photographs.toml --out runs/photographs
 
-China and flower are of scikit-learn (CC BY), Grace Hopper of Matplotlib (public domain), rocket (public domain) and
-motorcycle (CC0) of scikit-image. Nothing is taken from the crops that settings are chosen on, and nothing from the
-pictures of scikit-image that results are reported on.
+China and flower are of scikit-learn (CC BY 2.0), Grace Hopper of Matplotlib (US government), rocket (public domain) and
+motorcycle (Middlebury stereo benchmark) of scikit-image. Nothing is taken from the validation crops, nor from
+the pictures of scikit-image that results are reported on.
 """
 
 from __future__ import annotations
