@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from whatwhere import data
+from whatwhere import data, load_codes
 from whatwhere.cli import app
 from whatwhere.data import load
 from whatwhere.reproduction.report import measured_tables
@@ -41,7 +41,7 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert result.exit_code == 0, result.output
     assert "tested on digits/test (60 images)" in result.output
-    assert np.load("codes.npz")["features"].shape == (60, 48, 10, 10)
+    assert load_codes("codes.npz").features.shape == (60, 48, 10, 10)
     assert (tmp_path / "runs/digits/figures/report.html").is_file()
 
 
