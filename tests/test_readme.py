@@ -35,13 +35,13 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [command[1] for command in commands] == ["train", "encode", "figures", "classify"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(importlib.import_module("whatwhere.figures.style").RC, "savefig.dpi", 30)  # faster to draw
-    monkeypatch.setattr(data, "load", lambda *given, **options: load(*given, **options).subset(np.arange(60)))
+    monkeypatch.setattr(data, "load", lambda *given, **options: load(*given, **options).subset(np.arange(40)))
     for program, *arguments in commands:
         assert program == "whatwhere"
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert result.exit_code == 0, result.output
-    assert "tested on digits/test (60 images)" in result.output
-    assert load_codes("codes.npz").features.shape == (60, 48, 10, 10)
+    assert "tested on digits/test (40 images)" in result.output
+    assert load_codes("codes.npz").features.shape == (40, 48, 10, 10)
     assert (tmp_path / "runs/digits/figures/report.html").is_file()
 
 
