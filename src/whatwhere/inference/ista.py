@@ -89,11 +89,11 @@ def step(
     p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
     e = residual(p_hat[0], v, mask)  #                      e = M ⊙ (R p - v)
     g, errors = model.ascend(masked(e, mask), U)  #         ∇p = Rᵀ (M ⊙ e), and the error at every z_k
-    searching = spec.step_size != "fixed"
-    beta = line_search(spec.step_size, model, g, U, lam, mask) if searching else state.beta
-    threshold = beta
     if sizes is not None:
         beta, threshold = (torch.ones_like(state.beta) * size for size in (sizes.size, sizes.threshold))
+    else:
+        searching = spec.step_size != "fixed"
+        beta = threshold = line_search(spec.step_size, model, g, U, lam, mask) if searching else state.beta
 
     shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
     p = shrink(y - lam * beta * g, threshold, alpha)  #     gradient and shrinkage step
@@ -126,7 +126,8 @@ def start(
     else:
         p = images.new_zeros(len(images), *model.regions[phase.layer - 1].grid)
     ones = p.new_ones(len(p), 1, 1, 1)
-    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if spec.step_size == "fixed" else 0 * ones
+    fixed = spec.step_size == "fixed" and not spec.schedule
+    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if fixed else 0 * ones
     return IstaState(p, theta, y=p, momentum=ones, beta=beta)
 
 

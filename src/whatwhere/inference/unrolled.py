@@ -22,7 +22,7 @@ from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import safe_step
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet, Objective
+from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.spec import InferenceSpec, Phase, StepSpec
 from whatwhere.spec_checks import require_count
 
@@ -60,16 +60,21 @@ class UnrolledInference(nn.Module):
             raise SpecError(f"a schedule of {len(schedule)} steps was given; expected {steps}, as steps says")
         depth = model.spec.depth
         sizes = [(s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1))) for s in schedule]
-        self.model, self.settings = model, replace(inference, schedule=(), steps=steps, step_size="fixed")
-        self.settings = replace(self.settings, momentum=False, tolerance=0.0)
+        self.model_spec, self._model = model.spec, model
+        self.settings = replace(inference, schedule=(), steps=steps, step_size="image", momentum=False, tolerance=0.0)
         self.log_sizes = nn.Parameter(torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log())
         self.momentum = nn.Parameter(torch.tensor([s.momentum for s in schedule], dtype=model.dtype))
         self.to(model.device)
 
     @property
+    def model(self) -> DeconvNet:
+        """The model that the steps infer with."""
+        return self._model
+
+    @property
     def phase(self) -> Phase:
         """What is inferred: the features of the top layer, the pooling variables of all."""
-        return joint(self.model.spec.depth)[0]
+        return joint(self.model_spec.depth)[0]
 
     def sizes(self) -> list[LearnedSizes]:
         """The sizes of every step; the logarithms that are learned keep them positive."""
@@ -89,7 +94,7 @@ class UnrolledInference(nn.Module):
                 )
                 for s in self.sizes()
             ]
-        return replace(self.settings, schedule=tuple(schedule))
+        return replace(self.settings, schedule=tuple(schedule), step_size="fixed")
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
         """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables of every layer."""
@@ -101,14 +106,22 @@ class UnrolledInference(nn.Module):
 
     def unroll(self, images: Tensor, mask: Tensor | None = None) -> tuple[Latents, Objective]:
         """All steps, and the objective at their end."""
-        target = make_target(self.model, images, mask)
-        v, M, spec = target.v, target.mask, self.settings
-        sized, moving = self.model.at(*v.shape[2:]), ista.moving_layers(self.model, self.phase)
-        state = ista.start(sized, v, Latents(), self.phase, spec, M)
+        model, spec = self.model, self.settings
+        target = make_target(model, images, mask)
+        v, M, sized = target.v, target.mask, model.at(*target.v.shape[2:])
+        latents = self.run(sized, v, M)
+        assert latents.p is not None
+        weights = sized.weights(latents.pooling_params)
+        end = sized.objective(v, latents.p, weights, spec.lam_value, spec.alpha, M)
+        return replace(latents, background=target.background), end
+
+    def run(self, model: SizedModel, v: Tensor, mask: Tensor | None = None) -> Latents:
+        """All steps with this model on what its input stage gave; no value is looked at, so that it can be exported."""
+        moving = ista.moving_layers(model.model, self.phase)
+        state = ista.start(model, v, Latents(), self.phase, self.settings, mask)
         for sizes in self.sizes():
-            state, _, _ = ista.step(sized, v, state, moving, spec, M, sizes)
-        end = sized.objective(v, state.p, sized.weights(state.theta), spec.lam_value, spec.alpha, M)
-        return Latents(state.p, state.theta, background=target.background), end
+            state, _, _ = ista.step(model, v, state, moving, self.settings, mask, sizes)
+        return Latents(state.p, state.theta)
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:

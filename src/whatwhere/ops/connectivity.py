@@ -21,5 +21,5 @@ def project_filters(f: Tensor, connected: Tensor, *, nonnegative: bool, normalis
     if nonnegative:
         f = f.clamp(min=0)
     within = (0, 2, 3) if normalise == "filter" else (2, 3)
-    length = f.square().sum(within, keepdim=True).sqrt()
-    return f / length.where(length > 0, torch.ones_like(length))
+    squared = f.square().sum(within, keepdim=True)
+    return f / squared.where(squared > 0, torch.ones_like(squared)).sqrt()  # √0 has no derivative that is a number
