@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
@@ -24,16 +24,14 @@ def learned(rows: list[Row], layer: int, key: str) -> tuple[list[float], list[fl
     ]
 
 
-def draw(curves: dict[str, list[Row]], seconds: str, title: str, name: str) -> None:
+def draw(curves: dict[str, list[Row]], title: str, name: str) -> None:
     figure, panels = plt.subplots(2, 2, figsize=(7, 4.6), sharey="row", layout="constrained")
     for layer, line in enumerate(panels, start=1):
-        for axis, key, label in zip(line, (seconds, "images"), ("seconds", "images"), strict=True):
+        for axis, key in zip(line, ("seconds", "images"), strict=True):
             for way, rows in curves.items():
                 text, colour, marker = WAYS[way]
-                scale = 0.5 if key == "processor_seconds" else 1.0  # two cores
-                x, y = learned(rows, layer, key)
-                axis.semilogx([scale * value for value in x], y, color=colour, marker=marker, ms=4, label=text)
-            label_axis(axis, label, layer)
+                axis.semilogx(*learned(rows, layer, key), color=colour, marker=marker, ms=4, label=text)
+            label_axis(axis, key, layer)
     panels[0, 0].legend(frameon=False)
     figure.suptitle(title, fontsize=9)
     figure.savefig(HERE / "images" / name, dpi=120)
@@ -42,6 +40,7 @@ def draw(curves: dict[str, list[Row]], seconds: str, title: str, name: str) -> N
 def label_axis(axis: Axes, label: str, layer: int) -> None:
     axis.grid(alpha=0.3, which="both")
     axis.set_xlabel(f"{label} of layer {layer}")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < 1000 else f"{value:,.0f}"))
     axis.xaxis.set_minor_formatter(NullFormatter())
     if label == "seconds":
@@ -50,12 +49,10 @@ def label_axis(axis: Axes, label: str, layer: int) -> None:
 
 def main() -> None:
     gpu = json.loads((RESULTS / "streaming_gpu.json").read_text())["curves"]
-    draw(gpu, "seconds", "One H200, 55,000 digits: cost on 5,000 held-out training digits", "learning-gpu.png")
-    file = RESULTS / "streaming_cpu.json"
-    if file.exists():
-        cpu = json.loads(file.read_text())
-        title = f"Two CPU cores, {cpu['images']:,} digits: cost on {cpu['held_out']:,} held-out training digits"
-        draw(cpu["curves"], "processor_seconds", title, "learning-cpu.png")
+    draw(gpu, "One H200, 55,000 digits: cost on 5,000 held-out training digits", "learning-gpu.png")
+    cpu = json.loads((RESULTS / "streaming_cpu.json").read_text())
+    title = f"Two CPU cores, {cpu['images']:,} digits: cost on {cpu['held_out']:,} held-out training digits"
+    draw(cpu["curves"], title, "learning-cpu.png")
 
 
 if __name__ == "__main__":
