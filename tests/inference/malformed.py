@@ -25,7 +25,7 @@ from whatwhere.latents import Latents, PoolingParams, Solution
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
-SETTINGS = InferenceSpec(steps=2, lam=2.0, pooling_step=0.1)
+SETTINGS = InferenceSpec(steps=1, lam=2.0, pooling_step=0.1)
 NAMES = ("1 layer", "2 layers", "3 layers, colour", "2 layers, 3×3 regions", "2 layers, max")
 TOLERANCE = {"reference": 2e-4, "cpu": 2e-4, "triton": 2e-2}
 outcomes: dict[str, int] = {}
@@ -136,9 +136,12 @@ def check(engine: str, entry: str, name: str, count: int, place: int, change: st
 
 def main(engine: str, examples: int) -> None:
     entries = ("solve", "filter_map") if engine == "triton" else ("infer", "solve", "filter_map")
-    # Triton's interpreter takes seconds for every problem that has a solution: few of them, and small ones
-    harmless = ["backwards in memory"] if engine == "triton" else [*HARMLESS]
-    changes = {entry: [*harmless, *(CHANGES if entry == "infer" else NOT_VALUES)] for entry in entries}
+    changes = {entry: [*HARMLESS, *(CHANGES if entry == "infer" else NOT_VALUES)] for entry in entries}
+    if (
+        engine == "triton"
+    ):  # its interpreter takes seconds for every problem that has a solution: few of them, and small ones
+        wrong = [name for name in NOT_VALUES if name != "first of an axis"]
+        changes = {"solve": ["backwards in memory", *wrong], "filter_map": wrong}
     cases = st.sampled_from(entries).flatmap(lambda entry: st.tuples(st.just(entry), st.sampled_from(changes[entry])))
 
     kinds = st.sampled_from(("no mask", "no mask", "a mask", "malformed mask"))
