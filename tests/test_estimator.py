@@ -245,3 +245,15 @@ def test_invalid_input_raises_an_error(images: np.ndarray) -> None:
         fitted.decode(ww.Latents())
     with pytest.raises(ImageError, match=r"codes of shape \[3, 5\]"):
         features(output="code").fit(images).inverse_transform(np.zeros((3, 5)))
+
+
+def test_learned_steps_are_learned_by_fit_and_used_by_transform(images: np.ndarray) -> None:
+    fitted = features(maps=(3,), steps="learned-2", output="code").fit(images[:8])
+    learned = fitted.learned_steps_
+    assert len(learned) == 2
+    expected = ww.infer(fitted.model_, torch.as_tensor(images[:2])[:, None] / fitted.scale_, steps=learned)
+    assert np.allclose(fitted.encode(images[:2]).p, expected.features, atol=1e-6)
+    fitted.output = "descriptor"
+    assert fitted.transform(images[:2]).shape[0] == 2
+    with pytest.raises(SpecError, match="expected 'learned'"):
+        features(steps="learnt").fit(images[:2])

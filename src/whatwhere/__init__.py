@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from whatwhere.generation import generate as generate
     from whatwhere.generation import morph as morph
     from whatwhere.generation import transfer as transfer
+    from whatwhere.inference import LearnedSteps as LearnedSteps
+    from whatwhere.inference import UnrolledInference as UnrolledInference
+    from whatwhere.inference import distill as distill
     from whatwhere.inference import infer as infer
     from whatwhere.inference import infer_tiled as infer_tiled
     from whatwhere.latents import Latents as Latents
@@ -51,6 +54,7 @@ _HOME = {
     "InferenceSpec": "spec",
     "Latents": "latents",
     "LayerSpec": "spec",
+    "LearnedSteps": "inference",
     "LearningSpec": "spec",
     "ModelSpec": "spec",
     "Phase": "spec",
@@ -61,6 +65,8 @@ _HOME = {
     "TrainedRun": "learning",
     "TrainingCallbacks": "learning",
     "TrainingOptions": "learning",
+    "UnrolledInference": "inference",
+    "distill": "inference",
     "morph": "generation",
     "override": "spec_toml",
     "generate": "generation",

@@ -14,7 +14,8 @@ from whatwhere.classification import Matrix, describe_images
 from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.image_rows import Images, as_images, like
-from whatwhere.inference import infer
+from whatwhere.inference import UnrolledInference, distill, infer
+from whatwhere.inference.learned_steps import parse_steps
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
@@ -31,6 +32,7 @@ except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
 
 DESCRIPTOR_STEPS = 30
+LEARNED_STEPS = 5
 
 
 def _invertible(features: DeconvNetFeatures) -> bool:
@@ -61,7 +63,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     training_lam, training_alpha, training_steps : λ, α and number of steps of inference in training
     lam : λ of inference in `transform` and `encode` (α = 1)
     steps : number of steps of that inference; None takes 30 for descriptors, and for codes as many as they need to
-        converge (`InferenceSpec.coding`)
+        converge (`InferenceSpec.coding`). 'learned' takes 5 steps whose sizes `fit` learns, too; 'learned-3' takes 3
     output : what `transform` returns: the 'descriptor' of the features for a linear classifier, or the 'code', all
         features and pooling variables of an image in one row, which `inverse_transform` turns back into pixels
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
@@ -77,6 +79,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Attributes
     ----------
     model_ : the trained `DeconvNet`
+    learned_steps_ : the `LearnedSteps`, with steps='learned'
     history_ : one `EpochReport` per epoch
     image_shape_ : (C, H, W) of the images
     scale_ : the number by which images are divided
@@ -113,7 +116,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         training_alpha: float = 0.5,
         training_steps: int = 10,
         lam: float = 5.0,
-        steps: int | None = None,
+        steps: int | str | None = None,
         output: Literal["descriptor", "code"] = "descriptor",
         descriptor: DescriptorSpec | None = None,
         sparse_output: bool = False,
@@ -178,9 +181,14 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> DeconvNetFeatures:
         require_choice("output", self.output, ("descriptor", "code"))
+        learned = (parse_steps(self.steps) or LEARNED_STEPS) if isinstance(self.steps, str) else 0
         options = TrainingOptions(engine=self.engine, device=self.device)
         trained = train(recipe, v / self.scale_, start=start, options=options)
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
+        if learned:
+            unrolled = UnrolledInference(trained.model, learned, InferenceSpec(lam=self.lam))
+            distill(unrolled, v / self.scale_)
+            self.learned_steps_ = unrolled.learned
         self._n_features_out = self._output(self._blank()).shape[1]
         return self
 
@@ -265,10 +273,16 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return Recipe(
             model=ModelSpec(layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative),
             learning=(learning,) * len(layers),
-            inference=InferenceSpec(lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps),
+            inference=self._inference(),
             descriptor=self.descriptor or DescriptorSpec(),
             batch_size=self.batch_size,
         )
+
+    def _inference(self) -> InferenceSpec:
+        """The settings of `transform`; until steps are learned, the paper's."""
+        if isinstance(self.steps, str):
+            return self.learned_steps_.spec if hasattr(self, "learned_steps_") else InferenceSpec(lam=self.lam)
+        return InferenceSpec(lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -140,6 +140,11 @@ class Stats:
         step = torch.cat([self.step, self.step.new_zeros(more, self.step.shape[1])])
         return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
 
+    def put(self, images: Tensor, part: Stats) -> Stats:
+        """A copy with the statistics of some images, chosen by a mask [N], replaced."""
+        names = Stats.__dataclass_fields__
+        return Stats(*(getattr(self, name).T.index_put((images,), getattr(part, name).T).T for name in names))
+
     @staticmethod
     def cat(parts: Sequence[Stats]) -> Stats:
         """Join the statistics of several batches; with a tolerance, their numbers of steps differ."""

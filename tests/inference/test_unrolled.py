@@ -98,14 +98,38 @@ def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
     assert len(costs) == 20
 
 
+TOO_LONG = InferenceSpec.scheduled([StepSpec(size=1.0, threshold=0.01, momentum=1.0, pooling_step=(30.0,))] * 5)
+
+
 @pytest.mark.filterwarnings("ignore:images with values up to")
 @pytest.mark.parametrize("contrast", [0.0, 1e-6, 1e3, 1e10])
 def test_any_contrast_gives_finite_codes_that_end_no_higher(contrast: float) -> None:
     model, images = problem(dtype=torch.float32)
-    spec = InferenceSpec.scheduled([StepSpec(size=1.0, threshold=0.01, momentum=1.0, pooling_step=(30.0,))] * 5)
-    cost = infer(model, contrast * images, spec, engine="reference").stats.cost
+    solution = infer(model, contrast * images, TOO_LONG, engine="reference")
+    cost = solution.stats.cost
     assert cost[-1].isfinite().all()
     assert (cost[-1] <= cost[0]).all()
+    assert all(tensor.isfinite().all() for tensor in solution.latents.tensors())
+
+
+@pytest.mark.filterwarnings("ignore:images with values up to")
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+def test_images_that_a_schedule_does_not_suit_take_plain_steps(engine: str) -> None:
+    """Each by itself: the threshold leaves features of the bright image, and none of the other."""
+    model, images = problem()
+    images[0] *= 1e3
+    spec = InferenceSpec.scheduled([StepSpec(size=safe_step(model, 2, 5.0), threshold=1.0, pooling_step=(0.0,))] * 3)
+    plain = replace(spec, schedule=(), step_size="image")
+    found = infer(model, images, spec, engine=engine)
+    rule = infer(model, images, plain, engine=engine)
+    alone = [infer(model, images[i : i + 1], spec, engine=engine) for i in range(2)]
+    assert torch.equal(found.stats.step[:, 0], torch.full((3,), spec.schedule[0].size, dtype=torch.float64))
+    assert torch.equal(found.stats.step[:, 1], rule.stats.step[:, 1])
+    for ours, one in zip(found.latents.tensors(), zip(*(s.latents.tensors() for s in alone), strict=True), strict=True):
+        assert torch.equal(ours, torch.cat(one))
+    for ours, theirs in zip(found.latents.tensors(), rule.latents.tensors(), strict=True):
+        assert torch.equal(ours[1], theirs[1])
+    assert (found.stats.cost[-1] < found.stats.cost[0]).all()
 
 
 def test_an_image_has_the_same_code_in_every_batch() -> None:
@@ -130,8 +154,10 @@ def test_what_contradicts_a_schedule_is_an_error() -> None:
         UnrolledInference(problem()[0], 5, InferenceSpec.scheduled(SCHEDULE))
 
 
-def test_triton_says_that_it_takes_none() -> None:
+def test_a_schedule_is_no_reason_against_any_engine() -> None:
     model, images = problem(dtype=torch.float32)
-    reasons = unsupported_reasons(model, images, joint(2)[0], InferenceSpec.scheduled(SCHEDULE))
-    assert reasons["triton"] is not None
-    assert reasons["cpu"] is reasons["reference"] is None
+    plain, scheduled = (
+        unsupported_reasons(model, images, joint(2)[0], spec)
+        for spec in (InferenceSpec(), InferenceSpec.scheduled(SCHEDULE))
+    )
+    assert scheduled == plain

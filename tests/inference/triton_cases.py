@@ -23,7 +23,7 @@ from whatwhere.inference.filter_map import FilterMap
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, StepSpec
 
 # Relative errors ‖x - reference‖ / ‖reference‖ that the arithmetic allows: products of float16 (11 bits, so 5e-4 an
 # operand), sums and everything else in float32. The interpreter and the device are held to the same table.
@@ -48,6 +48,17 @@ class Case:
 
 
 ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
+
+
+def schedule(steps: int) -> dict[str, Any]:
+    """Sizes of steps that differ in everything."""
+    sizes = tuple(
+        StepSpec(size=0.01 + 0.002 * t, threshold=0.02 - 0.003 * t, momentum=0.15 * t, pooling_step=(0.5 + t / 10, 0.3))
+        for t in range(steps)
+    )
+    return {"schedule": sizes, "step_size": "fixed"}
+
+
 CASES = {
     "1 layer, 11×9": Case(ONE, images=1, height=11, width=9),
     "1 layer, fixed step": Case(ONE, images=3, spec={"step_size": "fixed", "alpha": 0.5}),
@@ -57,6 +68,10 @@ CASES = {
     "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"momentum": True}),
     "1 layer, momentum restarts": Case(
         ONE, height=5, width=4, steps=6, start=3.0, still=(1,), spec={"momentum": True, "lam": 0.3}
+    ),
+    "2 layers, schedule": Case(TWO, steps=6, spec=schedule(6)),
+    "3 layers, colour, schedule, α ½": Case(
+        SPECS["3 layers, colour"], mask="known", spec={**schedule(1), "alpha": 0.5}
     ),
     "2 layers, exact shrinkage": Case(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
     "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),

@@ -16,6 +16,7 @@ from whatwhere.cli import (
     data,
     decode,
     demo,
+    distill,
     encode,
     explore,
     figures,
@@ -56,6 +57,7 @@ def _program(
 app.command("anomaly")(anomaly.anomaly)
 app.command("demo")(demo.demo)
 app.command("denoise")(restoration.denoise)
+app.command("distill")(distill.distill)
 app.command("encode")(encode.encode)
 app.command("decode")(decode.decode)
 app.command("classify")(classify.classify)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whatwhere.cli.options import Device, Engine, Json, OptionalSource, Quiet, RunOrModel
+from whatwhere.cli.options import Device, Engine, Json, LearnedSteps, OptionalSource, Quiet, RunOrModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +48,7 @@ def classify(
     layer: Layers = None,
     few: Few = None,
     C: Cs = None,
+    steps: LearnedSteps = None,
     engine: Engine = "auto",
     device: Device = "auto",
     as_json: Json = False,
@@ -60,12 +61,14 @@ def classify(
     from dataclasses import asdict, replace
 
     from whatwhere.classification import protocol
-    from whatwhere.cli.inputs import open_run, source_of
+    from whatwhere.cli.inputs import learned_settings, open_run, source_of
     from whatwhere.cli.stages import Stages
 
     recipe, model = open_run(run, device)
     if layer:
         recipe = replace(recipe, descriptor=replace(recipe.descriptor, layers=tuple(layer)))
+    if steps is not None:
+        recipe = replace(recipe, inference=learned_settings(model, steps, []), plan=())
     sets = read_sets(images or source_of(run), labels, test, test_labels)
     grid, stages = tuple(C or protocol.C_GRID), Stages(quiet=quiet)
     (x, y), (x_test, y_test) = _describe(model, sets, recipe, engine, stages)

@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from whatwhere.cli.options import Device, Engine, InferenceSet, Json, Mask, Preset, Quiet, RunOrModel, Source, Split
+from whatwhere.cli.options import (
+    Device,
+    Engine,
+    InferenceSet,
+    Json,
+    LearnedSteps,
+    Mask,
+    Preset,
+    Quiet,
+    RunOrModel,
+    Source,
+    Split,
+)
 
 Out = Annotated[Path, typer.Option(metavar="FILE", help="The .npz file to write.")]
 Where = Annotated[bool, typer.Option("--where", help="Also write the pooling variables, which decoding needs.")]
@@ -38,6 +50,7 @@ def encode(
     tile: Tile = None,
     overlap: Overlap = 64,
     preset: Preset = "coding",
+    steps: LearnedSteps = None,
     set_: InferenceSet = None,
     engine: Engine = "auto",
     device: Device = "auto",
@@ -52,12 +65,12 @@ def encode(
     [N, 2, B, H, W] (rows, columns) of every layer.
 
     By default the codes are converged (--preset coding). --preset recipe takes the settings of the run as they are; a
-    model file without its run has the paper's recipe.
+    model file without its run has the paper's recipe. --steps learned takes the few steps of `whatwhere distill`.
     """
     from dataclasses import replace
 
     from whatwhere.cli.encoding import Encoder
-    from whatwhere.cli.inputs import inference_settings, open_run
+    from whatwhere.cli.inputs import inference_settings, learned_settings, open_run
     from whatwhere.cli.stages import Stages
     from whatwhere.data import load_groups
     from whatwhere.errors import printable
@@ -66,8 +79,11 @@ def encode(
     recipe, model = open_run(run, device)
     groups = load_groups(images, mask, split=split)
     most, masks = max(groups, key=lambda group: len(group[0]))
-    spec = resolve_lam(model, most, inference_settings(recipe, preset, set_ or []), recipe.plan, mask=masks)
-    recipe = replace(recipe, inference=spec)
+    if steps is None:
+        spec = resolve_lam(model, most, inference_settings(recipe, preset, set_ or []), recipe.plan, mask=masks)
+        recipe = replace(recipe, inference=spec)
+    else:
+        recipe = replace(recipe, inference=learned_settings(model, steps, set_ or []), plan=())
     encoder = Encoder(recipe, model, groups, engine, where, reconstruction, tile, overlap)
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
     with Stages(quiet=quiet).stage(f"encoding {title}", encoder.pieces) as advance:

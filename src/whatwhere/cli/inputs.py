@@ -40,6 +40,16 @@ def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> Infer
     return override(spec, changed, "inference.")
 
 
+def learned_settings(model: DeconvNet, steps: str, changes: list[str]) -> InferenceSpec:
+    """The settings of the learned steps next to a model, which --set does not change."""
+    from whatwhere.errors import SpecError
+    from whatwhere.inference.learned_steps import resolve_steps
+
+    if changes:
+        raise SpecError(f"--set {changes[0][:80]!r} was given with --steps {steps}; learned steps have their settings")
+    return resolve_steps(model, steps)
+
+
 def open_model(name: str, device: str) -> DeconvNet:
     """A model by the name of one that the package includes, or of a run folder or a model file."""
     from whatwhere import models

@@ -39,6 +39,15 @@ Preset = Annotated[
         "for sparse codes. recipe: those of the run as they are, by default the paper's 50 steps, which classify uses."
     ),
 ]
+LearnedSteps = Annotated[
+    str | None,
+    typer.Option(
+        "--steps",
+        metavar="learned",
+        help="learned: take the steps that `whatwhere distill` saved next to the model, with their settings; "
+        "learned-5: those of 5 steps.",
+    ),
+]
 InferenceSet = Annotated[
     list[str] | None,
     typer.Option(

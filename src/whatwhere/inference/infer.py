@@ -24,6 +24,7 @@ from whatwhere.inference.checks import (
 )
 from whatwhere.inference.convergence import solve_until_converged, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
+from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.plan import joint
 from whatwhere.inference.target import check_target, make_target
 from whatwhere.latents import Background, Latents, Solution, Stats
@@ -43,6 +44,7 @@ def infer(
     engine: str = "auto",
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
+    steps: Steps | None = None,
 ) -> Solution:
     """Infer what and where of images [N, C, H, W]; no image ends with a higher objective than it began with.
 
@@ -57,6 +59,8 @@ def infer(
     engine    'auto' takes the fastest that supports the problem; the solution records which one ran
     batch_size  images inferred together
     progress  called after every batch with the number of images in it
+    steps     'learned': the steps that `whatwhere distill` saved next to the model's file, with their settings;
+              'learned-5' chooses among several; or `LearnedSteps`. None takes those of `spec`
     returns   the solution: `features`, `latents`, `reconstruction`, `stats`
 
     >>> model = ww.load(ww.models.path("mnist"))
@@ -80,6 +84,8 @@ def infer(
     for phase in plan:
         if phase.layer > model.spec.depth:
             raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
+    if steps is not None:
+        spec = resolve_steps(model, steps, spec, plan)
     spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
     first = make_target(model, source[slice(0, 1)], None if mask is None else mask[:1])
     sized = model.at(*first.v.shape[2:])
@@ -127,6 +133,8 @@ def run_plan(
     for phase in plan:
         ended = run_phase(model, images, latents, phase, spec, engine, mask)
         check_start(images, latents, spec, ended.stats.cost[0])
+        if spec.schedule:
+            ended = take_plain_steps(model, images, latents, phase, spec, engine, ended, mask)
         solution = keep_the_better(model, images, latents, phase, spec, ended, mask)
         latents = solution.latents
     return solution
@@ -145,6 +153,30 @@ def run_phase(
     if spec.tolerance > 0:
         return solve_until_converged(engine, model, images, latents, phase, spec, mask)
     return engine.solve(model, images, latents, phase, spec, mask)
+
+
+def take_plain_steps(
+    model: DeconvNet,
+    images: Tensor,
+    latents: Latents,
+    phase: Phase,
+    spec: InferenceSpec,
+    engine: Engine,
+    solution: Solution,
+    mask: Tensor | None = None,
+) -> Solution:
+    """Where a schedule did not lower an image's objective, take as many steps of the 'image' rule instead.
+
+    The sizes of a schedule suit images like those that it was learned from; on others a step may be too long.
+    """
+    cost = solution.stats.cost
+    worse = ~(cost[-1] < cost[0]) & (cost[0] > 0)  # an objective of 0 cannot be lowered
+    if not worse.any():
+        return solution
+    rule, mask = replace(spec, schedule=(), step_size="image"), None if mask is None else mask[worse]
+    plain = engine.solve(model, images[worse], latents[worse], phase, rule, mask)
+    stats = solution.stats.put(worse, plain.stats)
+    return replace(solution, latents=solution.latents.put(worse, plain.latents), stats=stats)
 
 
 def keep_the_better(

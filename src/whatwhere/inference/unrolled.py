@@ -2,7 +2,8 @@
 
     unrolled = UnrolledInference(model, steps=5)
     distill(unrolled, images)                       # without labels, on the cost that inference minimises
-    infer(model, images, unrolled.spec)             # the same steps in every engine that takes a schedule
+    infer(model, images, steps=unrolled.learned)    # the same steps in every engine
+    unrolled.learned.save("runs/digits")            # for `infer(…, steps="learned")` and the command line
 
 A step has a size β, a threshold, a momentum and a β_U for each layer: 3 + L numbers.
 """
@@ -18,11 +19,13 @@ from torch import Tensor, nn
 from whatwhere.errors import SpecError
 from whatwhere.inference import ista
 from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import safe_step
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective, SizedModel
+from whatwhere.model.files import model_checksum
 from whatwhere.spec import InferenceSpec, Phase, StepSpec
 from whatwhere.spec_checks import require_count
 
@@ -49,6 +52,10 @@ class UnrolledInference(nn.Module):
     model      the trained model, whose filters stay as they are
     steps      K
     inference  λ, α, bounds and, where it has one, the schedule to start from; None means the paper's settings
+
+    >>> unrolled = ww.UnrolledInference(ww.load(ww.models.path("mnist")), steps=2)
+    >>> unrolled(ww.data.load("digits")[:3]).p.shape
+    torch.Size([3, 48, 10, 10])
     """
 
     def __init__(self, model: DeconvNet, steps: int = 5, inference: InferenceSpec | None = None) -> None:
@@ -95,6 +102,11 @@ class UnrolledInference(nn.Module):
                 for s in self.sizes()
             ]
         return replace(self.settings, schedule=tuple(schedule), step_size="fixed")
+
+    @property
+    def learned(self) -> LearnedSteps:
+        """The steps as they are now, for `infer` and for a file."""
+        return LearnedSteps(self.spec, model_checksum(self.model))
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
         """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables of every layer."""
@@ -151,7 +163,18 @@ def distill(
 
     Adam on the mean cost after the last step, with a learning rate that falls to 0 along a cosine.
 
-    progress  called after every batch with its number and its mean cost
+    unrolled       the steps, which are changed in place
+    images         a tensor [N, C, H, W], or images that are read batch by batch
+    batches        how many random batches to learn from
+    batch_size     images in a batch
+    learning_rate  of Adam, at the beginning
+    seed           of the choice of images
+    progress       called after every batch with its number and its mean cost
+
+    >>> unrolled = ww.UnrolledInference(ww.load(ww.models.path("mnist")), steps=2)
+    >>> costs = ww.distill(unrolled, ww.data.load("digits")[:20], batches=2, batch_size=5)
+    >>> len(costs)
+    2
     """
     require_count("batches", batches)
     require_count("batch_size", batch_size)

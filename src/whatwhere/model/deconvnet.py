@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -37,6 +38,7 @@ class DeconvNet:
     spec: ModelSpec
     filters: tuple[Tensor, ...]
     connectivity: tuple[Tensor, ...]
+    source: Path | None = None  # the file that these filters were loaded from
 
     def __init__(self, spec: ModelSpec, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> None:
         """Draw the connectivity and Gaussian filters, then project and normalise them (paper, "Initialization")."""
@@ -50,10 +52,18 @@ class DeconvNet:
         self._set(spec, filters, connectivity)
 
     @classmethod
-    def from_parts(cls, spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> DeconvNet:
+    def from_parts(
+        cls,
+        spec: ModelSpec,
+        filters: Sequence[Tensor],
+        connectivity: Sequence[Tensor],
+        *,
+        source: Path | None = None,
+    ) -> DeconvNet:
         """A model with these filters, without projection. Shapes and dtypes must be those of the spec."""
         model = cls.__new__(cls)
         model._set(spec, filters, connectivity)
+        object.__setattr__(model, "source", source)
         return model
 
     def _set(self, spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> None:
@@ -110,7 +120,7 @@ class DeconvNet:
         """The same model on another device, in another dtype."""
         filters = [f.to(*args, **kwargs) for f in self.filters]
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
-        return self.from_parts(self.spec, filters, connectivity)
+        return self.from_parts(self.spec, filters, connectivity, source=self.source)
 
     @property
     def input_stage(self) -> InputStage:

@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,12 +49,8 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     >>> ww.load("model.safetensors") == model
     True
     """
-    tensors = {}
-    for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
-        tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
-        tensors[f"layer{k}.connectivity"] = connected.cpu().contiguous()
-    spec = _canonical(asdict(model.spec))
-    write_atomic(Path(path), _to_bytes(tensors, {"format": FORMAT, "sha256": checksum(spec, tensors), "spec": spec}))
+    spec, tensors = canonical(asdict(model.spec)), model_tensors(model)
+    write_atomic(Path(path), to_bytes(tensors, {"format": FORMAT, "sha256": checksum(spec, tensors), "spec": spec}))
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
@@ -62,36 +59,66 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     A file of another format, a damaged one, or one whose tensors are not those of its spec raises a RunError.
 
     path     of a model file or of a run folder
-    returns  the model, on the CPU
+    returns  the model, on the CPU; its `source` is the file
 
     >>> model = ww.load(ww.models.path("mnist"))
     >>> model.spec.depth
     2
     """
-    from safetensors import SafetensorError, safe_open
-
-    path = _model_file(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    path = model_file(path)
+    with readable(path, "model file", "copy it again, or train again"):
+        metadata, tensors = read_tensors(path)
         spec = _read_spec(path, metadata, tensors)
         layers = range(1, spec.depth + 1)
         filters = [tensors.pop(f"layer{k}.filters") for k in layers]
         connectivity = [tensors.pop(f"layer{k}.connectivity") for k in layers]
         if tensors:
             raise SpecError(f"the tensor {min(tensors)!r} belongs to no layer")
-        model = DeconvNet.from_parts(spec, filters, connectivity)
-    except RunError:
-        raise
-    except KeyError as error:
-        raise _unusable(path, f"{error} is missing") from error
-    except (SafetensorError, OSError, SpecError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise _unusable(path, str(error) or type(error).__name__) from error
+        model = DeconvNet.from_parts(spec, filters, connectivity, source=path)
     for k, f in enumerate(model.filters, start=1):
         if not f.isfinite().all():
             raise RunError(f"{path} holds filters that are not finite at layer {k} (train again)")
     return model
+
+
+def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
+    """The tensors of a model by their names in a file, on the CPU."""
+    tensors = {}
+    for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
+        tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
+        tensors[f"layer{k}.connectivity"] = connected.cpu().contiguous()
+    return tensors
+
+
+def model_checksum(model: DeconvNet) -> str:
+    """What tells models apart: the checksum of the spec and of the tensors in float32, on any device."""
+    return checksum(canonical(asdict(model.spec)), model_tensors(model.to(torch.float32)))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The metadata and the tensors of a safetensors file."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def readable(path: Path, kind: str, remedy: str) -> Iterator[None]:
+    """Whatever makes a file unusable is a RunError that names the file, what is wrong and what to do."""
+    from safetensors import SafetensorError
+
+    def unusable(reason: str) -> RunError:
+        return RunError(f"{path} is not a usable {kind}: {reason[:500]} ({remedy})")
+
+    try:
+        yield
+    except RunError:
+        raise
+    except KeyError as error:
+        raise unusable(f"{error} is missing") from error
+    except (SafetensorError, OSError, SpecError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise unusable(str(error) or type(error).__name__) from error
 
 
 def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
@@ -104,7 +131,7 @@ def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _model_file(path: str | os.PathLike[str]) -> Path:
+def model_file(path: str | os.PathLike[str]) -> Path:
     """The file that a path means: itself, or the model in a run's folder."""
     if not os.fspath(path):
         raise RunError("an empty path was given; expected a model file or a run folder")
@@ -121,7 +148,7 @@ def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Te
         raise RunError(f"{path} holds {form!r}; expected {FORMAT!r} or {FORMAT_1!r} (train or save the model again)")
     text = metadata["spec"]
     if form == FORMAT and metadata["sha256"] != checksum(text, tensors):
-        raise _unusable(path, "its checksum does not match its content")
+        raise SpecError("its checksum does not match its content")
     fields = json.loads(text)
     if not isinstance(fields, dict) or not isinstance(fields.get("layers"), list):
         raise SpecError("its spec has no list of layers")
@@ -133,16 +160,12 @@ def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Te
     return spec
 
 
-def _unusable(path: Path, reason: str) -> RunError:
-    return RunError(f"{path} is not a usable model file: {reason[:500]} (copy it again, or train again)")
-
-
-def _canonical(fields: dict[str, Any]) -> str:
+def canonical(fields: dict[str, Any]) -> str:
     """JSON with sorted keys and no spaces: one text for one value."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
-def _to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
+def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
     """The safetensors file of these tensors, every key in sorted order (the library's own order varies)."""
     header: dict[str, Any] = {"__metadata__": metadata}
     start, order = 0, sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # so that all are aligned
@@ -151,7 +174,7 @@ def _to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
         end = start + tensor.numel() * tensor.itemsize
         header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
         start = end
-    text = _canonical(header).encode()
+    text = canonical(header).encode()
     text += b" " * (-len(text) % 8)  # the data begin at a multiple of 8 bytes
     return struct.pack("<Q", len(text)) + text + b"".join(_raw(tensors[name]) for name in order)
 

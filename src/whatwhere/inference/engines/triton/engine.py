@@ -93,8 +93,6 @@ class TritonEngine:
             return "the package triton is not installed (pip install 'whatwhere[gpu]')"
         if images.device.type != "cuda":
             return f"the images are on {images.device}; its kernels run on a CUDA device"
-        if spec.schedule:
-            return "a schedule of step sizes was given; its kernels choose them by a rule"
         return unsupported(model, images, phase)
 
 

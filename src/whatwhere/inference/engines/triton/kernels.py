@@ -145,16 +145,16 @@ def store_unpooled(
 @triton.jit
 def up(
     error, matrix, p, theta, z, features, error_above, beta, penalties, nonzeros, squares, uphill, scale,
-    rows, plane, lam, pooling_rate, gamma_min, gamma_max,
+    rows, plane, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
-    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+    SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
-    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it."""
+    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it. SCHEDULED: the threshold and the momentum are given."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
@@ -201,10 +201,15 @@ def up(
         store_unpooled(g * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
     if ROLE == STEP:
         step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
-        new = shrink(p_hat - lam * step * g, step, ALPHA, EXACT)
+        cut = threshold if SCHEDULED else step
+        new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
         if NONNEGATIVE:
             new = tl.maximum(new, 0.0)
         new = tl.where(here, new, 0.0)
+        if SCHEDULED:
+            old = tl.load(features + at, mask=here, other=0.0)
+            tl.store(features + at, new, mask=here & some_in_row(new != old))
+            new += ahead * (new - old)
         if MOMENTUM:
             change = new - tl.load(features + at, mask=here, other=0.0)
             tl.store(uphill + row * CHUNKS + chunk, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)

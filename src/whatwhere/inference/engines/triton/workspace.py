@@ -74,7 +74,7 @@ class Workspace:
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, regions) for _ in range(4))
         self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
         self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
-        self.features = empty(*self.p[-1].shape) if spec.momentum else self.p[-1]
+        self.features = empty(*self.p[-1].shape) if spec.momentum or spec.schedule else self.p[-1]
         T = spec.steps
         self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
         self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
@@ -104,10 +104,14 @@ class Workspace:
         for planes, known in zip(self.theta, theta, strict=True):
             for plane, variable in zip(planes, axes(known), strict=True):
                 plane.copy_(variable.permute(0, 2, 3, 1))
-        if self.spec.momentum:
+        if self.features is not self.p[-1]:
             self.features.copy_(self.p[-1])
+        if self.spec.momentum:
             self.momentum[0].fill_(1.0)
-        if self.spec.step_size == "fixed" and self.spec.steps:
+        if self.spec.schedule:
+            for beta, sizes in zip(self.beta, self.spec.schedule, strict=True):
+                beta.fill_(sizes.size)
+        elif self.spec.step_size == "fixed" and self.spec.steps:
             self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
 
     def load_filters(self, model: DeconvNet) -> None:
@@ -189,14 +193,18 @@ class Workspace:
         """The error below layer k up to its features, and what `role` does with it there."""
         shape, spec, lam = self.shapes[k - 1], self.spec, self.spec.lam_value
         rows = images * shape.grid[0] * shape.grid[1]
-        above = min(k, self.top - 1)
+        above, last = min(k, self.top - 1), t == spec.steps - 1
+        sizes = spec.schedule[t] if spec.schedule else None
+        rate = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
+        threshold, ahead = (0.0, 0.0) if sizes is None else (sizes.threshold, 0.0 if last else sizes.momentum)
         kernels.up[(triton.cdiv(rows, UP["M"]) * shape.chunks,)](
             self.error[k - 1], self.up[k - 1], self.p[k - 1], self.theta[k - 1], self.z[k - 1], self.features,
             self.error[above], self.beta[t], self.penalties, self.nonzeros, self.squares_above, self.uphill,
-            self.scale, rows, self.theta[k - 1][0].numel(), lam, lam * spec.pooling_step, spec.gamma_min,
-            spec.gamma_max, **shape.constants(), ROLE=role, MOVE=move, S_ABOVE=self.shapes[above].pool_size,
-            ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
-            MOMENTUM=spec.momentum, MAPS=CHUNK, PLACES=shape.places, K=depth_block(shape.block_row), **UP,
+            self.scale, rows, self.theta[k - 1][0].numel(), lam, lam * rate, spec.gamma_min,
+            spec.gamma_max, threshold, ahead, **shape.constants(), ROLE=role, MOVE=move,
+            S_ABOVE=self.shapes[above].pool_size, ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact",
+            NONNEGATIVE=self.model_spec.nonnegative, MOMENTUM=spec.momentum, SCHEDULED=sizes is not None, MAPS=CHUNK,
+            PLACES=shape.places, K=depth_block(shape.block_row), **UP,
         )  # fmt: skip
 
     def measure(self, t: int) -> None:

@@ -1,0 +1,181 @@
+"""Learned steps as files: their schedule, the settings they were learned with, and the model that they belong to.
+
+runs/digits/model.safetensors   its steps are in   runs/digits/inference-5.safetensors
+models/digits.safetensors                          models/digits.inference-5.safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from whatwhere.atomic import write_atomic
+from whatwhere.errors import RunError, SpecError, printable
+from whatwhere.inference.plan import joint
+from whatwhere.messages import command
+from whatwhere.model import DeconvNet
+from whatwhere.model.files import (
+    FILE_NAME,
+    canonical,
+    checksum,
+    model_checksum,
+    model_file,
+    read_tensors,
+    readable,
+    to_bytes,
+)
+from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec_toml import build
+
+FORMAT = "whatwhere learned steps 1"
+RULES = ("schedule", "steps", "step_size", "momentum", "tolerance", "pooling_step")
+"""What a schedule takes the place of; all other settings are those that the steps were learned with."""
+
+
+@dataclass(frozen=True)
+class LearnedSteps:
+    """A few steps of inference whose sizes were learned for one model, as `UnrolledInference.learned` gives them.
+
+    spec            settings of inference with the schedule of the steps
+    model_checksum  of the model that they were learned for
+    source          the file that they were loaded from
+
+    >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
+    >>> learned = ww.UnrolledInference(model, steps=3).learned
+    >>> ww.save(model, "model.safetensors")
+    >>> learned.save("model.safetensors").name
+    'inference-3.safetensors'
+    >>> ww.LearnedSteps.load("model.safetensors") == learned
+    True
+    """
+
+    spec: InferenceSpec
+    model_checksum: str
+    source: Path | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.spec.schedule:
+            raise SpecError("settings without a schedule were given as learned steps; expected one of at least 1 step")
+
+    def __len__(self) -> int:
+        """The number of steps."""
+        return len(self.spec.schedule)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the steps next to their model; return the file.
+
+        path  of the model's file or of its run folder
+        """
+        file = steps_file(path, len(self))
+        spec = canonical(asdict(self.spec))
+        text = canonical({"spec": spec, "model": self.model_checksum})
+        metadata = {"format": FORMAT, "sha256": checksum(text, {}), "model": self.model_checksum, "spec": spec}
+        write_atomic(file, to_bytes({}, metadata))
+        return file
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], steps: int | None = None) -> LearnedSteps:
+        """Read the steps that were saved next to a model.
+
+        path   of the model's file or of its run folder
+        steps  how many, where several were saved; None takes the most
+        """
+        saved = saved_steps(path)
+        if not saved or steps not in (None, *saved):
+            there = " and ".join(file.name for file in saved.values()) or "none"
+            wanted = "learned steps were" if steps is None else f"{steps} learned steps were"
+            learn = command("whatwhere", "distill", path, "--steps", str(steps or 5))
+            raise RunError(f"{wanted} requested of {printable(path)}; saved next to it: {there} ({learn} learns them)")
+        return read_steps(saved[max(saved) if steps is None else steps])
+
+    def check(self, model: DeconvNet) -> None:
+        """Raise a RunError if the steps were learned for another model."""
+        if self.model_checksum == model_checksum(model):
+            return
+        name = "the learned steps" if self.source is None else printable(self.source)
+        run = Path("RUN") if self.source is None else self.source.parent
+        again = command("whatwhere", "distill", run, "--steps", str(len(self)))
+        raise RunError(f"{name} belong to another model, whose filters or settings differ ({again} learns new ones)")
+
+
+Steps = str | LearnedSteps
+"""Learned steps as `infer` takes them: 'learned', 'learned-K' for those of K steps, or the steps themselves."""
+
+
+def resolve_steps(
+    model: DeconvNet, steps: Steps, spec: InferenceSpec | None = None, plan: Sequence[Phase] = ()
+) -> InferenceSpec:
+    """The settings of learned steps, once they belong to the model and contradict nothing else that was given."""
+    if not isinstance(steps, LearnedSteps):
+        count = parse_steps(steps)
+        if model.source is None:
+            raise RunError(
+                f"steps = {steps!r} was given with a model that was not loaded from a file; "
+                "give steps = whatwhere.LearnedSteps.load(RUN), or load the model with whatwhere.load"
+            )
+        steps = LearnedSteps.load(model.source, count)
+    steps.check(model)
+    if spec is not None:
+        require_same_settings(steps.spec, spec)
+    if plan and tuple(plan) != joint(model.spec.depth):
+        raise SpecError(
+            f"learned steps were given with plan = {tuple(plan)}; expected none: they infer all layers jointly"
+        )
+    return steps.spec
+
+
+def parse_steps(name: str) -> int | None:
+    """The number of steps in 'learned-K'; None for 'learned'."""
+    match = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", name) if isinstance(name, str) else None
+    if match is None:
+        raise SpecError(f"steps = {name!r} was given; expected 'learned', or 'learned-5' for 5 steps")
+    return None if match[1] is None else int(match[1])
+
+
+def require_same_settings(learned: InferenceSpec, given: InferenceSpec) -> None:
+    """Raise a SpecError for settings that are not those which the steps were learned with."""
+    for name, value in asdict(given).items():
+        if name not in RULES and value != getattr(learned, name):
+            raise SpecError(
+                f"{name} = {value} was given with steps that were learned with {name} = {getattr(learned, name)}; "
+                f"leave it out, or learn new ones (whatwhere distill RUN --set inference.{name}={value})"
+            )
+
+
+def steps_file(path: str | os.PathLike[str], steps: int) -> Path:
+    """The file of so many learned steps of a model."""
+    file = model_file(path)
+    return file.with_name(f"{_prefix(file)}inference-{steps}.safetensors")
+
+
+def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
+    """The files of learned steps next to a model, by their number of steps."""
+    file = model_file(path)
+    pattern = re.compile(re.escape(_prefix(file)) + r"inference-([1-9]\d{0,5})\.safetensors")
+    names = (pattern.fullmatch(other.name) for other in file.parent.iterdir())
+    return dict(sorted((int(name[1]), file.with_name(name[0])) for name in names if name))
+
+
+def _prefix(file: Path) -> str:
+    """What distinguishes the steps of a model from those of others in its folder; a run's folder has one model."""
+    return "" if file.name == FILE_NAME else f"{file.stem}."
+
+
+def read_steps(file: Path) -> LearnedSteps:
+    """Read one file of learned steps."""
+    with readable(file, "file of learned steps", "copy it again, or learn new ones with whatwhere distill"):
+        metadata, tensors = read_tensors(file)
+        form = metadata.get("format", "no format at all")
+        if form != FORMAT:
+            raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
+        if tensors:
+            raise SpecError(f"the tensor {min(tensors)!r} belongs to no step")
+        text = canonical({"spec": metadata["spec"], "model": metadata["model"]})
+        if metadata["sha256"] != checksum(text, {}):
+            raise SpecError("its checksum does not match its content")
+        spec = build(InferenceSpec, json.loads(metadata["spec"]))
+        return replace(LearnedSteps(spec, metadata["model"]), source=file)

@@ -1,0 +1,138 @@
+"""Learned steps as files: what was learned comes back, belongs to one model, and is what `infer` takes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import whatwhere as ww
+from examples import SPECS, random_images
+from whatwhere.errors import RunError, SpecError
+from whatwhere.inference.learned_steps import FORMAT, LearnedSteps, read_steps, saved_steps
+from whatwhere.model import DeconvNet
+from whatwhere.model.files import model_checksum
+from whatwhere.spec import InferenceSpec, Phase, StepSpec
+
+SPEC = InferenceSpec.scheduled(
+    [
+        StepSpec(size=0.001 + 0.002, threshold=0.004, momentum=0.2, pooling_step=(0.1, 1 / 3)),
+        StepSpec(size=0.004, threshold=0.002, pooling_step=(0.3,)),
+    ],
+    lam=4.0,
+)
+MODEL = DeconvNet(SPECS["2 layers"], seed=3)
+IMAGES = random_images(SPECS["2 layers"], 3, 6, 5).float()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, LearnedSteps]:
+    """A model file, and its learned steps next to it."""
+    path = tmp_path / "model.safetensors"
+    ww.save(MODEL, path)
+    learned = LearnedSteps(SPEC, model_checksum(MODEL))
+    learned.save(path)
+    return path, learned
+
+
+def test_steps_come_back_as_they_were(saved: tuple[Path, LearnedSteps]) -> None:
+    path, learned = saved
+    assert LearnedSteps.load(path) == LearnedSteps.load(path.parent) == learned
+    assert LearnedSteps.load(path).spec == SPEC
+    assert [file.name for file in sorted(path.parent.iterdir())] == ["inference-2.safetensors", "model.safetensors"]
+    before = (path.parent / "inference-2.safetensors").read_bytes()
+    learned.save(path)
+    assert (path.parent / "inference-2.safetensors").read_bytes() == before
+
+
+def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        ww.save(MODEL, tmp_path / f"{name}.safetensors")
+    learned = LearnedSteps(SPEC, model_checksum(MODEL))
+    assert learned.save(tmp_path / "one.safetensors").name == "one.inference-2.safetensors"
+    assert list(saved_steps(tmp_path / "one.safetensors")) == [2]
+    assert saved_steps(tmp_path / "two.safetensors") == {}
+    with pytest.raises(RunError, match=r"two\.safetensors; saved next to it: none \(whatwhere distill .*two"):
+        LearnedSteps.load(tmp_path / "two.safetensors")
+
+
+def test_the_most_steps_are_taken_unless_a_number_is_given(saved: tuple[Path, LearnedSteps]) -> None:
+    path, learned = saved
+    one = replace(learned, spec=InferenceSpec.scheduled(SPEC.schedule[:1], lam=4.0))
+    one.save(path)
+    model = ww.load(path)
+    assert len(LearnedSteps.load(path)) == 2
+    assert LearnedSteps.load(path, 1) == one
+    for name, steps in {"learned": 2, "learned-1": 1, "learned-2": 2}.items():
+        assert len(ww.infer(model, IMAGES, steps=name, engine="reference").stats.step) == steps
+    with pytest.raises(RunError, match=r"3 learned steps were requested.*inference-1.safetensors and inference-2"):
+        ww.infer(model, IMAGES, steps="learned-3")
+
+
+def test_infer_takes_the_steps_next_to_the_models_file(saved: tuple[Path, LearnedSteps]) -> None:
+    path, learned = saved
+    model = ww.load(path)
+    expected = ww.infer(MODEL, IMAGES, SPEC, engine="reference")
+    assert expected.stats.nonzeros[-1].sum() > 0
+    for steps in ("learned", learned):
+        found = ww.infer(model.to("cpu"), IMAGES, steps=steps, engine="reference")
+        assert torch.equal(found.features, expected.features)
+        assert found.lam == 4.0
+    double = ww.infer(model.to(torch.float64), IMAGES.double(), steps="learned", engine="reference")
+    assert torch.allclose(double.features.float(), expected.features, atol=1e-5)
+
+
+def test_steps_of_another_model_are_an_error_that_names_the_file(saved: tuple[Path, LearnedSteps]) -> None:
+    path, learned = saved
+    other = DeconvNet(SPECS["2 layers"], seed=4)
+    ww.save(other, path)
+    with pytest.raises(RunError, match=r"inference-2\.safetensors belong to another model.*distill .*--steps 2"):
+        ww.infer(ww.load(path), IMAGES, steps="learned")
+    with pytest.raises(RunError, match="the learned steps belong to another model"):
+        ww.infer(other, IMAGES, steps=learned)
+
+
+def test_what_contradicts_learned_steps_is_an_error(saved: tuple[Path, LearnedSteps]) -> None:
+    path, learned = saved
+    with pytest.raises(RunError, match="was not loaded from a file"):
+        ww.infer(MODEL, IMAGES, steps="learned")
+    with pytest.raises(SpecError, match=r"lam = 7.0 was given with steps that were learned with lam = 4.0"):
+        ww.infer(MODEL, IMAGES, InferenceSpec(lam=7.0), steps=learned)
+    ww.infer(MODEL, IMAGES, InferenceSpec(lam=4.0, steps=9), steps=learned, engine="reference")
+    with pytest.raises(SpecError, match="expected none: they infer all layers jointly"):
+        ww.infer(MODEL, IMAGES, plan=[Phase(layer=1, update_pooling=(1,))], steps=learned)
+    for steps in ("learnt", "learned-0", "learned-x", 5):
+        with pytest.raises(SpecError, match="expected 'learned', or 'learned-5'"):
+            ww.infer(ww.load(path), IMAGES, steps=steps)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="without a schedule"):
+        LearnedSteps(InferenceSpec(), "")
+
+
+def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedSteps]) -> None:
+    path, _ = saved
+    file = path.parent / "inference-2.safetensors"
+    whole = file.read_bytes()
+    for damaged in (whole[:40], whole.replace(b"0.002", b"0.003")):
+        assert damaged != whole
+        file.write_bytes(damaged)
+        with pytest.raises(RunError, match=r"inference-2\.safetensors is not a usable file of learned steps"):
+            read_steps(file)
+    spec = json.dumps({"lam": 1.0})
+    for metadata, reason in (
+        ({"format": "whatwhere model 2"}, "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 1'"),
+        ({"format": FORMAT, "spec": spec}, "'model' is missing"),
+    ):
+        save_file({}, file, metadata=metadata)
+        with pytest.raises(RunError, match=reason):
+            read_steps(file)
+
+
+def test_a_model_remembers_its_file_until_its_filters_change(saved: tuple[Path, LearnedSteps]) -> None:
+    path, _ = saved
+    model = ww.load(path.parent)
+    assert model.source == path
+    assert model.to(torch.float64).source == path
+    assert model.with_filters(1, model.filters[0]).source is None
+    assert model == MODEL
