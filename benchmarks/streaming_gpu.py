@@ -231,9 +231,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tiny", action="store_true", help="a few images and steps, to test this script on a CPU")
-    parser.add_argument(
-        "--only-choice", action="store_true", help="stop after the choice; its seconds do not count then"
-    )
+    parser.add_argument("--only", nargs="+", default=["choice", "seeds", "million", "curves"], help="steps to measure")
     parser.add_argument("--seconds", type=float, default=440.0, help="no step begins after this many")
     given = parser.parse_args()
     began, device = time.monotonic(), "cuda" if torch.cuda.is_available() else "cpu"
