@@ -36,7 +36,7 @@ RESULT = "demo.json"
 REPORT = "report.html"
 EXPLORER = "explorer.html"
 EXPLORED = 250  # examples in the explorer
-LEARNED = 1_600  # images that each layer learns from in a stream
+LEARNED = 2_000  # images that each layer learns from in a stream
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 
 
