@@ -2,7 +2,7 @@
 Fill in what is missing
 =======================
 
-Pixels of weight 0 have no influence on the features; the reconstruction fills them in. Here two thirds of all pixels
+Pixels of weight 0 have no influence on the features; the reconstruction fills them in. Here half of all pixels
 are unknown (grey).
 """
 

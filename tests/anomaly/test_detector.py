@@ -90,6 +90,25 @@ def test_the_map_is_high_where_a_defect_was_made(weight: float) -> None:
     assert (found.score_samples(images) < found.score_samples(clean)).all()
 
 
+def test_a_blurred_place_of_a_texture_is_found() -> None:
+    """It is explained better than a normal one, so the residual is too small there."""
+    generator = torch.Generator().manual_seed(2)
+    images = torch.rand(20, 24, 24, generator=generator)
+    images[12:, 6:18, 6:18] = 0.5 + 0.05 * torch.rand(8, 12, 12, generator=generator)
+    truth = torch.zeros(8, 24, 24, dtype=torch.bool)
+    truth[:, 6:18, 6:18] = True
+    maps = detector(aligned=False, residual_weight=1.0).fit(images[:12]).anomaly_map(images[12:])
+    assert isinstance(maps, torch.Tensor)
+    assert roc_auc_score(truth.flatten(), maps.flatten()) > 0.85
+
+
+def test_patches_of_a_texture_are_one_cell() -> None:
+    model = ww.DeconvNet(ModelSpec.paper())
+    digits, texture = (ww.AnomalyDetector(model, aligned=aligned)._recipe() for aligned in (True, False))
+    assert digits.descriptor.cell < max(digits.descriptor.patch) == texture.descriptor.cell
+    assert digits.inference.lam_value < texture.inference.lam_value
+
+
 def test_scores_and_maps_do_not_depend_on_the_other_images(fitted: ww.AnomalyDetector) -> None:
     images, _ = others(12)
     together, map_of_all = fitted.decision_and_map(images)

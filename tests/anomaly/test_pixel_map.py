@@ -1,9 +1,10 @@
 """From a code back to pixels: places against those that the model itself reconstructs."""
 
+import numpy as np
 import pytest
 import torch
 
-from whatwhere.anomaly.pixel_map import smooth, spread_patches, to_pixels
+from whatwhere.anomaly.pixel_map import UsualResidual, smooth, spread_patches, to_pixels
 from whatwhere.classification.descriptors import layer_patches
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
@@ -63,3 +64,14 @@ def test_smoothing_averages_the_pixels_that_exist() -> None:
     torch.testing.assert_close(smoothed[:, 0, 0], values[:, :2, :2].mean((1, 2)))
     torch.testing.assert_close(smoothed[:, 2, 2], values[:, 1:4, 1:4].mean((1, 2)))
     torch.testing.assert_close(smooth(values, 1), values)
+
+
+def test_residuals_are_unusual_by_being_too_large_or_too_small() -> None:
+    normal = torch.tensor([1.0, 2.0, 4.0])
+    usual = UsualResidual.of(normal)
+    found = usual.unusual(torch.tensor([7 / 3, 10.0, 0.01, 2.0]))
+    logs = np.log([1.0, 2.0, 4.0])
+    down = np.sqrt((logs.mean() - logs[0]) ** 2 / 3)
+    expected = [0.0, (10 - 7 / 3) / np.std([1.0, 2.0, 4.0]), (logs.mean() - np.log(0.01)) / down, 0.0]
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+    assert UsualResidual.of(torch.zeros(3)).unusual(torch.zeros(3)).isfinite().all()

@@ -69,3 +69,24 @@ def test_a_smaller_scale_fills_a_hole_that_the_lowpass_cannot_reach() -> None:
         for s in (1, 3)
     )
     assert error(three[hole], truth[hole]) < 0.5 * error(one[hole], truth[hole])
+
+
+def test_a_smaller_scale_takes_a_third_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def explain(net, images, mask, settings, *rest):  # type: ignore[no-untyped-def]
+        taken.append((images.shape[3], settings.steps))
+        return images
+
+    monkeypatch.setattr("whatwhere.restoration.scales.explain", explain)
+    Restorer(model(), RestorationSpec(steps=24, scales=3)).restore(picture(128, 128), 0.1)
+    assert taken == [(32, 3), (64, 8), (128, 24)]
+
+
+def test_the_strength_of_details_is_that_of_known_pixels_without_their_lowpass() -> None:
+    wave = 0.3 * torch.cos(torch.pi * torch.arange(64.0)).expand(1, 1, 64, 64)
+    mask = torch.ones_like(wave)
+    mask[:, :, 20:40] = 0
+    restorer = Restorer(model(), RestorationSpec())
+    assert restorer.detail_strength(0.5 + torch.where(mask > 0, wave, 9.0), mask) == pytest.approx(0.3, rel=0.02)
+    assert restorer.detail_strength(torch.full_like(wave, 0.5), mask) < 1e-6

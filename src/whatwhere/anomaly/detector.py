@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.anomaly.patch_bank import PatchBank
-from whatwhere.anomaly.pixel_map import smooth, spread_patches, to_pixels
+from whatwhere.anomaly.pixel_map import UsualResidual, smooth, spread_patches, to_pixels
 from whatwhere.classification.descriptors import layer_patches
 from whatwhere.distributed import choose_device
 from whatwhere.errors import MissingExtra
@@ -32,6 +32,7 @@ except ImportError:
 SMOOTHED = 5  # pixels: the residual of one is too noisy to judge it by
 BATCH = 1000  # images inferred together
 INFERENCE = InferenceSpec(steps=20, momentum=True)
+TEXTURE_INFERENCE = replace(INFERENCE, lam=50.0)  # in codes with few features an empty place is nothing unusual
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     aligned : compare a patch with normal patches at the same place (digits, parts in a fixed position); False compares
         it with those of all places (textures)
     residual_weight : share of the residual in the score, from 0 to 1; the rest is the share of the surprise. None
-        means 0 if `aligned` (a model of strokes also explains digits that it does not know), otherwise 0.5
+        means 0 if `aligned` (a model of strokes also explains digits that it does not know), otherwise 0.3
     neighbours : number of nearest normal patches that the distance is averaged over
     bank_size : number of normal patches remembered for each place
     contamination : share of the images in `fit` for which `predict` returns -1
@@ -125,6 +126,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.scale_ = float(v.max()) or 1.0 if self.model is None else 1.0
         self.model_ = self._train(v / self.scale_, seed) if self.model is None else self.model
         residual, patches = self._explain(v)
+        self.usual_residual_ = UsualResidual.of(smooth(residual, SMOOTHED))
         self.bank_ = PatchBank.of(
             patches,
             aligned=self.aligned,
@@ -172,10 +174,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         sized, recipe = self.model_.at(*self.image_shape_[1:]), self._recipe()
         surprise = self.bank_.surprise(patches)
         on_map = spread_patches(surprise, recipe.descriptor, sized.spec.depth, sized.regions[-1].grid[1:])
-        pixels = torch.stack([smooth(residual, SMOOTHED), to_pixels(on_map, sized)])
+        local, unlike = smooth(residual, SMOOTHED), to_pixels(on_map, sized)
         if self.aligned:
-            return Evidence(torch.stack([residual.mean((1, 2)), self.bank_.image_surprise(patches)]), pixels)
-        return Evidence(pixels.amax((2, 3)), pixels)  # a defect is small, so the worst place counts
+            whole = torch.stack([residual.mean((1, 2)), self.bank_.image_surprise(patches)])
+            return Evidence(whole, torch.stack([local, unlike]))
+        worst = torch.stack([local.amax((1, 2)), unlike.amax((1, 2))])  # a defect is small, so the worst place counts
+        return Evidence(worst, torch.stack([self.usual_residual_.unusual(local), unlike]))
 
     def _judge(self, X: Images) -> Evidence:
         check_is_fitted(self)
@@ -194,7 +198,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     @property
     def _residual_weight(self) -> float:
         if self.residual_weight is None:
-            return 0.0 if self.aligned else 0.5
+            return 0.0 if self.aligned else 0.3
         return float(self.residual_weight)
 
     @property
@@ -204,12 +208,19 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return spec.nonnegative and spec.input.kind == "none"
 
     def _recipe(self) -> Recipe:
-        if self.recipe is not None:
-            return self.recipe
+        recipe = self.recipe or self._default_recipe()
+        if self.aligned:
+            return recipe
+        entire = replace(recipe.descriptor, cell=max(recipe.descriptor.patch))  # places in a patch do not matter either
+        return replace(recipe, descriptor=entire)
+
+    def _default_recipe(self) -> Recipe:
+        inference = INFERENCE if self.aligned else TEXTURE_INFERENCE
         if self.model is not None:
-            return replace(Recipe.paper(self.model.spec), inference=INFERENCE)
+            return replace(Recipe.paper(self.model.spec), inference=inference)
         channels = self.image_shape_[0] if hasattr(self, "image_shape_") else 1
-        return streaming_recipe(ModelSpec(layers=ModelSpec.paper().layers, channels=channels))
+        recipe = streaming_recipe(ModelSpec(layers=ModelSpec.paper().layers, channels=channels))
+        return replace(recipe, inference=inference)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

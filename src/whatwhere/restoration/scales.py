@@ -5,7 +5,8 @@ At half the size the noise is half as strong (the mean of four pixels), and hole
 
     low = lowpass(enlarge(restore(halve(y)))),    result = low + what the model reconstructs of y - low
 
-with the same model at every scale; at the smallest, low = lowpass(y).
+with the same model at every scale; at the smallest, low = lowpass(y). Where the number of steps is given, every smaller
+scale takes a third as many.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ class Restorer:
         """Does the model take off a low-pass and nothing else, so that another estimate can take its place?"""
         return self.model.spec.input.kind == "highpass" and not self.model.spec.input.contrast
 
+    def detail_strength(self, images: Tensor, mask: Tensor) -> float:
+        """The root mean square of what the model explains of the known pixels, before any of it is explained."""
+        low = lowpass(images, self.model.spec.input.sigma, mask) if self.has_lowpass else 0
+        return signal_strength(images - low, mask)
+
     def count_tiles(self, channels: int, height: int, width: int) -> int:
         """How many tiles the restoration of one image takes, over all scales and views."""
         planes = channels if self.model.spec.channels == 1 else 1
@@ -67,7 +73,8 @@ class Restorer:
         if scales == 1 or min(images.shape[2:]) < 2 * SMALLEST:
             low = lowpass(images, sigma, mask)
         else:
-            coarse = self._at_scale(*halve(images, noise, mask), scales - 1)
+            smaller = replace(self, spec=with_fewer_steps(self.spec))
+            coarse = smaller._at_scale(*halve(images, noise, mask), scales - 1)
             large = enlarge(coarse, *images.shape[2:])
             low = lowpass(large if mask is None else torch.where(mask > 0, images, large), sigma)
         detail = images - low if mask is None else torch.where(mask > 0, images - low, 0)
@@ -90,6 +97,11 @@ def inference_settings(spec: RestorationSpec, noise: float, strength: float) -> 
     steps = min(MOST_STEPS, max(FEWEST_STEPS, round(5 / share**2))) if spec.steps is None else spec.steps
     lam = 1 / ((spec.threshold + share) * noise)
     return InferenceSpec(lam=lam, steps=steps, momentum=True, pooling_step=spec.pooling_step)
+
+
+def with_fewer_steps(spec: RestorationSpec) -> RestorationSpec:
+    """A third of them, for a smaller scale: only its low-pass is used."""
+    return spec if spec.steps is None else replace(spec, steps=-(-spec.steps // 3))
 
 
 def without_input_stage(model: DeconvNet) -> DeconvNet:

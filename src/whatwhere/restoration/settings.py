@@ -17,7 +17,8 @@ class RestorationSpec:
                   restores better than one that has
     pooling_step  β_U, the step of the pooling variables
     views         restorations that are averaged, each with the pooling regions at another place; useful with pooling
-    scales        sizes at which an image is restored: the low-pass comes from the restored image of half the size
+    scales        sizes at which an image is restored: the low-pass comes from the restored image of half the size,
+                  which takes a third of the steps
     tile          side of the tiles that a larger image is cut into, in pixels
     overlap       of neighbouring tiles
 
