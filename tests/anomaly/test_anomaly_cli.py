@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
+from whatwhere.anomaly.detector import TEXTURE_INFERENCE
 from whatwhere.cli.anomaly import overlay, spread
 
 
@@ -32,6 +34,20 @@ def test_scores_and_maps_are_those_of_the_detector(tmp_path: Path) -> None:
         picture = ww.data.load(tmp_path / "new" / "maps" / row["map"])[0]
         drawn = overlay(torch.from_numpy(odd[n])[None], torch.from_numpy(maps[n])).permute(2, 0, 1) / 255
         torch.testing.assert_close(picture, drawn.float(), atol=0.01, rtol=0)
+
+
+def test_anywhere_takes_the_settings_for_textures(tmp_path: Path) -> None:
+    run, (normal, _), (odd, _) = tiny.make(tmp_path / "run"), tiny.bars(20), tiny.bars(3, seed=5)
+    np.save(tmp_path / "normal.npy", normal)
+    np.save(tmp_path / "odd.npy", odd)
+    arguments = (run, tmp_path / "odd.npy", "--normal", tmp_path / "normal.npy", "--out", tmp_path / "maps")
+    whatwhere("anomaly", *arguments, "--anywhere", *PLAIN)
+    recipe = replace(tiny.recipe(), inference=TEXTURE_INFERENCE)
+    model = ww.load(run / "model.safetensors")
+    detector = ww.AnomalyDetector(model, recipe=recipe, aligned=False, engine="reference").fit(normal)
+    with (tmp_path / "maps" / "scores.csv").open() as file:
+        scores = [float(row["score"]) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(scores, np.sort(detector.decision_function(odd)), atol=1e-3)
 
 
 def test_normal_pixels_stay_grey_and_odd_ones_turn_red() -> None:

@@ -45,14 +45,19 @@ def anomaly(
     The folder gets a picture for each image, red where it is unlike normal ones, and `scores.csv`: the number of the
     image, its score (negative: an anomaly) and the name of its picture, the least normal first.
     """
+    from dataclasses import replace
+
     from whatwhere import data
     from whatwhere.anomaly import AnomalyDetector
+    from whatwhere.anomaly.detector import TEXTURE_INFERENCE
     from whatwhere.atomic import disk_errors, write_atomic
     from whatwhere.cli.inputs import open_run, source_of
     from whatwhere.cli.stages import Stages
     from whatwhere.pictures import png
 
     recipe, model = open_run(run, device)
+    if anywhere:
+        recipe = replace(recipe, inference=TEXTURE_INFERENCE)
     source, stages = data.load(images, split=split), Stages(quiet=quiet)
     known = data.load(normal or ("digits" if run.is_file() else source_of(run)))
     known = known.subset(spread(len(known), examples))
