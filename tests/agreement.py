@@ -38,6 +38,13 @@ ONOFF = replace(TWO, input=InputSpec(kind="onoff", sigma=1.0, contrast=0.8))
 UNPOOLED = ModelSpec(layers=(LayerSpec(maps=5, filter_size=4, pool_size=1),))
 LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=12, pool_size=7),))
 ONE_MAP = ModelSpec(layers=(LayerSpec(maps=1, filter_size=8, pool_size=1),))
+DEEP = ModelSpec(
+    layers=(
+        LayerSpec(maps=40, pool_size=4, pool_stride=3, pool_maps=2),
+        LayerSpec(maps=51, filter_size=3, pool_stride=1, pool_maps=3),
+    )
+)
+DEEP_MAX = replace(DEEP, layers=tuple(replace(layer, maps=6, pooling_kind="max") for layer in DEEP.layers))
 AGREEMENTS = {
     "1 layer, 12×12 filters, 7×7 regions": Agreement(LARGE, height=17, width=23, fresh=True),
     "1 layer, 12×12 filters, 7×7 regions, dense": Agreement(LARGE, height=17, width=23),
@@ -52,6 +59,9 @@ AGREEMENTS = {
     "2 layers, batch step, α ½": Agreement(TWO, images=25, spec={"step_size": "batch", "alpha": 0.5}),
     "2 layers, fixed step, α ½": Agreement(TWO, spec={"step_size": "fixed", "alpha": 0.5}),
     "2 layers, image step, α ½": Agreement(TWO, images=9, spec={"alpha": 0.5}),
+    "2 layers, secant step": Agreement(TWO, images=9, spec={"step_size": "secant", "steps": 8}),
+    "paper, secant step, fresh": Agreement(ModelSpec.paper(), 2, 28, 28, fresh=True, spec={"step_size": "secant"}),
+    "weights, secant step": Agreement(TWO_CHANNELS, mask="weights per channel", spec={"step_size": "secant"}),
     "2 layers, momentum, fixed step": Agreement(TWO, spec={"momentum": True, "step_size": "fixed"}),
     "2 layers, momentum, batch step": Agreement(TWO, images=25, spec={"momentum": True, "step_size": "batch"}),
     "2 layers, exact shrinkage, α ½": Agreement(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
@@ -60,6 +70,12 @@ AGREEMENTS = {
     "2 layers, θ frozen": Agreement(TWO, still=(1, 2)),
     "2 layers, no step": Agreement(TWO, spec={"steps": 0}),
     "2 layers, 3×3 regions, ragged": Agreement(SPECS["2 layers, 3×3 regions"], height=17, width=23),
+    "2 layers, overlapping": Agreement(SPECS["2 layers, overlapping"], height=17, width=23),
+    "2 layers, overlapping, fresh": Agreement(SPECS["2 layers, overlapping"], fresh=True, spec={"momentum": True}),
+    "2 layers, 3-D pooling": Agreement(SPECS["2 layers, 3-D pooling"], height=17, width=23),
+    "2 layers, 3-D pooling, fresh": Agreement(SPECS["2 layers, 3-D pooling"], fresh=True, spec={"alpha": 0.5}),
+    "overlapping 3-D, many maps": Agreement(DEEP, images=1, height=12, width=14, fresh=True),
+    "overlapping 3-D, max, weights": Agreement(DEEP_MAX, images=2, mask="weights"),
     "2 layers, max": Agreement(SPECS["2 layers, max"]),
     "2 layers, sum": Agreement(SPECS["2 layers, sum"]),
     "2 layers, signed": Agreement(SPECS["2 layers, signed"]),

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from whatwhere.errors import SpecError
 from whatwhere.spec_checks import check_fields, convert, require, require_count
 
-StepSize = Literal["image", "batch", "fixed"]
+StepSize = Literal["image", "secant", "batch", "fixed"]
 PAPER_LAM: Final = 5.0
 CODING: Final[dict[str, Any]] = {"momentum": True, "step_size": "image", "steps": 1000, "tolerance": 3e-4}
 """The settings that `InferenceSpec.coding` changes."""
@@ -81,7 +81,8 @@ class InferenceSpec:
     steps         ISTA steps, T; with a tolerance, at most
     tolerance     an image is finished once a step changes its cost by less than this share (`inference.convergence`);
                   0 takes all steps
-    step_size     β for each 'image', one for the 'batch' (the paper), or the safe 'fixed' one
+    step_size     β for each 'image', by a line search in every step or, faster, by a 'secant' through its last two
+                  points; one for the 'batch' (the paper); or the safe 'fixed' one
     momentum      accelerate the features' steps (FISTA with restart)
     pooling_step  β_U, the step of the pooling variables
     gamma_min, gamma_max, moment_power  see `MomentFit`
@@ -126,7 +127,12 @@ class InferenceSpec:
         require(
             self.tolerance == 0 or self.step_size != "batch",
             f"tolerance = {self.tolerance} with step_size = 'batch'",
-            "step_size = 'image' or 'fixed', since each image is finished at its own step",
+            "step_size = 'image', 'secant' or 'fixed', since each image is finished at its own step",
+        )
+        require(
+            not (self.momentum and self.step_size == "secant"),
+            "momentum with step_size = 'secant'",
+            "one of them, since both use the last change: momentum = False, or step_size = 'image'",
         )
         require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
         self._check_schedule()

@@ -59,21 +59,25 @@ class Problem:
 
 def draw(number: int) -> Problem:
     """The problem of this number, in float64 with values that float32 can hold."""
-    chance = random.Random(number)
+    chance, footnotes = random.Random(number), random.Random(f"footnotes of {number}")
     torch.manual_seed(number)
     layers, below = [], (channels := chance.choice((1, 1, 2, 3)))
     for _ in range(chance.choice((1, 1, 2, 2, 3))):
         maps = chance.choice((1, 2, 3, 5, 8, 16, 17, 20))
+        filter_size, pool_size = chance.choice((1, 2, 3, 3, 4, 5, 5, 6, 7)), chance.choice((1, 2, 2, 2, 3, 4))
+        depth = footnotes.choice((1, 1, 1, 2, 3, 4))
         layers.append(
             LayerSpec(
                 maps=maps,
-                filter_size=chance.choice((1, 2, 3, 3, 4, 5, 5, 6, 7)),
-                pool_size=chance.choice((1, 2, 2, 2, 3, 4)),
+                filter_size=filter_size,
+                pool_size=pool_size,
+                pool_stride=footnotes.choice((None, None, footnotes.randint(1, pool_size))),
+                pool_maps=depth if maps % depth == 0 else 1,
                 pooling_kind=chance.choice(("gaussian", "gaussian", "gaussian", "max", "sum")),
                 fan_in=chance.choice((None, None, chance.randint(1, below))),
             )
         )
-        below = maps
+        below = layers[-1].pooled_maps
     spec = ModelSpec(
         layers=tuple(layers),
         channels=channels,
@@ -190,6 +194,7 @@ def describe(number: int) -> str:
     p = draw(number)
     layers = "; ".join(
         f"{s.maps} maps {s.filter_size}×{s.filter_size} {s.pooling_kind} {s.pool_size}×{s.pool_size}"
+        f", stride {s.stride}, {s.pool_maps} maps together"
         for s in p.model.spec.layers
     )
     s = p.spec

@@ -21,7 +21,17 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 sys.path.insert(0, str(Path(__file__).parent))
-from triton_cases import CASES, FILTER_CASES, LARGE_CASES, NONZEROS, TOLERANCE, UNKNOWN, poison_new_memory, run
+from triton_cases import (
+    CASES,
+    FILTER_CASES,
+    LARGE_CASES,
+    LARGE_FILTER_CASES,
+    NONZEROS,
+    TOLERANCE,
+    UNKNOWN,
+    poison_new_memory,
+    run,
+)
 
 ALL = [*CASES, *FILTER_CASES, UNKNOWN]
 GROUPS = [ALL[i::3] for i in range(3)]
@@ -53,7 +63,7 @@ def test_interpreted_kernels_agree_with_the_float64_reference(group: list[str]) 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", [*ALL, *LARGE_CASES])
+@pytest.mark.parametrize("name", [*ALL, *LARGE_CASES, *LARGE_FILTER_CASES])
 def test_kernels_agree_on_the_device(name: str) -> None:
     pytest.importorskip("triton")
     poison_new_memory()
@@ -74,7 +84,7 @@ from whatwhere.inference.engines.triton.workspace import Workspace
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 
 class NoDevice:  # a driver that only says what to compile for
     get_current_device = lambda self: 0
@@ -93,6 +103,9 @@ def compile_only(kernel, grid):
 JITFunction.__getitem__ = compile_only
 paper, v = ModelSpec.paper(), torch.rand(4, 1, 28, 28)
 training, inference = InferenceSpec(steps=1, step_size="batch", alpha=0.5), InferenceSpec(steps=1)
+layers = LayerSpec(maps=16, pool_size=3, pool_stride=2), LayerSpec(maps=96, pool_maps=2)  # the kernels of `regions`
+still = InferenceSpec(steps=1, step_size="fixed")
+Workspace(DeconvNet(ModelSpec(layers=layers)), v, Phase(layer=2, update_pooling=(1, 2)), still).run()
 for pooling in ("gaussian", "max"):
     model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling_kind=pooling) for layer in paper.layers)))
     for spec in (training, inference):
@@ -122,13 +135,15 @@ def test_every_kernel_of_the_papers_size_compiles_for_sm_90_without_spills(tmp_p
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr
     lines = outcome.stdout.splitlines()
-    assert {line.split()[0] for line in lines} == {"down", "unpool", "up", "sum_rows", "line_search", "correlate"}
+    names = {"down", "unpool", "up", "sum_rows", "line_search", "correlate", "propagate", "pool", "measure"}
+    assert {line.split()[0] for line in lines} == names
     for line in lines:
         assert re.findall(r"(\d+) bytes spill", line) == ["0", "0"], line
 
 
-def test_blocks_of_filters_have_an_adjoint() -> None:
-    model = DeconvNet(SPECS["2 layers, 3×3 regions"], dtype=torch.float64)
+@pytest.mark.parametrize("name", ["2 layers, 3×3 regions", "2 layers, overlapping", "2 layers, 3-D pooling"])
+def test_blocks_of_filters_have_an_adjoint(name: str) -> None:
+    model = DeconvNet(SPECS[name], dtype=torch.float64)
     for f, shape in zip(model.filters, layer_shapes(model, 9, 8, 2), strict=True):
         G = torch.randn_like(filter_blocks(f, shape))
         assert torch.allclose((filter_blocks(f, shape) * G).sum(), (f * filters_of(G, shape)).sum())
@@ -150,13 +165,12 @@ def unsupported_reason(name: str, dtype: torch.dtype = torch.float32) -> str | N
 
 
 def test_what_the_kernels_do_not_cover_is_refused_by_name() -> None:
-    assert "3-D pooling" in (unsupported_reason("2 layers, 3-D pooling") or "")
-    assert "overlap" in (unsupported_reason("2 layers, overlapping") or "")
     assert "float64" in (unsupported_reason("2 layers", torch.float64) or "")
-    layer = replace(SPECS["1 layer"].layers[0], pool_size=5)
-    model = DeconvNet(ModelSpec(layers=(layer,)))
-    assert "5 × 5" in (triton_engine.unsupported(model, torch.zeros(1, 1, 9, 9), Phase(layer=1)) or "")
-    assert unsupported_reason("3 layers, colour") is None
+    for change, why in (({"pool_size": 5}, "stride of 5"), ({"pool_size": 9, "pool_stride": 2}, "9 × 9 elements")):
+        model = DeconvNet(ModelSpec(layers=(replace(SPECS["1 layer"].layers[0], **change),)))
+        assert why in (triton_engine.unsupported(model, torch.zeros(1, 1, 9, 9), Phase(layer=1)) or "")
+    for name in ("3 layers, colour", "2 layers, overlapping", "2 layers, 3-D pooling"):
+        assert unsupported_reason(name) is None
 
 
 def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:

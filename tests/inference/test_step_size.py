@@ -2,8 +2,22 @@ import pytest
 import torch
 
 from examples import SPECS, random_images, random_latents
-from whatwhere.inference.step_size import batch_sample, best_step, line_search, lipschitz
-from whatwhere.model import DeconvNet
+from whatwhere.data import load as load_digits
+from whatwhere.errors import SpecError
+from whatwhere.inference import infer
+from whatwhere.inference.step_size import (
+    SECANT_RANGE,
+    batch_sample,
+    best_step,
+    line_search,
+    lipschitz,
+    secant_step,
+)
+from whatwhere.model import DeconvNet, load
+from whatwhere.models import path
+from whatwhere.spec import InferenceSpec
+
+RULES = ("image", "secant")
 
 
 @pytest.fixture(params=SPECS)
@@ -53,3 +67,30 @@ def test_the_fixed_step_is_safe(problem: tuple) -> None:
         norm = x.square().sum((1, 2, 3), keepdim=True).sqrt()
         x = x / norm
     assert float(norm.max()) <= lipschitz(model.model, model.spec.depth) * (1 + 1e-9)
+
+
+def test_a_secant_is_the_line_search_along_the_last_change(problem: tuple) -> None:
+    """The smooth term is least, along d = p - p_old, where -λβ d would lead if d were its gradient."""
+    model, v, p, weights, g = problem
+    old, first = p + 0.1 * g, torch.ones(3, 1, 1, 1, dtype=torch.float64)
+    e, e_old = (model.reconstruct(x, weights) - v for x in (p, old))
+    beta = secant_step(p - old, e - e_old, 2.0, first, 1e6 * first)  # so far off that the bound below holds it
+    torch.testing.assert_close(beta, 1e6 / SECANT_RANGE * first)
+    exact = best_step(model, old - p, weights, 2.0, per_image=True)
+    torch.testing.assert_close(secant_step(p - old, e - e_old, 2.0, first, exact), exact)
+    torch.testing.assert_close(secant_step(p - old, e - e_old, 2.0, first, exact / 100), exact * SECANT_RANGE / 100)
+    assert torch.equal(secant_step(0 * p, e - e_old, 2.0, 3 * first, first), 3 * first)  # nothing changed: the last one
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_the_secant_rule_ends_lower_than_the_line_search(alpha: float) -> None:
+    pytest.importorskip("numba")
+    model, digits = load(path("mnist")), load_digits("digits", split="test")[:6]
+    specs = {rule: InferenceSpec(step_size=rule, alpha=alpha, steps=30) for rule in RULES}
+    cost = {rule: infer(model, digits, spec).stats.cost[-1] for rule, spec in specs.items()}
+    assert cost["secant"].mean() < 0.95 * cost["image"].mean()
+
+
+def test_momentum_and_the_secant_exclude_each_other() -> None:
+    with pytest.raises(SpecError, match=r"momentum with step_size = 'secant' was given; expected one of them"):
+        InferenceSpec(momentum=True, step_size="secant")

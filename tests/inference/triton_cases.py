@@ -6,7 +6,7 @@ interpreter and prints one JSON object: case → quantity → relative error.
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from agreement import DEEP as WIDE_DEEP
 from agreement import FIVE_CHANNELS, ONOFF, TWO_CHANNELS, influence_of_unknown_pixels
 from examples import SPECS, random_images, random_latents, random_mask
 from whatwhere.inference import ista
@@ -48,6 +49,12 @@ class Case:
 
 
 ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
+OVERLAPPING, THREE_D = SPECS["2 layers, overlapping"], SPECS["2 layers, 3-D pooling"]
+DEEP = ModelSpec(layers=(LayerSpec(maps=4, filter_size=3, pool_stride=1, pool_maps=2),))
+
+
+def with_switches(layer: LayerSpec) -> LayerSpec:
+    return replace(layer, pooling_kind="max")
 
 
 def schedule(steps: int) -> dict[str, Any]:
@@ -64,6 +71,7 @@ CASES = {
     "1 layer, fixed step": Case(ONE, images=3, spec={"step_size": "fixed", "alpha": 0.5}),
     "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step_size": "batch", "alpha": 0.5}),
     "2 layers, image step": Case(TWO, images=3, steps=6),
+    "1 layer, secant step": Case(ONE, images=2, height=5, width=4, steps=6, spec={"step_size": "secant"}),
     # momentum soon brings the error near 0, where its last digits make β: with longer filters sooner than in 6 steps
     "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"momentum": True}),
     "1 layer, momentum restarts": Case(
@@ -77,6 +85,8 @@ CASES = {
     "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen, bright": Case(TWO, still=(1,), loud=255.0),
     "2 layers, 3×3 regions": Case(SPECS["2 layers, 3×3 regions"]),
+    "2 layers, overlapping": Case(OVERLAPPING, images=1, height=6, width=5),
+    "overlapping 3-D, momentum": Case(DEEP, images=1, height=3, width=4, spec={"momentum": True}),
     "2 layers, max": Case(SPECS["2 layers, max"]),
     "2 layers, sum": Case(SPECS["2 layers, sum"]),
     "2 layers, signed": Case(SPECS["2 layers, signed"]),
@@ -96,6 +106,13 @@ CASES = {
 }
 
 LARGE_CASES = {  # on the device only: the interpreter would take minutes
+    "overlapping, batch step, α ½": Case(OVERLAPPING, 25, 17, 23, spec={"step_size": "batch", "alpha": 0.5}),
+    "overlapping, max": Case(replace(OVERLAPPING, layers=tuple(map(with_switches, OVERLAPPING.layers)))),
+    "3-D pooling": Case(THREE_D, 25, 17, 23),
+    "3-D pooling, weights": Case(THREE_D, mask="weights", spec={"momentum": True}),
+    "overlapping 3-D, many maps": Case(WIDE_DEEP, 3, 28, 28, spec={"step_size": "batch"}),
+    "2 layers, secant step": Case(TWO, images=9, steps=6, spec={"step_size": "secant"}),
+    "overlapping, secant step, weights": Case(OVERLAPPING, mask="weights", spec={"step_size": "secant"}),
     "2 layers, 6001 images": Case(TWO, images=6001, spec={"step_size": "batch", "alpha": 0.5}),
     "3 layers, 32×32 colour": Case(SPECS["3 layers, colour"], images=7, height=32, width=32),
 }
@@ -105,6 +122,10 @@ FILTER_CASES = {  # the model, and the kind of mask
     "filters, 3 layers, colour": ("3 layers, colour", ""),
     "filters, weights": ("2 layers", "weights"),
     "filters, known per channel": ("3 layers, colour", "known per channel"),
+}
+LARGE_FILTER_CASES = {  # on the device only
+    "filters, overlapping": ("2 layers, overlapping", ""),
+    "filters, 3-D pooling": ("2 layers, 3-D pooling", "weights"),
 }
 UNKNOWN = "unknown pixels"  # changes them, and reports what else changes
 
@@ -169,8 +190,9 @@ def compare_filter_map(name: str, kind: str, device: str) -> dict[str, float]:
 
 
 def run(name: str, device: str) -> dict[str, float]:
-    if name in FILTER_CASES:
-        return compare_filter_map(*FILTER_CASES[name], device)
+    filter_cases = FILTER_CASES | LARGE_FILTER_CASES
+    if name in filter_cases:
+        return compare_filter_map(*filter_cases[name], device)
     if name == UNKNOWN:
         with np.errstate(all="ignore"):
             return influence_of_unknown_pixels(get_engine("triton"), torch.float32, device)
@@ -179,17 +201,21 @@ def run(name: str, device: str) -> dict[str, float]:
 
 def poison_new_memory() -> None:
     """Fill memory that is only reserved with NaN, so that reading what nothing wrote shows."""
-    from whatwhere.inference.engines.triton import workspace
+    from whatwhere.inference.engines.triton import batch_memory
 
     class Poisoned:
         def __getattr__(self, name: str) -> Any:
             return getattr(torch, name)
 
         @staticmethod
+        def empty_like(x: torch.Tensor) -> torch.Tensor:
+            return torch.full_like(x, float("nan"))
+
+        @staticmethod
         def empty(*shape: int, **options: Any) -> torch.Tensor:
             return torch.full(shape, float("nan"), **options)
 
-    workspace.torch = Poisoned()  # type: ignore[assignment]
+    batch_memory.torch = Poisoned()  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,11 +10,12 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.pooling_update import start_pooling, step_pooling
-from whatwhere.inference.step_size import line_search, safe_step
+from whatwhere.inference.step_size import line_search, safe_step, secant_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.ops import sparsity
+from whatwhere.ops.pooling import Weights
 from whatwhere.spec import InferenceSpec, Phase
 
 
@@ -30,6 +32,15 @@ class StepSizes(Protocol):
 
 
 @dataclass(frozen=True)
+class Before:
+    """The point before the last step, for the secant rule: features, residual, and the first β."""
+
+    p: Tensor
+    e: Tensor
+    first: Tensor
+
+
+@dataclass(frozen=True)
 class IstaState:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
 
@@ -42,6 +53,7 @@ class IstaState:
     y: Tensor
     momentum: Tensor
     beta: Tensor
+    before: Before | None = None
 
 
 def solve(
@@ -92,8 +104,7 @@ def step(
     if sizes is not None:
         beta, threshold = (torch.ones_like(state.beta) * size for size in (sizes.size, sizes.threshold))
     else:
-        searching = spec.step_size != "fixed"
-        beta = threshold = line_search(spec.step_size, model, g, U, lam, mask) if searching else state.beta
+        beta = threshold = step_size(model, state, e, g, U, spec, mask)
 
     shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
     p = shrink(y - lam * beta * g, threshold, alpha)  #     gradient and shrinkage step
@@ -105,7 +116,27 @@ def step(
     ahead = accelerate(y, p, state.p, state.momentum) if spec.momentum else (p, state.momentum)
     if sizes is not None:
         ahead = (p + sizes.momentum * (p - state.p), state.momentum)
-    return IstaState(p, tuple(theta), *ahead, beta), objective(e, y, lam, alpha), beta.flatten()
+    before = Before(y, e, state.before.first if state.before else beta) if spec.step_size == "secant" else None
+    return IstaState(p, tuple(theta), *ahead, beta, before), objective(e, y, lam, alpha), beta.flatten()
+
+
+def step_size(
+    model: SizedModel,
+    state: IstaState,
+    e: Tensor,
+    g: Tensor,
+    weights: Sequence[Weights],
+    spec: InferenceSpec,
+    mask: Tensor | None,
+) -> Tensor:
+    """β of every image by the rule of `spec`, [N, 1, 1, 1]."""
+    if spec.step_size == "fixed":
+        return state.beta
+    if spec.step_size == "secant":
+        if (before := state.before) is not None:
+            return secant_step(state.p - before.p, e - before.e, spec.lam_value, state.beta, before.first)
+        return line_search("image", model, g, weights, spec.lam_value, mask)
+    return line_search(spec.step_size, model, g, weights, spec.lam_value, mask)
 
 
 def start(

@@ -1,8 +1,12 @@
-"""The size β of a step on the features: the exact line search of the smooth term, or a safe constant.
+"""The size β of a step on the features: the exact line search of the smooth term, a secant, or a safe constant.
 
-    β = ‖g‖² / (λ ‖M ⊙ R g‖²)      (Eqn. autostep)
+    β = ‖g‖² / (λ ‖M ⊙ R g‖²)                            line search (Eqn. autostep)
+    β = ‖p - p_old‖² / (λ ‖M ⊙ (R p - R_old p_old)‖²)    secant (Barzilai and Borwein)
 
-Deviation: the print lacks λ, although the step is λ β g; at λ = 5 it diverges.
+Both are ‖d‖² / (λ ‖M ⊙ R d‖²) along a direction d: the line search needs one more reconstruction, the secant takes the
+two that it has, as SpaRSA does (Wright, Nowak and Figueiredo).
+
+Deviation: the print of the line search lacks λ, although the step is λ β g; at λ = 5 it diverges.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from whatwhere.ops.pooling import Weights
 from whatwhere.spec import StepSize
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
+SECANT_RANGE = 8.0  # how many times longer or shorter than the first step, by line search, a secant step may be
 
 
 def line_search(
@@ -57,6 +62,18 @@ def best_step(
     if not per_image:
         numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
     return (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))
+
+
+def secant_step(change: Tensor, change_below: Tensor, lam: float, last: Tensor, first: Tensor) -> Tensor:
+    """‖p - p_old‖² / (λ ‖M ⊙ (R p - R_old p_old)‖²) of every image, [N, 1, 1, 1]; where nothing changed, the last β.
+
+    Pooling variables that moved change the reconstruction, too, and a secant may be far too long where the objective
+    is flat; so β stays within SECANT_RANGE of the first one.
+    """
+    numerator = change.square().sum((1, 2, 3), keepdim=True)
+    denominator = lam * change_below.square().sum((1, 2, 3), keepdim=True)
+    beta = (numerator / denominator).where((numerator > 0) & (denominator > 0), last)
+    return torch.minimum(torch.maximum(beta, first / SECANT_RANGE), first * SECANT_RANGE)
 
 
 def safe_step(model: DeconvNet, layer: int, lam: float) -> float:

@@ -122,7 +122,9 @@ def infer_tiles(
     """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow with the picture."""
     spec = spec or InferenceSpec()
     require(
-        spec.step_size != "batch", "step_size = 'batch' for tiles", "'image' or 'fixed', which every tile has alone"
+        spec.step_size != "batch",
+        "step_size = 'batch' for tiles",
+        "'image', 'secant' or 'fixed', which every tile has alone",
     )
     _, height, width = check_picture(model, picture, mask)
     check_filters(model)

@@ -60,11 +60,6 @@ class CPUEngine:
             return f"images on {images.device} and filters on {model.device} were given, it needs both on the CPU"
         if images.dtype not in (torch.float32, torch.float64) or images.dtype != model.dtype:
             return f"{images.dtype} images and {model.dtype} filters were given, it needs float32 or float64 for both"
-        for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
-            if layer.pool_maps > 1:
-                return f"layer {k} has pool_maps = {layer.pool_maps}, it pools within one map only"
-            if layer.stride != layer.pool_size:
-                return f"layer {k} has overlapping regions (pool_stride {layer.stride} of {layer.pool_size})"
         return None
 
 

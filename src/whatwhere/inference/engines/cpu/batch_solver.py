@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state
+from whatwhere.inference.engines.cpu.layout import pack_model
 from whatwhere.inference.engines.cpu.loop import advance
 from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
 from whatwhere.inference.engines.cpu.steps import SETTINGS
+from whatwhere.inference.engines.reference import flushed_denormals
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, safe_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
@@ -40,14 +41,12 @@ class BatchSolver:
     ) -> None:
         N, T = len(images), spec.steps
         self.spec, self.dtype = spec, images.dtype
-        self.layers, self.state_size = plan_state(
-            model, images.shape[2], images.shape[3], phase.layer, moving_layers(model, phase)
-        )
+        packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, moving_layers(model, phase))
+        self.layers, self.state_size, self.filters = packed.table, packed.state_size, packed.filters
         fits = {"gaussian": MOMENTS, "max": SWITCHES, "sum": FLAT}
         for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
             known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
             self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
-        self.filters = pack_filters(model, self.layers)
         self.settings = pack_settings(model, spec)
         self.initial = initial_latents(model, images, latents, phase)
         self.packed = pack_latents(self.initial)
@@ -61,13 +60,20 @@ class BatchSolver:
         self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
 
     def solve(self) -> Solution:
-        """All steps of all images."""
-        with thread_pool() as pool:
-            if self.spec.step_size == "batch":
-                self.solve_with_shared_step(pool.map, batch_sample(len(self.images)))
-            else:
-                self.solve_each(pool.map, 0)
+        """All steps of all images; a single image in the calling thread, since starting another takes time."""
+        if len(self.images) == 1:
+            with flushed_denormals():
+                self.solve_all(map)
+        else:
+            with thread_pool() as pool:
+                self.solve_all(pool.map)
         return self.solution()
+
+    def solve_all(self, parallel_map: Callable[..., Any]) -> None:
+        if self.spec.step_size == "batch":
+            self.solve_with_shared_step(parallel_map, batch_sample(len(self.images)))
+        else:
+            self.solve_each(parallel_map, 0)
 
     def solve_each(self, parallel_map: Callable[..., Any], first: int) -> None:
         """All steps of each image from number `first` on, one image after the other in each thread."""
@@ -129,7 +135,8 @@ def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
     record["momentum"] |= len(spec.schedule) > 0  # of the schedule
     record["exact"] = spec.shrinkage == "exact"
     record["nonnegative"] = model.spec.nonnegative
-    record["line_search"] = record["own_step"] = spec.step_size == "image"
+    record["secant"] = spec.step_size == "secant"
+    record["line_search"] = record["own_step"] = spec.step_size in ("image", "secant")
     return record
 
 
@@ -145,11 +152,11 @@ def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
 def initial_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase) -> Latents:
     """The latents that are given, as `ista.start` takes them; zeros for those that the kernels will fit."""
     N, zero = len(images), images.new_zeros(1)
-    grids = [regions.grid for regions in model.at(*images.shape[2:]).regions[: phase.layer]]
-    missing = grids[len(latents.pooling_params) :]
-    thetas = [PoolingParams(zero.expand(N, 2, *grid), zero.expand(N, 2, *grid)) for grid in missing]
+    regions = model.at(*images.shape[2:]).regions[: phase.layer]
+    missing = [zero.expand(N, len(r.axes), *r.grid) for r in regions[len(latents.pooling_params) :]]
+    thetas = [PoolingParams(variable, variable) for variable in missing]
     of_this_layer = latents.p is not None and len(latents.pooling_params) == phase.layer
-    p = latents.p if of_this_layer else zero.expand(N, *grids[-1])
+    p = latents.p if of_this_layer else zero.expand(N, *regions[-1].grid)
     return Latents(p, (*latents.pooling_params[: phase.layer], *thetas))
 
 
@@ -180,4 +187,4 @@ def chunks(first: int, last: int) -> list[slice]:
     images, threads = last - first, torch.get_num_threads()
     count = -(-images // (CHUNK * threads)) * threads
     cuts = [first + images * i // count for i in range(count + 1)] if images else []
-    return [slice(*pair) for pair in pairwise(cuts)]
+    return [slice(begin, end) for begin, end in pairwise(cuts) if begin < end]

@@ -6,7 +6,7 @@ sum; down from few non-zero features, those features only.
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.pooling import Layer, element_offset
+from whatwhere.inference.engines.cpu.pooling import Layer, element_offset, weights_offset
 from whatwhere.inference.engines.cpu.rows import dots_rows, product_rows
 from whatwhere.inference.engines.cpu.winograd import correlate
 from whatwhere.jit import Array, inline_jit, jit
@@ -19,7 +19,7 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
     if layer.winograd:
         correlate(
             state, below.error, (below.columns + 2 * below.border) * below.maps, below.maps,
-            layer.z_error, layer.columns * layer.pool * layer.maps, layer.maps, layer.height, layer.width, layer.size,
+            layer.z_error, layer.z_columns * layer.z_maps, layer.z_maps, layer.height, layer.width, layer.size,
             filters, layer.up, layer.work, layer.patches, layer.products,
         )  # fmt: skip
     else:
@@ -30,8 +30,8 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
 def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
     """The same as a sum over the filter's elements: slower, but exactly zero where the signal is."""
     noinline()
-    K, C, B = layer.size, below.maps, layer.maps
-    jump, pitch = (below.columns + 2 * below.border) * C, layer.columns * layer.pool * B
+    K, C, B = layer.size, below.maps, layer.z_maps
+    jump, pitch = (below.columns + 2 * below.border) * C, layer.z_columns * B
     y = 0
     while y < layer.height:
         skipped = max(0, below.border - y)  # rows of the border of zeros
@@ -48,8 +48,8 @@ def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Laye
 @inline_jit
 def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int) -> None:
     """From z_k to the signal at p_{k-1}: a valid convolution."""
-    K, C, B = layer.size, below.maps, layer.maps
-    jump, pitch = layer.columns * layer.pool * B, (below.columns + 2 * below.border) * C
+    K, C, B = layer.size, below.maps, layer.z_maps
+    jump, pitch = layer.z_columns * B, (below.columns + 2 * below.border) * C
     first = element_offset(below, target, 0, 0)
     if layer.winograd:
         correlate(
@@ -72,23 +72,29 @@ def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: i
 def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, target: int) -> None:
     """Unpool and convolve the top layer's features, visiting only those that are not zero."""
     noinline()
-    C, B, s = below.maps, layer.maps, layer.pool
+    C, B, s, stride = below.maps, layer.maps, layer.pool, layer.stride
     jump = (below.columns + 2 * below.border) * C
     state[target : target + (below.rows + 2 * below.border) * jump] = 0
     for first in range(0, B, LANES):
         for row in range(layer.rows):
-            height = layer.size - 1 + min(s, layer.height - row * s)
+            height = layer.size - 1 + min(s, layer.height - row * stride)
             for column in range(layer.columns):
                 p_at = element_offset(layer, layer.features, row, column) + first
                 if not any_nonzero(load(state, p_at)):
                     continue
-                width = layer.size - 1 + min(s, layer.width - column * s)
-                out = target + row * s * jump + column * s * C
-                w = layer.weights + (row * layer.columns + column) * 2 * s * B + first
+                width = layer.size - 1 + min(s, layer.width - column * stride)
+                out = target + row * stride * jump + column * stride * C
+                w = weights_offset(layer, row, column) + first
                 for b in range(LANES):
-                    if state[p_at + b] != 0:
-                        p = state[p_at + b]
+                    if state[p_at + b] == 0:
+                        continue
+                    p = state[p_at + b]
+                    if layer.depth == 1:
                         scatter_one(state, filters, layer, p, w + b, first + b, out, jump, height, width, C)
+                        continue
+                    for i in range(layer.depth):
+                        part, plane = p * state[w + b + (2 * s + i) * B], i * B + first + b
+                        scatter_one(state, filters, layer, part, w + b, plane, out, jump, height, width, C)
 
 
 @jit
@@ -96,7 +102,7 @@ def scatter_one(
     state: Array, filters: Array, layer: Layer, p: float, w: int, b: int, out: int, jump: int,
     height: int, width: int, C: int,
 ) -> None:  # fmt: skip
-    """Add one feature: its filter, weighted and shifted to every element of the region, on `height` × `width` places.
+    """Add one feature: filter b, weighted and shifted to every element of the region, on `height` × `width` places.
 
     The stored filter has a border of s - 1 zeros, so that shifted reads stay inside it.
     """

@@ -1,13 +1,17 @@
 """How the state of one image and the filters are stored: flat arrays, and a table of offsets.
 
 Every map is stored as [row, column, map], with the number of maps rounded up to a multiple of LANES (except the
-channels of the image). The signals at p_k have a border of zeros as wide as the filters of the layer above need.
+channels of the image). The signals at p_k have a border of zeros as wide as the filters of the layer above need. Where
+m neighbouring maps are pooled together, z is stored as [row, column, m, pooled map]: what belongs to LANES regions is
+whole vectors again.
 Row k of the table is layer k of the paper; row 0 is the image.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,12 +26,18 @@ LAYER = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "real_maps",  # maps of the model
-            "maps",  # maps in memory
+            "real_maps",  # pooled maps of the model
+            "maps",  # pooled maps in memory
+            "z_maps",  # unpooled maps in memory
             "size",  # side of the filters, K
             "pool",  # side of a pooling region, s
+            "stride",  # from one region to the next
+            "depth",  # maps that a region holds, m
+            "axes",  # of a region's Gaussian: 2, or 3 where m > 1
             "height",  # of the unpooled map z
             "width",
+            "z_rows",  # of z together with what the regions reach beyond it
+            "z_columns",
             "rows",  # of the pooled map p
             "columns",
             "border",  # zeros around p
@@ -42,8 +52,8 @@ LAYER = np.dtype(
             "gain",  # R g, for the line search
             "z",  # the unpooled map of the pass down
             "z_error",  # the error at the unpooled map
-            "weights",  # [row, column, axis, element, map]
-            "mu",  # [row, column, axis, map]
+            "weights",  # [row, column, axis and element, map]: s of rows, s of columns, m of maps where m > 1
+            "mu",  # [row, column, axis, map], the axes in the same order
             "gamma",
             "work",  # memory for Winograd's transforms
             "patches",
@@ -59,7 +69,41 @@ LAYER = np.dtype(
 )
 
 
+CACHED = 4  # packed models that are cached for the next call
 OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
+
+
+@dataclass(frozen=True)
+class PackedModel:
+    """A model as the kernels read it: the table of layers, the numbers in the state of one image, the filters.
+
+    `sources` are the filters that were packed, and how often they had been written to.
+    """
+
+    table: np.ndarray
+    state_size: int
+    filters: np.ndarray
+    sources: list[tuple[Tensor, int]]
+
+    def holds(self, model: DeconvNet) -> bool:
+        return all(f is g and f._version == count for f, (g, count) in zip(model.filters, self.sources, strict=False))
+
+
+_packed: OrderedDict[tuple[object, ...], PackedModel] = OrderedDict()
+
+
+def pack_model(model: DeconvNet, height: int, width: int, top: int, moving: Sequence[int]) -> PackedModel:
+    """The model packed for images of this size. The last few are cached: packing takes as long as several steps."""
+    key = (model.spec, model.dtype, height, width, top, tuple(moving))
+    packed = _packed.pop(key, None)
+    if packed is None or not packed.holds(model):
+        table, state_size = plan_state(model, height, width, top, moving)
+        filters = pack_filters(model, table)
+        packed = PackedModel(table, state_size, filters, [(f, f._version) for f in model.filters[:top]])
+    _packed[key] = packed
+    while len(_packed) > CACHED:
+        _packed.popitem(last=False)
+    return replace(packed, table=packed.table.copy())
 
 
 def round_up(maps: int) -> int:
@@ -77,24 +121,29 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
     for k, (layer, regions) in enumerate(zip(layers, model.at(height, width).regions, strict=False), start=1):
         row = table[k]
         row["real_maps"], row["maps"], row["size"], row["pool"] = (
-            layer.maps, round_up(layer.maps), layer.filter_size, layer.pool_size,
+            layer.pooled_maps, round_up(layer.pooled_maps), layer.filter_size, layer.pool_size,
         )  # fmt: skip
+        row["stride"], row["depth"], row["axes"] = layer.stride, layer.pool_maps, len(regions.axes)
+        row["z_maps"] = row["depth"] * row["maps"]
         _, row["height"], row["width"] = regions.shape
         _, row["rows"], row["columns"] = regions.grid
+        _, row["z_rows"], row["z_columns"] = regions.extent
         row["updates_pooling"] = k in moving
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_size <= LARGEST
         row["sparse"] = sparse_threshold(table[k - 1], row)
         table[k - 1]["border"] = layer.filter_size - 1
-    table[top]["unpooled"] = table[top]["pool"] == 1  # whatever its Gaussian, the weight of the one element is 1
+    # whatever its Gaussian, the weight of the one element is 1
+    table[top]["unpooled"] = table[top]["pool"] == 1 and table[top]["depth"] == 1
     return table, _place_state(table)
 
 
 def sparse_threshold(below: np.void, row: np.void) -> int:
     """The number of non-zero features from which the dense pass down is faster (by measurement)."""
     s, size = int(row["pool"]), int(row["size"])
-    visit = (OVERHEAD + (4 * (size + 1) if s == 2 else s * s * size)) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
+    rows = row["depth"] * (4 * (size + 1) if s == 2 else s * s * size)
+    visit = (OVERHEAD + rows) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
     taps = (POINTS / (POINTS + 1 - row["size"])) ** 2 if row["winograd"] else row["size"] ** 2
-    products = below["rows"] * below["columns"] * taps * row["maps"] / LANES
+    products = below["rows"] * below["columns"] * taps * row["z_maps"] / LANES
     if below["maps"] % LANES == 0:
         return int(products * below["maps"] / (120 * visit))
     return int(products * below["maps"] / (50 * visit * -(-below["maps"] * row["size"] // LANES)))
@@ -114,17 +163,36 @@ def _place_state(table: np.ndarray) -> int:
         framed = (row["rows"] + 2 * row["border"]) * (row["columns"] + 2 * row["border"]) * row["maps"]
         reserve(row, ("features", "error", "gain"), int(framed))
         if k > 0:
-            regions, s = int(row["rows"] * row["columns"] * row["maps"]), int(row["pool"])
+            regions = int(row["rows"] * row["columns"] * row["maps"])
             if row["unpooled"]:
                 row["z_error"] = row["error"]
             else:
-                reserve(row, ("z", "z_error"), regions * s * s)
-                reserve(row, ("weights",), regions * 2 * s)
-            reserve(row, ("mu", "gamma"), regions * 2)
+                reserve(row, ("z", "z_error"), int(row["z_rows"] * row["z_columns"] * row["z_maps"]))
+                reserve(row, ("weights",), regions * weights_of_region(row))
+            reserve(row, ("mu", "gamma"), regions * int(row["axes"]))
         if row["winograd"]:
             reserve(row, ("work",), 2 * POINTS**2 * LANES)
-            reserve(row, ("patches", "products"), POINTS**2 * TILES * int(max(row["maps"], table[k - 1]["maps"])))
+            reserve(row, ("patches", "products"), POINTS**2 * TILES * int(max(row["z_maps"], table[k - 1]["maps"])))
     return end
+
+
+def weights_of_region(row: np.void) -> int:
+    """The number of a region's weights in one map."""
+    return int(2 * row["pool"] + (row["depth"] if row["axes"] == 3 else 0))
+
+
+def maps_in_memory(f: Tensor, row: np.void) -> Tensor:
+    """Filters [C, B, K, K] with maps in the order of z in memory, [C, z_maps, K, K]; zero where there is no map."""
+    m, real, maps = int(row["depth"]), int(row["real_maps"]), int(row["maps"])
+    wide = f.new_zeros(len(f), m, maps, *f.shape[2:])
+    wide[:, :, :real] = f.unflatten(1, (real, m)).transpose(1, 2)
+    return wide.flatten(1, 2)
+
+
+def maps_of_model(f: Tensor, row: np.void) -> Tensor:
+    """The way back from `maps_in_memory`: [C, z_maps, K, K] → [C, B, K, K]."""
+    planes: Tensor = f.unflatten(1, (int(row["depth"]), int(row["maps"])))
+    return planes[:, :, : int(row["real_maps"])].transpose(1, 2).flatten(1, 2)
 
 
 def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
@@ -132,8 +200,8 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
     pieces: list[Tensor] = []
     for k, row in enumerate(table[1:], start=1):
         f = model.filters[k - 1].detach()  # [C, B, K, K]
-        wide = f.new_zeros(int(table[k - 1]["maps"]), int(row["maps"]), *f.shape[2:])
-        wide[: f.shape[0], : f.shape[1]] = f
+        wide = f.new_zeros(int(table[k - 1]["maps"]), int(row["z_maps"]), *f.shape[2:])
+        wide[: f.shape[0]] = maps_in_memory(f, row)
         rotated = wide.flip(2, 3)
         few = table[k - 1]["maps"] % LANES != 0
         direct = wide.permute(2, 3, 0, 1)

@@ -11,8 +11,10 @@ from whatwhere.inference.engines.cpu.steps import (
     line_search_norms,
     propagate,
     record_objective,
+    secant_norms,
     update_latents,
 )
+from whatwhere.inference.step_size import SECANT_RANGE
 from whatwhere.jit import Array, cached_jit
 
 
@@ -53,9 +55,14 @@ def advance(source: str) -> Any:
                     copy_latents(packed[n], state, layers, False)
                     continue
                 propagate(state, filters, layers)
-                if config.line_search:
+                if config.line_search and not (config.secant and t > 0):
                     norms[n, 0], norms[n, 1] = line_search_norms(state, filters, layers, masks[n])
-                if config.own_step:
+                if config.own_step and not (config.secant and t > 0):
                     beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
+                if config.secant:
+                    changed, below = secant_norms(state, code, layers, masks[n])
+                    if t > 0:
+                        size = changed / (config.lam * below) if changed > 0 and below > 0 else beta[n, t - 1]
+                        beta[n, t] = min(max(size, beta[n, 0] / SECANT_RANGE), beta[n, 0] * SECANT_RANGE)
 
     return advance

@@ -35,58 +35,95 @@ def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
 
 
 @jit
+def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
+    """The offset of the first element of a region, in an unpooled map that begins at `start`."""
+    offset: int = start + (row * layer.z_columns + column) * layer.stride * layer.z_maps
+    return offset
+
+
+@jit
+def weights_offset(layer: Layer, row: int, column: int) -> int:
+    """The offset of the weights of a region: along rows, along columns, and where m > 1 along maps."""
+    count = 2 * layer.pool + (layer.depth if layer.axes == 3 else 0)
+    offset: int = layer.weights + (row * layer.columns + column) * count * layer.maps
+    return offset
+
+
+@jit
 def unpool(state: Array, layer: Layer, source: int) -> None:
-    """z = w_y w_x p everywhere."""
+    """z = w_y w_x p everywhere, times the weight along maps in 3-D; summed where regions overlap."""
     noinline()
-    B, s = layer.maps, layer.pool
-    pitch = layer.columns * s * B
+    B, s, overlap = layer.maps, layer.pool, layer.stride < layer.pool
+    if overlap:
+        for i in range(layer.z, layer.z + layer.z_rows * layer.z_columns * layer.z_maps, LANES):
+            store(state, i, splat(state, 0))
     for row in range(layer.rows):
         for column in range(layer.columns):
-            p_at = element_offset(layer, source, row, column)
-            w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
-            z_at = layer.z + row * s * pitch + column * s * B
+            p_at, w_at = element_offset(layer, source, row, column), weights_offset(layer, row, column)
+            z_at = region_offset(layer, layer.z, row, column)
             for b in range(0, B, LANES):
-                p, w, z = load(state, p_at + b), w_at + b, z_at + b
-                if s == 2:
-                    x0, x1 = load(state, w + 2 * B), load(state, w + 3 * B)
-                    top, bottom = p * load(state, w), p * load(state, w + B)
-                    store(state, z, top * x0)
-                    store(state, z + B, top * x1)
-                    store(state, z + pitch, bottom * x0)
-                    store(state, z + pitch + B, bottom * x1)
+                p = load(state, p_at + b)
+                if overlap and not any_nonzero(p):
                     continue
-                for i in range(s):
-                    line = p * load(state, w + i * B)
-                    for j in range(s):
-                        store(state, z + i * pitch + j * B, line * load(state, w + (s + j) * B))
+                for h in range(layer.depth):
+                    part = p * load(state, w_at + b + (2 * s + h) * B) if layer.depth > 1 else p
+                    spread(state, layer, part, w_at + b, z_at + b + h * B, overlap)
+
+
+@jit
+def spread(state: Array, layer: Layer, p: Any, w: int, z: int, add: bool) -> None:
+    """LANES features over one plane of their regions, z = w_y w_x p, added to what is there or in place of it."""
+    B, s, step, pitch = layer.maps, layer.pool, layer.z_maps, layer.z_columns * layer.z_maps
+    if s == 2 and not add:
+        x0, x1 = load(state, w + 2 * B), load(state, w + 3 * B)
+        top, bottom = p * load(state, w), p * load(state, w + B)
+        store(state, z, top * x0)
+        store(state, z + step, top * x1)
+        store(state, z + pitch, bottom * x0)
+        store(state, z + pitch + step, bottom * x1)
+        return
+    for i in range(s):
+        line = p * load(state, w + i * B)
+        for j in range(s):
+            at, weight = z + i * pitch + j * step, load(state, w + (s + j) * B)
+            store(state, at, fma(line, weight, load(state, at)) if add else line * weight)
 
 
 @jit
 def pool(state: Array, layer: Layer) -> None:
-    """The error at z_k to the error at p_k:  Σ w_y w_x error."""
+    """The error at z_k to the error at p_k:  Σ w_y w_x error, and in 3-D the same along maps."""
     noinline()
     B, s = layer.maps, layer.pool
-    pitch = layer.columns * s * B
     for row in range(layer.rows):
         for column in range(layer.columns):
-            e_at = element_offset(layer, layer.error, row, column)
-            w_at = layer.weights + (row * layer.columns + column) * 2 * s * B
-            z_at = layer.z_error + row * s * pitch + column * s * B
+            e_at, w_at = element_offset(layer, layer.error, row, column), weights_offset(layer, row, column)
+            z_at = region_offset(layer, layer.z_error, row, column)
             for b in range(0, B, LANES):
-                w, z = w_at + b, z_at + b
-                if s == 2:
-                    x0, x1 = load(state, w + 2 * B), load(state, w + 3 * B)
-                    top = fma(load(state, z), x0, load(state, z + B) * x1)
-                    bottom = fma(load(state, z + pitch), x0, load(state, z + pitch + B) * x1)
-                    store(state, e_at + b, fma(top, load(state, w), bottom * load(state, w + B)))
-                    continue
-                pooled = splat(state, 0)
-                for i in range(s):
-                    line = splat(state, 0)
-                    for j in range(s):
-                        line = fma(load(state, z + i * pitch + j * B), load(state, w + (s + j) * B), line)
-                    pooled = fma(line, load(state, w + i * B), pooled)
+                pooled = pool_plane(state, layer, w_at + b, z_at + b)
+                if layer.depth > 1:
+                    pooled = pooled * load(state, w_at + b + 2 * s * B)
+                for h in range(1, layer.depth):
+                    plane = pool_plane(state, layer, w_at + b, z_at + b + h * B)
+                    pooled = fma(plane, load(state, w_at + b + (2 * s + h) * B), pooled)
                 store(state, e_at + b, pooled)
+
+
+@jit
+def pool_plane(state: Array, layer: Layer, w: int, z: int) -> Any:
+    """Σ w_y w_x error over one plane of LANES regions."""
+    B, s, step, pitch = layer.maps, layer.pool, layer.z_maps, layer.z_columns * layer.z_maps
+    if s == 2:
+        x0, x1 = load(state, w + 2 * B), load(state, w + 3 * B)
+        top = fma(load(state, z), x0, load(state, z + step) * x1)
+        bottom = fma(load(state, z + pitch), x0, load(state, z + pitch + step) * x1)
+        return fma(top, load(state, w), bottom * load(state, w + B))
+    pooled = splat(state, 0)
+    for i in range(s):
+        line = splat(state, 0)
+        for j in range(s):
+            line = fma(load(state, z + i * pitch + j * step), load(state, w + (s + j) * B), line)
+        pooled = fma(line, load(state, w + i * B), pooled)
+    return pooled
 
 
 @jit
@@ -117,17 +154,18 @@ def compute_axis_weights(state: Array, mu: Any, gamma: Any, w_at: int, B: int, s
 def compute_weights(state: Array, layer: Layer) -> None:
     """The weights of every region from its pooling variables."""
     noinline()
-    B, s = layer.maps, layer.pool
+    B, s, axes = layer.maps, layer.pool, layer.axes
     for row in range(layer.rows):
         for column in range(layer.columns):
-            region = row * layer.columns + column
+            region, w_at = row * layer.columns + column, weights_offset(layer, row, column)
             for b in range(0, B, LANES):
-                for axis in range(2):
-                    theta = (region * 2 + axis) * B + b
-                    w = layer.weights + (region * 2 + axis) * s * B + b
-                    left = layer.height - row * s if axis == 0 else layer.width - column * s
+                for axis in range(axes):
+                    theta, w, size = (region * axes + axis) * B + b, w_at + axis * s * B + b, s
+                    left = layer.height - row * layer.stride if axis == 0 else layer.width - column * layer.stride
+                    if axis == 2:
+                        size, left = layer.depth, layer.depth
                     mu, gamma = load(state, layer.mu + theta), load(state, layer.gamma + theta)
-                    compute_axis_weights(state, mu, gamma, w, B, s, min(s, left))
+                    compute_axis_weights(state, mu, gamma, w, B, size, min(size, left))
 
 
 @jit
@@ -156,6 +194,23 @@ def axis_gradients(state: Array, mu: Any, w: int, z: int, along: int, other: int
 
 
 @jit
+def map_gradients(state: Array, layer: Layer, mu: Any, w: int, z: int) -> Any:
+    """The same along maps: their planes, pooled, are the elements of this axis."""
+    B, s, m = layer.maps, layer.pool, layer.depth
+    mean, variance = splat(state, 0), splat(state, 0)
+    for h in range(m):
+        q = load(state, w + (2 * s + h) * B) * load(state, w + (2 * s + h) * B)
+        d = splat(state, h - (m - 1) / 2) - mu
+        mean, variance = fma(q, d, mean), fma(q, d * d, variance)
+    d_mu, d_gamma = splat(state, 0), splat(state, 0)
+    for h in range(m):
+        slope = pool_plane(state, layer, w, z + h * B) * load(state, w + (2 * s + h) * B)
+        d = splat(state, h - (m - 1) / 2) - mu
+        d_mu, d_gamma = fma(slope, d - mean, d_mu), fma(slope, variance - d * d, d_gamma)
+    return d_mu * 0.5, d_gamma * 0.25
+
+
+@jit
 def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float) -> None:
     """All that an update does to regions of one element: their gradients are zero."""
     noinline()
@@ -173,35 +228,53 @@ def update_pooling(
     `everywhere` is for the first step: variables that the caller gave may lie outside their bounds.
     """
     noinline()
-    B, s = layer.maps, layer.pool
-    pitch = layer.columns * s * B
-    reach, least, most = splat(state, (s - 1) / 2), splat(state, gamma_min), splat(state, gamma_max)
+    B, s, least, most = layer.maps, layer.pool, splat(state, gamma_min), splat(state, gamma_max)
     for row in range(layer.rows):
         for column in range(layer.columns):
-            p_at = element_offset(layer, layer.features, row, column)
-            region = row * layer.columns + column
-            z_at = layer.z_error + row * s * pitch + column * s * B
-            down, right = min(s, layer.height - row * s), min(s, layer.width - column * s)
+            p_at, w_at = element_offset(layer, layer.features, row, column), weights_offset(layer, row, column)
+            theta = (row * layer.columns + column) * layer.axes * B
+            z_at = region_offset(layer, layer.z_error, row, column)
+            down, right = layer.height - row * layer.stride, layer.width - column * layer.stride
             for b in range(0, B, LANES):
                 p = load(state, p_at + b)
                 if not (everywhere or any_nonzero(p)):
                     continue
-                y_at, z = region * 2 * B + b, z_at + b
-                x_at = y_at + B
-                wy = layer.weights + region * 2 * s * B + b
-                wx = wy + s * B
-                my, mx = load(state, layer.mu + y_at), load(state, layer.mu + x_at)
-                gy, gx = load(state, layer.gamma + y_at), load(state, layer.gamma + x_at)
-                dmy, dgy = axis_gradients(state, my, wy, z, pitch, wx, B, B, s)
-                dmx, dgx = axis_gradients(state, mx, wx, z, B, wy, pitch, B, s)
-                far = p * step
-                my, mx = my - dmy * gy * far, mx - dmx * gx * far
-                gy, gx = gy - dgy * far, gx - dgx * far
-                my, mx = minimum(maximum(my, reach * -1), reach), minimum(maximum(mx, reach * -1), reach)
-                gy, gx = minimum(maximum(gy, least), most), minimum(maximum(gx, least), most)
-                store(state, layer.mu + y_at, my)
-                store(state, layer.mu + x_at, mx)
-                store(state, layer.gamma + y_at, gy)
-                store(state, layer.gamma + x_at, gx)
-                compute_axis_weights(state, my, gy, wy, B, s, down)
-                compute_axis_weights(state, mx, gx, wx, B, s, right)
+                y, z, w, far = theta + b, z_at + b, w_at + b, p * step
+                x, depth = y + B, y + 2 * B
+                dmy, dgy, dmx, dgx = plane_gradients(state, layer, y, w, z)
+                if layer.depth > 1:
+                    weight = load(state, w + 2 * s * B)
+                    dmy, dgy, dmx, dgx = dmy * weight, dgy * weight, dmx * weight, dgx * weight
+                    for h in range(1, layer.depth):
+                        weight = load(state, w + (2 * s + h) * B)
+                        ey, fy, ex, fx = plane_gradients(state, layer, y, w, z + h * B)
+                        dmy, dgy = fma(ey, weight, dmy), fma(fy, weight, dgy)
+                        dmx, dgx = fma(ex, weight, dmx), fma(fx, weight, dgx)
+                    dmd, dgd = map_gradients(state, layer, load(state, layer.mu + depth), w, z)
+                    move_axis(state, layer, depth, w + 2 * s * B, dmd, dgd, far, least, most, layer.depth, layer.depth)
+                move_axis(state, layer, y, w, dmy, dgy, far, least, most, s, min(s, down))
+                move_axis(state, layer, x, w + s * B, dmx, dgx, far, least, most, s, min(s, right))
+
+
+@jit
+def plane_gradients(state: Array, layer: Layer, theta: int, w: int, z: int) -> Any:
+    """`axis_gradients` along rows and along columns, of one plane of LANES regions."""
+    B, s, step, pitch = layer.maps, layer.pool, layer.z_maps, layer.z_columns * layer.z_maps
+    my, mx = load(state, layer.mu + theta), load(state, layer.mu + theta + B)
+    dmy, dgy = axis_gradients(state, my, w, z, pitch, w + s * B, step, B, s)
+    dmx, dgx = axis_gradients(state, mx, w + s * B, z, step, w, pitch, B, s)
+    return dmy, dgy, dmx, dgx
+
+
+@jit
+def move_axis(
+    state: Array, layer: Layer, theta: int, w: int, d_mu: Any, d_gamma: Any, far: Any, least: Any, most: Any,
+    s: int, inside: int,
+) -> None:  # fmt: skip
+    """The step of one axis with s elements, of which the first `inside` lie in the map, and its new weights."""
+    reach, mu, gamma = splat(state, (s - 1) / 2), load(state, layer.mu + theta), load(state, layer.gamma + theta)
+    mu, gamma = mu - d_mu * gamma * far, gamma - d_gamma * far
+    mu, gamma = minimum(maximum(mu, reach * -1), reach), minimum(maximum(gamma, least), most)
+    store(state, layer.mu + theta, mu)
+    store(state, layer.gamma + theta, gamma)
+    compute_axis_weights(state, mu, gamma, w, layer.maps, s, inside)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from whatwhere.inference.engines.cpu.convolution import convolve_up_directly
 from whatwhere.inference.engines.cpu.mask import apply_mask
-from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool
+from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool, region_offset
 from whatwhere.jit import Array, inline_jit, jit
 from whatwhere.jit.simd import (
     LANES,
@@ -48,9 +50,9 @@ def copy_latents(packed: Array, state: Array, layers: Array, load_state: bool) -
     for k in range(1, len(layers)):
         layer = layers[k]
         for start in (layer.mu, layer.gamma):
-            for axis in range(2):
-                at = start + axis * layer.maps
-                offset = copy_map(packed, offset, state, at, layer, 2 * layer.maps, load_state)
+            for axis in range(layer.axes):  # the caller's order is maps, rows, columns
+                at = start + (axis if layer.axes == 2 else (axis + 2) % 3) * layer.maps
+                offset = copy_map(packed, offset, state, at, layer, layer.axes * layer.maps, load_state)
 
 
 @inline_jit
@@ -88,13 +90,12 @@ def start_pooling(
 def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> None:
     """`ops.pooling.fit_moments`, `fit_switches` or `fit_flat`, from the signal at z."""
     noinline()
-    B, s = layer.maps, layer.pool
+    B, axes = layer.maps, layer.axes
     if layer.fit == KNOWN:
         return
     for row in range(layer.rows):
         for column in range(layer.columns):
-            theta = (row * layer.columns + column) * 2 * B
-            z = layer.z_error + (row * s * layer.columns + column) * s * B
+            theta, z = (row * layer.columns + column) * axes * B, region_offset(layer, layer.z_error, row, column)
             for b in range(0, B, LANES):
                 mu, gamma = layer.mu + theta + b, layer.gamma + theta + b
                 if layer.fit == MOMENTS:
@@ -102,7 +103,7 @@ def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> 
                 elif layer.fit == SWITCHES:
                     fit_switch(state, layer, z + b, mu, gamma)
                 else:
-                    for axis in range(2):
+                    for axis in range(axes):
                         store(state, mu + axis * B, splat(state, 0))
                         store(state, gamma + axis * B, splat(state, 0))
 
@@ -112,48 +113,65 @@ def fit_moments(
     state: Array, layer: Layer, z: int, mu: int, gamma: int, bounds: tuple[float, float], power: int
 ) -> None:
     """Mean and precision of |s|^power in each of LANES regions; centred and flat where there is no signal."""
-    B, s = layer.maps, layer.pool
-    zero, one, pitch = splat(state, 0), splat(state, 1), layer.columns * s * B
+    B, s, m = layer.maps, layer.pool, layer.depth
+    zero, one, pitch = splat(state, 0), splat(state, 1), layer.z_columns * layer.z_maps
     largest = zero
-    for i in range(s):
-        for j in range(s):
-            largest = maximum(largest, absolute(load(state, z + i * pitch + j * B)))
+    for h in range(m):
+        for i in range(s):
+            for j in range(s):
+                largest = maximum(largest, absolute(load(state, z + h * B + i * pitch + j * layer.z_maps)))
     scale = one / where_positive(largest, largest, one)
-    total, y, x, yy, xx = zero, zero, zero, zero, zero
-    for i in range(s):
-        for j in range(s):
-            w = absolute(load(state, z + i * pitch + j * B)) * scale  # only the shape counts
-            w = w * w if power == 2 else w
-            total = total + w
-            y, x = fma(w, splat(state, i), y), fma(w, splat(state, j), x)
+    total, y, x, d, yy, xx, dd = zero, zero, zero, zero, zero, zero, zero
+    for h in range(m):
+        for i in range(s):
+            for j in range(s):
+                w = absolute(load(state, z + h * B + i * pitch + j * layer.z_maps)) * scale  # only the shape counts
+                w = w * w if power == 2 else w
+                total = total + w
+                y, x, d = fma(w, splat(state, i), y), fma(w, splat(state, j), x), fma(w, splat(state, h), d)
     divisor = where_positive(total, total, one)
-    y, x = y / divisor, x / divisor
-    for i in range(s):
-        for j in range(s):
-            w = absolute(load(state, z + i * pitch + j * B)) * scale
-            w = w * w if power == 2 else w
-            dy, dx = splat(state, i) - y, splat(state, j) - x
-            yy, xx = fma(w, dy * dy, yy), fma(w, dx * dx, xx)
-    centre, least, most = splat(state, (s - 1) / 2), splat(state, bounds[0]), splat(state, bounds[1])
-    store(state, mu, where_positive(total, y - centre, zero))
-    store(state, mu + B, where_positive(total, x - centre, zero))
-    store(state, gamma, minimum(maximum(where_positive(total, total / yy, zero), least), most))
-    store(state, gamma + B, minimum(maximum(where_positive(total, total / xx, zero), least), most))
+    y, x, d = y / divisor, x / divisor, d / divisor
+    for h in range(m):
+        for i in range(s):
+            for j in range(s):
+                w = absolute(load(state, z + h * B + i * pitch + j * layer.z_maps)) * scale
+                w = w * w if power == 2 else w
+                dy, dx, dh = splat(state, i) - y, splat(state, j) - x, splat(state, h) - d
+                yy, xx, dd = fma(w, dy * dy, yy), fma(w, dx * dx, xx), fma(w, dh * dh, dd)
+    store_moments(state, mu, gamma, s, total, y, yy, bounds)
+    store_moments(state, mu + B, gamma + B, s, total, x, xx, bounds)
+    if layer.axes == 3:
+        store_moments(state, mu + 2 * B, gamma + 2 * B, m, total, d, dd, bounds)
+
+
+@jit
+def store_moments(
+    state: Array, mu: int, gamma: int, s: int, total: Any, mean: Any, spread: Any, bounds: tuple[float, float]
+) -> None:
+    """μ and γ of one axis with s elements, from the sum of weights, their mean and Σ w (x - mean)²."""
+    zero, least, most = splat(state, 0), splat(state, bounds[0]), splat(state, bounds[1])
+    store(state, mu, where_positive(total, mean - splat(state, (s - 1) / 2), zero))
+    store(state, gamma, minimum(maximum(where_positive(total, total / spread, zero), least), most))
 
 
 @jit
 def fit_switch(state: Array, layer: Layer, z: int, mu: int, gamma: int) -> None:
     """All weight on the largest |s| of each of LANES regions; on the first of equals."""
-    B, s = layer.maps, layer.pool
-    pitch, centre = layer.columns * s * B, (s - 1) / 2
-    largest, y, x = absolute(load(state, z)), splat(state, -centre), splat(state, -centre)
-    for i in range(s):
-        for j in range(s):
-            size = absolute(load(state, z + i * pitch + j * B))
-            y = where_positive(size - largest, splat(state, i - centre), y)
-            x = where_positive(size - largest, splat(state, j - centre), x)
-            largest = maximum(largest, size)
+    B, s, m = layer.maps, layer.pool, layer.depth
+    pitch, centre, middle = layer.z_columns * layer.z_maps, (s - 1) / 2, (m - 1) / 2
+    largest, d = absolute(load(state, z)), splat(state, -middle)
+    y, x = splat(state, -centre), splat(state, -centre)
+    for h in range(m):
+        for i in range(s):
+            for j in range(s):
+                size = absolute(load(state, z + h * B + i * pitch + j * layer.z_maps))
+                y = where_positive(size - largest, splat(state, i - centre), y)
+                x = where_positive(size - largest, splat(state, j - centre), x)
+                d = where_positive(size - largest, splat(state, h - middle), d)
+                largest = maximum(largest, size)
     store(state, mu, y)
     store(state, mu + B, x)
-    store(state, gamma, splat(state, SWITCH))
-    store(state, gamma + B, splat(state, SWITCH))
+    if layer.axes == 3:
+        store(state, mu + 2 * B, d)
+    for axis in range(layer.axes):
+        store(state, gamma + axis * B, splat(state, SWITCH))

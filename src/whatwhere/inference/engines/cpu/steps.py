@@ -26,6 +26,7 @@ SETTINGS = np.dtype(
         ("nonnegative", np.bool_),
         ("line_search", np.bool_),  # measure ‖M ⊙ R g‖² too
         ("own_step", np.bool_),  # and use it for the step size of the image
+        ("secant", np.bool_),  # of the first step only: the others take the secant
     ]
 )
 Settings = Any  # one such record
@@ -86,6 +87,35 @@ def line_search_norms(state: Array, filters: Array, layers: Array, mask: Array) 
         squares += sum_of_squares(state, element_offset(bottom, bottom.gain, y, 0), bottom.columns * bottom.maps)
     top = layers[len(layers) - 1]
     return sum_of_squares(state, top.error, top.rows * top.columns * top.maps), squares
+
+
+@inline_jit
+def secant_norms(state: Array, code: Array, layers: Array, mask: Array) -> tuple[float, float]:
+    """‖p - p_old‖² and ‖M ⊙ (R p - R_old p_old)‖². The old ones, in `code` and at the bottom's `gain`, are replaced."""
+    top, bottom = layers[len(layers) - 1], layers[0]
+    changed = replace_old(state, top.features, code, 0, top.rows * top.columns * top.maps)
+    squares, length = 0.0, bottom.columns * bottom.maps
+    for y in range(bottom.rows):
+        at, old = element_offset(bottom, bottom.features, y, 0), element_offset(bottom, bottom.gain, y, 0)
+        if len(mask) == 0:
+            squares += replace_old(state, at, state, old, length)
+            continue
+        for i in range(length):
+            change = mask[y * length + i] * (state[at + i] - state[old + i])
+            state[old + i] = state[at + i]
+            squares += change * change
+    return changed, squares
+
+
+@jit
+def replace_old(state: Array, at: int, old: Array, old_at: int, length: int) -> float:
+    """Σ (new - old)², and old ← new."""
+    squares: float = state.dtype.type(0)
+    for i in range(length):
+        change = state[at + i] - old[old_at + i]
+        old[old_at + i] = state[at + i]
+        squares += change * change
+    return squares
 
 
 @jit

@@ -6,6 +6,7 @@ Features, pooling variables and sums are float32; the tensor cores multiply floa
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -15,22 +16,35 @@ from torch import Tensor
 from whatwhere.inference.checks import check_filter_problem, check_problem, require_supported
 from whatwhere.inference.ista import start
 from whatwhere.latents import Latents, Solution
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, SizedModel
 from whatwhere.spec import InferenceSpec, Phase
 
 if TYPE_CHECKING:
     from whatwhere.inference.engines.triton.filters import TritonFilterMap
     from whatwhere.inference.engines.triton.workspace import Workspace
 
+LARGEST = 64  # elements of a pooling region: the kernels are written out for each
+FEW = 64  # images: the start of more would hold much memory for the graph
 CACHED = 4  # prepared workspaces that are cached for the next call
 
 
 class Prepared:
-    """A workspace and, from its second use on, the CUDA graph of all its steps."""
+    """A workspace and, from its second use on, the CUDA graph of all its steps; of few images, of the start, too."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace, self.used = workspace, False
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.whole: WholeSolve | None = None
+
+    def solve(self, problem: Problem) -> None:
+        """Start from what is given and take all steps."""
+        if self.used and problem.few and self.workspace.holds(problem.model.model):
+            if self.whole is None or not self.workspace.holds(self.whole.problem.model.model):
+                self.whole = WholeSolve(self.workspace, problem)
+            self.whole.replay(problem.images)
+            return
+        problem.load(self.workspace)
+        self.run()
 
     def run(self) -> None:
         """The first run compiles the kernels, so that the second can be recorded; from then on it is replayed."""
@@ -46,6 +60,43 @@ class Prepared:
             with torch.cuda.graph(self.graph):
                 self.workspace.run()
         return self.graph
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a solve is given."""
+
+    model: SizedModel
+    images: Tensor
+    latents: Latents
+    phase: Phase
+    spec: InferenceSpec
+    mask: Tensor | None
+
+    @property
+    def few(self) -> bool:
+        """Whether fitting the start takes a good part of the time, and can be recorded: it then waits for nothing."""
+        fresh = self.latents.p is None and not self.latents.pooling_params and self.mask is None
+        return fresh and len(self.images) <= FEW and self.images.is_cuda and self.spec.step_size != "fixed"
+
+    def load(self, workspace: Workspace) -> None:
+        state = start(self.model, self.images, self.latents, self.phase, self.spec, self.mask)
+        workspace.load(self.model.model, self.images, state.p, state.theta, self.mask)
+
+
+class WholeSolve:
+    """One CUDA graph from the images of a fresh start to the end, for few images: it is launched once."""
+
+    def __init__(self, workspace: Workspace, problem: Problem) -> None:
+        self.problem = replace(problem, images=problem.images.clone())
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.problem.load(workspace)
+            workspace.run()
+
+    def replay(self, images: Tensor) -> None:
+        self.problem.images.copy_(images)
+        self.graph.replay()
 
 
 _prepared: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()
@@ -68,12 +119,9 @@ class TritonEngine:
         """Run all steps of one phase for one batch of images."""
         sized = check_problem(model, images, latents, phase, mask)
         require_supported(self.name, unsupported(model, images, phase))
-        state = start(sized, images, latents, phase, spec, mask)
         prepared = prepare(model, images, phase, spec, masked=mask is not None)
-        workspace = prepared.workspace
-        workspace.load(model, images, state.p, state.theta, mask)
-        prepared.run()
-        return Solution(workspace.latents(), workspace.stats(), engine=self.name)
+        prepared.solve(Problem(sized, images, latents, phase, spec, mask))
+        return Solution(prepared.workspace.latents(), prepared.workspace.stats(), engine=self.name)
 
     def filter_map(
         self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
@@ -119,10 +167,9 @@ def unsupported(model: DeconvNet, images: Tensor, phase: Phase) -> str | None:
     if model.dtype != torch.float32 or images.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
     for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
-        if layer.pool_maps > 1:
-            return f"layer {k} pools {layer.pool_maps} maps together (3-D pooling)"
-        if layer.stride != layer.pool_size:
-            return f"the pooling regions of layer {k} overlap"
-        if layer.pool_size > 4:
-            return f"the pooling regions of layer {k} are {layer.pool_size} × {layer.pool_size}; at most 4 × 4"
+        if layer.stride > 4:
+            return f"the pooling regions of layer {k} have a stride of {layer.stride}; at most 4"
+        if layer.pool_maps * layer.pool_size**2 > LARGEST:
+            size = f"{layer.pool_size} × {layer.pool_size} elements of {layer.pool_maps} maps"
+            return f"the pooling regions of layer {k} hold {size}; at most {LARGEST} elements"
     return None

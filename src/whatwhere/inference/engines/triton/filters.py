@@ -1,6 +1,6 @@
 """The filters' linear map on the GPU: what `inference.filter_map.FilterMap` does, through the engine's kernels.
 
-Its gradient is one more product over regions and blocks,  ∂G_t = Σ_r region(r)ᵀ · block(r - t),  of which every
+Its gradient is one more product over cells and blocks,  ∂G_t = Σ_r cell(r)ᵀ · block(r - t),  of which every
 program takes one tile and one share of the rows; the shares are added at the end, so the order of sums is fixed.
 """
 
@@ -68,8 +68,8 @@ class TritonFilterMap:
 
     def correlation(self, shape: LayerShape) -> Tensor:
         """The gradient of layer k's filters from z_k and the error below it, [C, B, K, K]."""
-        workspace, (inner, outer) = self.workspace, (shape.region_row, shape.taps**2 * shape.block_row)
-        rows, N = workspace.N * shape.grid[0] * shape.grid[1], min(64, max(16, power_of_two(outer)))
+        workspace, (inner, outer) = self.workspace, (shape.cell_row, shape.taps**2 * shape.block_row)
+        rows, N = workspace.N * shape.cells[0] * shape.cells[1], min(64, max(16, power_of_two(outer)))
         tiles = triton.cdiv(inner, TILE["M"]) * triton.cdiv(outer, N)
         shares = triton.cdiv(PROGRAMS, tiles)
         parts = torch.empty(shares, inner, outer, device=workspace.device)
@@ -89,7 +89,7 @@ def correlate(
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     STEPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """One tile of region(r)ᵀ · [block(r - t) of every tap t], over one share of the regions r, into
+    """One tile of cell(r)ᵀ · [block(r - t) of every tap t], over one share of the cells r, into
     out [shares, s² B, R² s² C]."""
     INNER: tl.constexpr = S * S * B
     OUTER: tl.constexpr = S * S * C

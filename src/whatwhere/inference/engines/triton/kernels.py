@@ -25,16 +25,16 @@ STEP = tl.constexpr(2)  # take the step on the features
 
 @triton.jit
 def down(
-    z, matrix, out, images, weights, error, squares, scale, rows,
+    z, matrix, out, images, weights, error, squares, before, changes, scale, rows,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     GROUP: tl.constexpr, LOWEST: tl.constexpr, SUBTRACT: tl.constexpr, MASKED: tl.constexpr, KEEP: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+    SECANT: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """Reconstruct the layer below: p̂ into `out`. At the lowest layer, the images subtracted on request, what
-    comes out, weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e.
-    A row is a group of blocks."""
+    comes out, weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e; for the
+    secant, sum the squares of its change, too. A row is a group of blocks."""
     SIDE: tl.constexpr = S * GROUP
     TAPS: tl.constexpr = R + GROUP - 1
     GROUPS_H: tl.constexpr = (BLOCK_H + GROUP - 1) // GROUP
@@ -65,7 +65,7 @@ def down(
     c = column % C
     exists = (row < rows)[:, None] & (column < OUTER)[None, :] & (y < BELOW_H) & (x < BELOW_W)
     if LOWEST:
-        if SUBTRACT or MASKED:
+        if SUBTRACT or MASKED or SECANT:
             pixel = ((image[:, None] * C + c[None, :]).to(tl.int64) * BELOW_H + y) * BELOW_W + x
         if SUBTRACT:
             total -= tl.load(images + pixel, mask=exists, other=0.0)
@@ -79,6 +79,10 @@ def down(
             at = ((block * S + y % S) * S + x % S) * C + c[None, :]
             tl.store(error + at, (kept * tl.load(scale + 3)).to(error.dtype.element_ty), mask=exists)
         total = tl.where(exists, total, 0.0)
+        if SECANT:
+            change = total - tl.load(before + pixel, mask=exists, other=0.0)
+            tl.store(before + pixel, total, mask=exists)
+            tl.store(changes + row * TILES + tile, tl.sum(change * change, axis=1), mask=row < rows)
         tl.store(squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
     else:
         position = ((image[:, None].to(tl.int64) * BELOW_H + y) * BELOW_W + x) * C + c[None, :]
@@ -91,10 +95,11 @@ def unpool(
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    ALPHA: tl.constexpr, MEASURE: tl.constexpr, ACCELERATE: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
+    ALPHA: tl.constexpr, MEASURE: tl.constexpr, ACCELERATE: tl.constexpr, UNPOOL: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """z(i) = w(i) p(j). On request: measure p, and first move p ahead by FISTA's momentum (`ista.accelerate`),
-    where p holds the last change of the features."""
+    where p holds the last change of the features. Without UNPOOL, only that."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
@@ -110,9 +115,10 @@ def unpool(
         p_hat = tl.load(features + at, mask=here, other=0.0) + ((t - 1) / t_next)[:, None] * p_hat
         tl.store(p + at, p_hat, mask=here)
         tl.store(next_momentum + image, t_next, mask=row < rows)
-    # without features there is nothing to weigh, so θ is read only in rows with a feature
-    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane)
-    store_unpooled(p_hat * tl.load(scale), z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
+    if UNPOOL:
+        # without features there is nothing to weigh, so θ is read only in rows with a feature
+        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane)
+        store_unpooled(p_hat * tl.load(scale), z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
     if MEASURE:
         tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
         tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((p_hat != 0).to(tl.float32), axis=1), mask=row < rows)
@@ -150,7 +156,7 @@ def up(
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
-    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
+    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
     SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
@@ -187,39 +193,63 @@ def up(
         tl.store(theta + 3 * plane + at, new_gamma_x, mask=written)
         mu_y, mu_x, gamma_y, gamma_x = new_mu_y, new_mu_x, new_gamma_y, new_gamma_x
 
-    c = tl.load(scale + 3) if ROLE == BETWEEN else tl.load(scale)
+    c = tl.load(scale)
     if ROLE == BETWEEN:
-        r_y, r_x = row // W % H, row % W
-        ABOVE_W: tl.constexpr = (W + S_ABOVE - 1) // S_ABOVE
-        ABOVE_H: tl.constexpr = (H + S_ABOVE - 1) // S_ABOVE
-        block = (row // (H * W) * ABOVE_H + r_y // S_ABOVE) * ABOVE_W + r_x // S_ABOVE
-        slot = block.to(tl.int64) * (S_ABOVE * S_ABOVE) + r_y % S_ABOVE * S_ABOVE + r_x % S_ABOVE
-        tl.store(error_above + slot[:, None] * B + b[None, :], (g * c).to(error_above.dtype.element_ty), mask=here)
+        store_error(error_above, g * tl.load(scale + 3), row, b, here, B, H, W, S_ABOVE)
     if ROLE == GRADIENT:
         g = tl.where(here, g * tl.load(scale + 2), 0.0)
         tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
         store_unpooled(g * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
     if ROLE == STEP:
-        step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
-        cut = threshold if SCHEDULED else step
-        new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
-        if NONNEGATIVE:
-            new = tl.maximum(new, 0.0)
-        new = tl.where(here, new, 0.0)
-        if SCHEDULED:
-            old = tl.load(features + at, mask=here, other=0.0)
-            tl.store(features + at, new, mask=here & some_in_row(new != old))
-            new += ahead * (new - old)
-        if MOMENTUM:
-            change = new - tl.load(features + at, mask=here, other=0.0)
-            tl.store(uphill + row * CHUNKS + chunk, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
-            tl.store(features + at, new, mask=here)
-            tl.store(p + at, change, mask=here)
-        else:
-            tl.store(p + at, new, mask=here & some_in_row(new != p_hat))
+        new = take_step(
+            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
+            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED,
+        )  # fmt: skip
+        if not MOMENTUM:
             store_unpooled(new * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
-            tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
-            tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
+
+
+@triton.jit
+def store_error(error_above, g, row, b, here, B: tl.constexpr, H: tl.constexpr, W: tl.constexpr, S_ABOVE: tl.constexpr):
+    """Hand a pooled error to the layer above, in the order of its blocks."""
+    r_y, r_x = row // W % H, row % W
+    ABOVE_W: tl.constexpr = (W + S_ABOVE - 1) // S_ABOVE
+    ABOVE_H: tl.constexpr = (H + S_ABOVE - 1) // S_ABOVE
+    block = (row // (H * W) * ABOVE_H + r_y // S_ABOVE) * ABOVE_W + r_x // S_ABOVE
+    slot = block.to(tl.int64) * (S_ABOVE * S_ABOVE) + r_y % S_ABOVE * S_ABOVE + r_x % S_ABOVE
+    tl.store(error_above + slot[:, None] * B + b[None, :], g.to(error_above.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def take_step(
+    p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
+    threshold, ahead, H: tl.constexpr, W: tl.constexpr, CHUNKS: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr,
+    NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
+):  # fmt: skip
+    """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features.
+    `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
+    step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
+    cut = threshold if SCHEDULED else step
+    new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
+    if NONNEGATIVE:
+        new = tl.maximum(new, 0.0)
+    new = tl.where(here, new, 0.0)
+    if SCHEDULED:
+        old = tl.load(features + at, mask=here, other=0.0)
+        tl.store(features + at, new, mask=here & some_in_row(new != old))
+        new += ahead * (new - old)
+    if MOMENTUM:
+        change = new - tl.load(features + at, mask=here, other=0.0)
+        tl.store(uphill + row * CHUNKS + chunk, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
+        tl.store(features + at, new, mask=here)
+        tl.store(p + at, change, mask=here)
+    else:
+        tl.store(p + at, new, mask=here & some_in_row(new != p_hat))
+        if SECANT:
+            tl.store(uphill + row * CHUNKS + chunk, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
+        tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
+        tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
+    return new
 
 
 @triton.jit
@@ -256,32 +286,3 @@ def errors_at_z(
         right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
         total = tl.dot(left, right, total)
     return tl.reshape(total, (M, PLACES, MAPS))
-
-
-@triton.jit
-def sum_rows(parts, out, factor, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """factor · Σ parts [N, COUNT] → out [N]: one program an image, always in the same order."""
-    first = tl.program_id(0).to(tl.int64) * COUNT
-    total = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, COUNT, BLOCK):
-        i = start + tl.arange(0, BLOCK)
-        total += tl.load(parts + first + i, mask=i < COUNT, other=0.0)
-    tl.store(out + tl.program_id(0), factor * tl.sum(total))
-
-
-@triton.jit
-def line_search(gradient, reconstruction, beta, images, lam, SAMPLE: tl.constexpr, BLOCK: tl.constexpr):
-    """β = ‖g‖² / (λ ‖M ⊙ R g‖²) of every image, or of the first SAMPLE images together where it is not 0;
-    0 without a gradient."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    if SAMPLE == 0:
-        above = tl.load(gradient + i, mask=i < images, other=0.0)
-        below = tl.load(reconstruction + i, mask=i < images, other=0.0)
-    else:
-        above, below = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-        for start in range(0, SAMPLE, BLOCK):
-            j = start + tl.arange(0, BLOCK)
-            above += tl.load(gradient + j, mask=j < SAMPLE, other=0.0)
-            below += tl.load(reconstruction + j, mask=j < SAMPLE, other=0.0)
-        above, below = tl.sum(above) + i * 0.0, tl.sum(below) + i * 0.0
-    tl.store(beta + i, tl.where(below > 0, above / (lam * tl.where(below > 0, below, 1.0)), 0.0), mask=i < images)

@@ -1,13 +1,17 @@
-"""The convolutions of a layer as matrix products over pooling regions: sizes, and filters laid out as matrices.
+"""The convolutions of a layer as matrix products over cells of z: sizes, and filters laid out as matrices.
 
-A pooling region of z holds s × s elements. The map below is cut into blocks of s × s elements too, so that
-block q and region r = q + t meet through the same s² × s² piece of the filters for every q, where the tap t
-runs over R × R values. With all the elements of a region (or block) of all maps side by side in one row,
+z is cut into cells of s × s elements: the pooling regions, where they lie side by side within one map. The map below
+is cut into blocks of s × s elements too, so that block q and cell r = q + t meet through the same s² × s² piece of the
+filters for every q, where the tap t runs over R × R values. With all the elements of a cell (or block) of all maps side
+by side in one row,
 
-    down   block  q = Σ_t region(q + t) · G_t         G_t [s² B, s² C]
-    up     region r = Σ_t block (r - t) · G_tᵀ
+    down   block q = Σ_t cell(q + t)  · G_t         G_t [s² B, s² C]
+    up     cell  r = Σ_t block(r - t) · G_tᵀ
 
 At s = 2 and K = 5 that is 9 taps for 25, each row read a third as often, for 1.44 times the products.
+
+Regions that overlap, or hold several maps (3-D), are no cells: `regions` goes between them and the cells, whose side is
+the regions' stride. There m maps that are pooled together are stored as [m, pooled map], as the CPU engine does.
 """
 
 from __future__ import annotations
@@ -41,34 +45,55 @@ def depth_block(inner: int) -> int:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The sizes of one layer: B maps of z over C maps below, s × s regions, K × K filters."""
+    """The sizes of one layer: B maps of z over C maps below, regions of m maps, K × K filters."""
 
     maps: int
     below: tuple[int, int, int]  # C, height, width
     unpooled: tuple[int, int]  # height and width of z
     grid: tuple[int, int]  # regions, h × w
     pool_size: int
+    stride: int
+    depth: int  # maps that a region holds, m
     filter_size: int
 
     @property
+    def tiled(self) -> bool:
+        """Whether regions are cells, so that one kernel goes from the error below to the features."""
+        return self.stride == self.pool_size and self.depth == 1
+
+    @property
+    def cell(self) -> int:
+        """The side of a cell, s: a multiple of the stride, so that an element's place in its regions is known."""
+        return self.pool_size if self.tiled else max(self.stride, 2)
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Cells of z, along rows and columns."""
+        return -(-self.unpooled[0] // self.cell), -(-self.unpooled[1] // self.cell)
+
+    @property
+    def pooled_maps(self) -> int:
+        return self.maps // self.depth
+
+    @property
     def taps(self) -> int:
-        """R: how many regions, along one axis, a block reaches."""
-        return 1 + (self.pool_size + self.filter_size - 2) // self.pool_size
+        """R: how many cells, along one axis, a block reaches."""
+        return 1 + (self.cell + self.filter_size - 2) // self.cell
 
     @property
     def blocks(self) -> tuple[int, int]:
         _, height, width = self.below
-        return -(-height // self.pool_size), -(-width // self.pool_size)
+        return -(-height // self.cell), -(-width // self.cell)
 
     @property
-    def region_row(self) -> int:
-        """Elements of z in a region, all maps: s² B."""
-        return self.pool_size**2 * self.maps
+    def cell_row(self) -> int:
+        """Elements of z in a cell, all maps: s² B."""
+        return self.cell**2 * self.maps
 
     @property
     def block_row(self) -> int:
         """Elements of the map below in a block, all maps: s² C."""
-        return self.pool_size**2 * self.below[0]
+        return self.cell**2 * self.below[0]
 
     @property
     def group(self) -> int:
@@ -87,20 +112,34 @@ class LayerShape:
 
     @property
     def chunks(self) -> int:
+        """Programs that share the maps of z."""
         return -(-self.maps // CHUNK)
 
     @property
+    def pooled_chunks(self) -> int:
+        """Programs that share the pooled maps."""
+        return -(-self.pooled_maps // CHUNK)
+
+    @property
     def places(self) -> int:
-        """Elements of a region, rounded up to a power of two as the kernels need it."""
-        return power_of_two(self.pool_size**2)
+        """Elements of a cell, rounded up to a power of two as the kernels need it."""
+        return power_of_two(self.cell**2)
 
     def constants(self) -> dict[str, int]:
-        """What the kernels are compiled for."""
-        (C, below_h, below_w), (h, w), (block_h, block_w) = self.below, self.grid, self.blocks
+        """What the kernels over cells are compiled for."""
+        (C, below_h, below_w), (h, w), (block_h, block_w) = self.below, self.cells, self.blocks
         return {
-            "B": self.maps, "C": C, "S": self.pool_size, "R": self.taps,
+            "B": self.maps, "C": C, "S": self.cell, "R": self.taps,
             "H": h, "W": w, "Z_H": self.unpooled[0], "Z_W": self.unpooled[1],
             "BELOW_H": below_h, "BELOW_W": below_w, "BLOCK_H": block_h, "BLOCK_W": block_w,
+        }  # fmt: skip
+
+    def region_constants(self) -> dict[str, int]:
+        """What the kernels over regions are compiled for."""
+        (h, w), (cells_h, cells_w) = self.grid, self.cells
+        return {
+            "P": self.pooled_maps, "S": self.pool_size, "STRIDE": self.stride, "D": self.depth, "CELL": self.cell,
+            "H": h, "W": w, "CELLS_H": cells_h, "CELLS_W": cells_w, "Z_H": self.unpooled[0], "Z_W": self.unpooled[1],
         }  # fmt: skip
 
 
@@ -115,17 +154,19 @@ def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[
 
 def layer_shape(regions: Regions, below: tuple[int, int, int], filter_size: int) -> LayerShape:
     maps, height, width = regions.shape
-    return LayerShape(maps, below, (height, width), regions.grid[1:], regions.size[1], filter_size)
+    depth, size, _ = regions.size
+    return LayerShape(maps, below, (height, width), regions.grid[1:], size, regions.stride[1], depth, filter_size)
 
 
 def filter_blocks(f: Tensor, shape: LayerShape, group: int = 1) -> Tensor:
-    """G of f [C, B, K, K]: every tap, from the elements of a region to those of a block (or of a group of blocks),
+    """G of f [C, B, K, K]: every tap, from the elements of a cell to those of a block (or of a group of blocks),
     [taps², s² B, s² C].
 
-    Element u of the regions and element y of the group meet in element i of a filter: down is a valid convolution, so
+    Element u of the cells and element y of the group meet in element i of a filter: down is a valid convolution, so
     i = K - 1 - (u - y).
     """
-    s, R, side, (C, B, K, _) = shape.pool_size, shape.taps + group - 1, group * shape.pool_size, f.shape
+    s, R, side, (C, B, K, _) = shape.cell, shape.taps + group - 1, group * shape.cell, f.shape
+    f = f.unflatten(1, (shape.pooled_maps, shape.depth)).transpose(1, 2).flatten(1, 2)
     u, y, i = (torch.arange(n, device=f.device) for n in (R * s, side, K))
     meet = (i == K - 1 - (u[:, None, None] - y[:, None])).to(f.dtype)
     G = torch.einsum("cbij,uyi,vxj->cbuyvx", f, meet, meet).view(C, B, R, s, side, R, s, side)
@@ -156,12 +197,12 @@ def block_places(shape: LayerShape, device: torch.device) -> Tensor:
     """Where each element of the filters is in G, [C B K², s²]."""
     sources = filter_blocks(numbered(shape), shape).flatten()
     placed = sources.argsort(stable=True)[int((sources == 0).sum()) :]
-    return placed.view(-1, shape.pool_size**2).to(device)
+    return placed.view(-1, shape.cell**2).to(device)
 
 
 def down_size(shape: LayerShape) -> tuple[int, int, int]:
     """Taps, rows and columns of the matrix of the downward pass, padded as its kernel reads it."""
-    rows, columns = shape.region_row, shape.group_row
+    rows, columns = shape.cell_row, shape.group_row
     return (shape.taps + shape.group - 1) ** 2, round_up(rows, depth_block(rows)), round_up(columns, down_tile(shape))
 
 
@@ -178,7 +219,7 @@ def down_matrix(f: Tensor, shape: LayerShape) -> Tensor:
 @cache
 def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
     padded = torch.zeros(down_size(shape), dtype=torch.long)
-    padded[:, : shape.region_row, : shape.group_row] = filter_blocks(numbered(shape), shape, shape.group).long()
+    padded[:, : shape.cell_row, : shape.group_row] = filter_blocks(numbered(shape), shape, shape.group).long()
     return padded.to(device)
 
 
@@ -195,7 +236,7 @@ def up_matrix(f: Tensor, shape: LayerShape) -> Tensor:
 
 @cache
 def up_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    s, columns = shape.pool_size, shape.block_row
+    s, columns = shape.cell, shape.block_row
     taps, rows, _ = up_size(shape)
     G = filter_blocks(numbered(shape), shape).view(taps, s * s, shape.maps, columns)  # [t, a, b, y c]
     padded = torch.zeros(taps, rows, shape.chunks * CHUNK, shape.places, dtype=torch.long)

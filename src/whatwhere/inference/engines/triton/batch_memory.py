@@ -1,0 +1,138 @@
+"""The memory of one batch on the device: everything that the steps touch, what goes in and what comes out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from whatwhere.inference.engines.triton.shapes import (
+    down_matrix,
+    down_size,
+    down_tile,
+    layer_shapes,
+    up_matrix,
+    up_size,
+)
+from whatwhere.inference.ista import moving_layers
+from whatwhere.inference.step_size import batch_sample, safe_step
+from whatwhere.latents import Latents, PoolingParams, Stats
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Phase
+
+HALF = torch.float16  # what the tensor cores multiply; their sums are float32
+
+
+class BatchMemory:
+    """Everything that T steps on N images of one size touch, allocated once and used again."""
+
+    def __init__(
+        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, masked: bool = False
+    ) -> None:
+        N, C, height, width = images.shape
+        self.model_spec, self.spec, self.N, self.top = model.spec, spec, N, phase.layer
+        self.shapes = layer_shapes(model, height, width, phase.layer)
+        self.moving = moving_layers(model, phase)
+        self.sample = {"image": N, "secant": N, "batch": batch_sample(N), "fixed": 0}[spec.step_size]
+        self.secant = spec.step_size == "secant"
+        self.device = images.device
+
+        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.empty(*shape, dtype=dtype, device=images.device)
+
+        self.images, self.mask = empty(N, C, height, width), empty(N, C, height, width) if masked else None
+        self.scale = empty(5)  # see `kernels`
+        self.gradient_unit = empty(1)  # of an error that is not weighted
+        self.p = [empty(N, *s.grid, s.pooled_maps) for s in self.shapes]
+        self.trial = [empty(self.sample, *s.grid, s.pooled_maps) for s in self.shapes[:-1]]  # R g on its way down
+        self.theta = [empty(4 if s.depth == 1 else 6, N, *s.grid, s.pooled_maps) for s in self.shapes]
+        self.z = [empty(N, *s.cells, s.cell**2, s.maps, dtype=HALF) for s in self.shapes]
+        self.z_error = [z[:0] if s.tiled else torch.empty_like(z) for z, s in zip(self.z, self.shapes, strict=True)]
+        # blocks at the border may reach beyond the map: what is not there is 0, and nothing ever writes it
+        self.error = [
+            torch.zeros(N, *s.blocks, s.cell**2, s.below[0], dtype=HALF, device=images.device) for s in self.shapes
+        ]
+        self.down = [empty(*down_size(s), dtype=HALF) for s in self.shapes]
+        self.up = [empty(*up_size(s), dtype=HALF) for s in self.shapes]
+        self.filters: list[Tensor | None] = [None] * self.top  # whose matrices these are
+        self.versions = [0] * self.top
+
+        top, bottom = self.shapes[-1], self.shapes[0]
+        self.gradient = empty(0 if top.tiled else self.sample, *top.grid, top.pooled_maps)  # else it stays in registers
+        parts = top.grid[0] * top.grid[1] * top.pooled_chunks
+        tiles = self.down[0].shape[2] // down_tile(bottom)
+        self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, parts) for _ in range(4))
+        self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
+        self.before = empty(*images.shape) if self.secant else self.images  # the error before the last step
+        self.changes_below = torch.empty_like(self.squares_below) if self.secant else self.squares_below
+        self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
+        self.features = empty(*self.p[-1].shape) if spec.momentum or spec.schedule else self.p[-1]
+        T = spec.steps
+        self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
+        self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
+        self.beta = empty(max(T, 1), N)
+
+    def load(
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        p: Tensor,
+        theta: tuple[PoolingParams, ...],
+        mask: Tensor | None = None,
+    ) -> None:
+        """Take a batch with its mask, where to start from, and the filters."""
+        self.images.copy_(images)
+        self.load_filters(model)
+        unit, weight = to_unit(torch.maximum(images.abs().amax(), p.abs().amax())), torch.ones_like(self.scale[0])
+        if self.mask is not None:
+            assert mask is not None
+            self.mask.copy_(mask.expand_as(images))
+            weight = to_unit(mask.amax()).square()
+        error = unit * weight
+        self.scale.copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
+        self.p[-1].copy_(p.permute(0, 2, 3, 1))
+        for planes, known in zip(self.theta, theta, strict=True):
+            for plane, variable in zip(planes, (*known.mu.unbind(1), *known.gamma.unbind(1)), strict=True):
+                plane.copy_(variable.permute(0, 2, 3, 1))
+        if self.features is not self.p[-1]:
+            self.features.copy_(self.p[-1])
+        if self.spec.momentum:
+            self.momentum[0].fill_(1.0)
+        if self.spec.schedule:
+            for beta, sizes in zip(self.beta, self.spec.schedule, strict=True):
+                beta.fill_(sizes.size)
+        elif self.spec.step_size == "fixed" and self.spec.steps:
+            self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
+
+    def load_filters(self, model: DeconvNet) -> None:
+        """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""
+        filters = model.filters[: self.top]
+        changed = [self.filters[k] is not f or self.versions[k] != f._version for k, f in enumerate(filters)]
+        if not self.holds(model):
+            self.gradient_unit[0] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in filters]).prod())
+        for k, f in enumerate(filters):
+            if changed[k]:
+                self.down[k].copy_(down_matrix(f, self.shapes[k]))
+                self.up[k].copy_(up_matrix(f, self.shapes[k]))
+                self.filters[k], self.versions[k] = f, f._version
+
+    def holds(self, model: DeconvNet) -> bool:
+        """Whether the filters of this model are here."""
+        known = zip(model.filters[: self.top], self.filters, self.versions, strict=True)
+        return all(f is own and f._version == version for f, own, version in known)
+
+    def latents(self) -> Latents:
+        """A copy of what was inferred, shaped as everywhere else; in memory the maps come last, as `load` likes it."""
+        pooling = []
+        for planes in self.theta:
+            mu, gamma = planes.clone().permute(1, 0, 4, 2, 3).chunk(2, dim=1)
+            pooling.append(PoolingParams(mu, gamma))
+        return Latents(self.features.clone().permute(0, 3, 1, 2), tuple(pooling))
+
+    def stats(self) -> Stats:
+        parts = (self.reconstruction, self.penalty, self.count.long(), self.beta[: self.spec.steps])
+        return Stats(*(part.clone() for part in parts))
+
+
+def to_unit(size: Tensor) -> Tensor:
+    """The power of two that brings a size to between ½ and 1."""
+    return torch.exp2(-torch.frexp(size.where(size > 0, torch.ones_like(size)))[1].float())

@@ -1,0 +1,211 @@
+"""Pooling regions that are no cells of z, since they overlap or hold several maps: three kernels in place of one.
+
+`up` does everything about a tiled region in registers. Here the error at z goes through memory, cell by cell, because
+regions share it:
+
+    propagate       the error below to the error at z                     rows are cells
+    pool            that to g, ∇θ and the step, region by region          rows are regions
+    unpool          the features back to z, summed over regions           rows are cells
+
+Element (h, y, x) of z is in map h of the m that are pooled together, and z is stored as [N, cells, s², m, P], P pooled
+maps. Every other layout is that of `kernels`. θ is [2 · axes, N, h, w, P]: μ, then γ, along maps where m > 1, rows and
+columns.
+"""
+
+# mypy: allow-untyped-defs, disable-error-code="assignment"
+import triton
+import triton.language as tl
+
+from whatwhere.inference.engines.triton.kernels import (
+    BETWEEN,
+    GRADIENT,
+    STEP,
+    errors_at_z,
+    some_in_row,
+    store_error,
+    take_step,
+)
+from whatwhere.inference.engines.triton.math import axis_weight, clamp, moments
+
+
+@triton.jit
+def propagate(
+    error, matrix, z_error, rows,
+    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """The error at z of a tile of cells, in the scale of the error below."""
+    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
+    chunk = tl.program_id(0) % CHUNKS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    errors = errors_at_z(error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K)
+    place, b = tl.arange(0, PLACES), chunk * MAPS + tl.arange(0, MAPS)
+    at = (row.to(tl.int64)[:, None, None] * (S * S) + place[None, :, None]) * B + b[None, None, :]
+    here = (row < rows)[:, None, None] & (place < S * S)[None, :, None] & (b < B)[None, None, :]
+    tl.store(z_error + at, errors.to(z_error.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def pool(
+    z_error, p, theta, features, gradient, error_above, beta, penalties, nonzeros, squares, uphill, scale,
+    rows, plane, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
+    P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
+    Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
+    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
+    SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
+):  # fmt: skip
+    """The error at z pooled with the weights: g. Then what ROLE asks, and the step of θ where MOVE asks it."""
+    CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
+    AXES: tl.constexpr = 2 if D == 1 else 3
+    chunk = tl.program_id(0) % CHUNKS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    b = chunk * MAPS + tl.arange(0, MAPS)
+    here = (row < rows)[:, None] & (b < P)[None, :]
+    at = row.to(tl.int64)[:, None] * P + b[None, :]
+    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, at, here, plane)
+    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, at, here, plane)
+    mu_d, gamma_d = load_axis(theta, 0, AXES, at, here, plane)
+    image, r_y, r_x = row // (H * W), row // W % H, row % W
+    RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
+    RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
+    room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
+    room_d = room_y * 0 + D
+    mean_y, spread_y = moments(mu_y, gamma_y, room_y, S, RAGGED_Y)
+    mean_x, spread_x = moments(mu_x, gamma_x, room_x, S, RAGGED_X)
+    mean_d, spread_d = moments(mu_d, gamma_d, room_d, D, False)
+    g = tl.zeros((M, MAPS), tl.float32)
+    along_mu_y, along_mu_x, along_mu_d, along_gamma_y, along_gamma_x, along_gamma_d = g, g, g, g, g, g
+    for h in tl.static_range(D):
+        w_d = axis_weight(h, mu_d, gamma_d, room_d, D, False)
+        from_d = h - (D - 1) / 2
+        for i in tl.static_range(S):
+            w_y = w_d * axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
+            from_y = i - (S - 1) / 2
+            y = r_y * STRIDE + i
+            for j in tl.static_range(S):
+                from_x = j - (S - 1) / 2
+                x = r_x * STRIDE + j
+                cell = (image.to(tl.int64) * CELLS_H + y // CELL) * CELLS_W + x // CELL
+                element = ((cell * CELL + y % CELL) * CELL + x % CELL) * D + h
+                inside = here & ((y < Z_H) & (x < Z_W))[:, None]
+                error = tl.load(z_error + element[:, None] * P + b[None, :], mask=inside, other=0.0).to(tl.float32)
+                slope = w_y * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X) * error
+                g += slope
+                if MOVE:
+                    along_mu_y += slope * (from_y - mean_y)
+                    along_mu_x += slope * (from_x - mean_x)
+                    along_gamma_y += slope * ((from_y - mu_y) * (from_y - mu_y) - spread_y)
+                    along_gamma_x += slope * ((from_x - mu_x) * (from_x - mu_x) - spread_x)
+                    if D > 1:
+                        along_mu_d += slope * (from_d - mean_d)
+                        along_gamma_d += slope * ((from_d - mu_d) * (from_d - mu_d) - spread_d)
+    unit = tl.load(scale + 4)
+    g *= unit
+    p_hat = tl.load(p + at, mask=here, other=0.0)
+    if MOVE:
+        rate = pooling_rate * unit * p_hat
+        bounds = (gamma_min, gamma_max)
+        move_axis(theta, AXES - 2, AXES, at, here, plane, mu_y, gamma_y, rate, along_mu_y, along_gamma_y, bounds, S)
+        move_axis(theta, AXES - 1, AXES, at, here, plane, mu_x, gamma_x, rate, along_mu_x, along_gamma_x, bounds, S)
+        if D > 1:
+            move_axis(theta, 0, AXES, at, here, plane, mu_d, gamma_d, rate, along_mu_d, along_gamma_d, bounds, D)
+
+    if ROLE == BETWEEN:
+        store_error(error_above, g * tl.load(scale + 3), row, b, here, P, H, W, S_ABOVE)
+    if ROLE == GRADIENT:
+        g = tl.where(here, g * tl.load(scale + 2), 0.0)
+        tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
+        tl.store(gradient + at, g, mask=here)
+    if ROLE == STEP:
+        take_step(
+            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
+            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED,
+        )  # fmt: skip
+
+
+@triton.jit
+def load_axis(theta, axis: tl.constexpr, AXES: tl.constexpr, at, here, plane):
+    """μ and γ along one axis."""
+    mu = tl.load(theta + axis * plane + at, mask=here, other=0.0)
+    return mu, tl.load(theta + (AXES + axis) * plane + at, mask=here, other=0.0)
+
+
+@triton.jit
+def move_axis(
+    theta, axis: tl.constexpr, AXES: tl.constexpr, at, here, plane, mu, gamma, rate, along_mu, along_gamma, bounds,
+    S: tl.constexpr,
+):  # fmt: skip
+    """The step of one axis with S elements, written where anything moved in the row."""
+    REACH: tl.constexpr = (S - 1) / 2
+    new_mu = clamp(mu - rate * gamma / 2 * along_mu, -REACH, REACH)
+    new_gamma = clamp(gamma + rate / 4 * along_gamma, bounds[0], bounds[1])
+    written = here & some_in_row((new_mu != mu) | (new_gamma != gamma))
+    tl.store(theta + axis * plane + at, new_mu, mask=written)
+    tl.store(theta + (AXES + axis) * plane + at, new_gamma, mask=written)
+
+
+@triton.jit
+def unpool(
+    p, theta, z, scale, rows, plane,
+    P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
+    Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
+):  # fmt: skip
+    """z(i) = Σ w(i) p(j) over the regions j that hold i: of element a of a cell these are REACH along an axis."""
+    CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
+    REACH: tl.constexpr = (S + STRIDE - 1) // STRIDE
+    chunk = tl.program_id(0) % CHUNKS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    b = chunk * MAPS + tl.arange(0, MAPS)
+    here = (row < rows)[:, None] & (b < P)[None, :]
+    image, c_y, c_x = row // (CELLS_H * CELLS_W), row // CELLS_W % CELLS_H, row % CELLS_W
+    elements = ()  # all of them before the first is stored, so that the compiler reads what they share once
+    for a in tl.static_range(CELL):
+        for c in tl.static_range(CELL):
+            for h in tl.static_range(D):
+                total = tl.zeros((M, MAPS), tl.float32)
+                for o_y in tl.static_range(REACH):
+                    for o_x in tl.static_range(REACH):
+                        if a % STRIDE + o_y * STRIDE < S and c % STRIDE + o_x * STRIDE < S:
+                            r_y = c_y * (CELL // STRIDE) + a // STRIDE - o_y
+                            r_x = c_x * (CELL // STRIDE) + c // STRIDE - o_x
+                            total += region_element(
+                                p, theta, image, r_y, r_x, b, here, plane, h, a, c, o_y, o_x,
+                                P, S, STRIDE, D, H, W, Z_H, Z_W,
+                            )  # fmt: skip
+                elements = elements + (total,)  # noqa: RUF005
+    c_scale = tl.load(scale)
+    first = row.to(tl.int64)[:, None] * (CELL * CELL * D * P) + b[None, :]
+    for i in tl.static_range(CELL * CELL * D):
+        tl.store(z + first + i * P, (elements[i] * c_scale).to(z.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def region_element(
+    p, theta, image, r_y, r_x, b, here, plane,
+    h: tl.constexpr, a: tl.constexpr, c: tl.constexpr, o_y: tl.constexpr, o_x: tl.constexpr,
+    P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+):  # fmt: skip
+    """w(i) p(j) of one region for every row: that of element (h, a, c) of the cell, o_y and o_x regions before the last
+    that holds it; 0 where there is no such region or element."""
+    i: tl.constexpr = a % STRIDE + o_y * STRIDE
+    j: tl.constexpr = c % STRIDE + o_x * STRIDE
+    AXES: tl.constexpr = 2 if D == 1 else 3
+    RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
+    RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
+    exists = here & ((r_y >= 0) & (r_y < H) & (r_x >= 0) & (r_x < W))[:, None]
+    at = ((image.to(tl.int64) * H + r_y) * W + r_x)[:, None] * P + b[None, :]
+    feature = tl.load(p + at, mask=exists, other=0.0)
+    used = exists & some_in_row(feature != 0)
+    room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
+    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, at, used, plane)
+    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, at, used, plane)
+    weight = axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y) * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X)
+    if D > 1:
+        mu_d, gamma_d = load_axis(theta, 0, AXES, at, used, plane)
+        weight *= axis_weight(h, mu_d, gamma_d, room_y * 0 + D, D, False)
+    return tl.where((room_y > i) & (room_x > j), feature * weight, 0.0)
