@@ -77,7 +77,8 @@ class Problem:
     def few(self) -> bool:
         """Whether fitting the start takes a good part of the time, and can be recorded: it then waits for nothing."""
         fresh = self.latents.p is None and not self.latents.pooling_params and self.mask is None
-        return fresh and len(self.images) <= FEW and self.images.is_cuda and self.spec.step_size != "fixed"
+        waits = self.spec.step_size == "fixed" and not self.spec.schedule  # for the bound on ‖R‖²
+        return fresh and not waits and len(self.images) <= FEW and self.images.is_cuda
 
     def load(self, workspace: Workspace) -> None:
         state = start(self.model, self.images, self.latents, self.phase, self.spec, self.mask)

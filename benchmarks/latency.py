@@ -1,0 +1,89 @@
+"""How long one image takes: 50 steps for a batch of 1, from the image to its code.
+
+    PYTHONPATH=src python3 benchmarks/latency.py --out FILE [--device cpu|cuda]
+
+The model that ships with the package, one test digit, fresh each time, one thread. `solve` is the engine alone, `infer`
+all that a user waits for, checks included. Medians and 90th percentiles of many calls, after a few that compile and
+record; on a CPU also the processor time, which other programs disturb less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import whatwhere as ww
+from whatwhere.benchmark.inference import synchronise
+from whatwhere.benchmark.machine import machine
+from whatwhere.inference.engines import ENGINES, Engine
+from whatwhere.latents import Latents
+from whatwhere.spec import InferenceSpec, Phase
+
+JOINT = Phase(layer=2, update_pooling=(1, 2))
+WARM_UP = 4
+
+
+def timed(call: Callable[[torch.Tensor], Any], images: torch.Tensor, repeats: int) -> dict[str, float]:
+    """Milliseconds of one call with one image, another one each time."""
+    wall, own = [], []
+    for i in range(WARM_UP + repeats):
+        v = images[i % len(images)][None]
+        synchronise(images.device)
+        began, busy = time.perf_counter(), time.process_time()
+        call(v)
+        synchronise(images.device)
+        if i >= WARM_UP:
+            wall.append(1e3 * (time.perf_counter() - began))
+            own.append(1e3 * (time.process_time() - busy))
+    median, tail = np.percentile(wall, [50, 90])
+    return {
+        "median_ms": float(median),
+        "p90_ms": float(tail),
+        "least_ms": min(wall),
+        "processor_ms": float(np.median(own)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--rules", nargs="+", default=["image", "secant"])
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    device = torch.device(given.device)
+    model = ww.load(ww.models.path("mnist")).to(device)
+    images = ww.data.load("digits", split="test")[:20].to(device)
+    found: dict[str, Any] = {"machine": machine(), "device": str(device), "steps": given.steps, "rows": []}
+    for rule in given.rules:
+        spec = InferenceSpec(step_size=rule, steps=given.steps)
+        for name, engine in ENGINES.items():
+            if engine.unsupported_reason(model, images[:1], JOINT, spec) is not None:
+                continue
+            repeats = given.repeats if name != "reference" else max(2, given.repeats // 10)
+
+            def solve(v: torch.Tensor, engine: Engine = engine, spec: InferenceSpec = spec) -> None:
+                with torch.no_grad():
+                    engine.solve(model, v, Latents(), JOINT, spec)
+
+            def infer(v: torch.Tensor, name: str = name, spec: InferenceSpec = spec) -> None:
+                ww.infer(model, v, spec, engine=name)
+
+            for what, call in (("solve", solve), ("infer", infer)):
+                row = {"rule": rule, "engine": name, "call": what, **timed(call, images, repeats)}
+                found["rows"].append(row)
+                print(row, flush=True)
+                given.out.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Regions that overlap, and several maps pooled together: the error on validation images, and the speed of inference.
+
+    PYTHONPATH=src python3 benchmarks/pooling_regions.py error --model overlapping --data FOLDER --out FOLDER
+    PYTHONPATH=src python3 benchmarks/pooling_regions.py speed --out FOLDER
+
+`error` learns a model in a stream from the first 50,000 training images of MNIST (FOLDER of --data holds the IDX files)
+and gives its error on the last 10,000, C chosen on them; it writes the model and a JSON file. `speed` takes the models
+that are there and times every engine with every rule of the step size on one device, with the cost that each
+ends with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from streaming_gpu import C_GRID, read, streaming_recipe
+from torch import Tensor
+
+import whatwhere as ww
+from whatwhere.benchmark.inference import synchronise
+from whatwhere.benchmark.machine import machine
+from whatwhere.classification import describe_images, protocol
+from whatwhere.data import load
+from whatwhere.inference.engines import ENGINES
+from whatwhere.latents import Latents
+from whatwhere.learning import TrainingOptions, train
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+
+OVERLAPPING = {"pool_size": 3, "pool_stride": 2}
+MODELS = {  # layers
+    "tiled": (LayerSpec(maps=16), LayerSpec(maps=48, fan_in=8)),
+    "overlapping": (LayerSpec(maps=16, **OVERLAPPING), LayerSpec(maps=48, fan_in=8, **OVERLAPPING)),
+    "3-D": (LayerSpec(maps=16, pool_maps=2), LayerSpec(maps=48, fan_in=8, pool_maps=2)),
+    "3-D, twice the maps": (LayerSpec(maps=32, pool_maps=2), LayerSpec(maps=96, fan_in=8, pool_maps=2)),
+}
+JOINT = Phase(layer=2, update_pooling=(1, 2))
+RULES = {
+    "batch step, α ½": InferenceSpec(lam=0.5, alpha=0.5, step_size="batch"),
+    "image step, α 1": InferenceSpec(),
+    "image step, α ½": InferenceSpec(alpha=0.5),
+    "secant step, α 1": InferenceSpec(step_size="secant"),
+    "secant step, α ½": InferenceSpec(alpha=0.5, step_size="secant"),
+}
+STEPS = {"reference": 5}  # of the others 50
+
+
+def file_name(model: str) -> str:
+    return model.replace(", ", "_").replace(" ", "_")
+
+
+def error(name: str, data: Path, out: Path, images: int, held_out: int, seed: int) -> None:
+    """Train in a stream, then the error on the images held out."""
+    pixels, labels = read(data, "train")
+    pixels, labels = pixels[-images:], labels[-images:]
+    device, cut = "cuda" if torch.cuda.is_available() else "cpu", images - held_out
+    recipe = streaming_recipe(50, 0.5, min(1000, cut), 1, seed)
+    recipe = replace(recipe, model=ModelSpec(layers=MODELS[name]))
+    begun = time.perf_counter()
+    model = train(recipe, pixels[:cut], options=TrainingOptions(device=device)).model
+    row: dict[str, Any] = {"model": name, "seed": seed, "training_seconds": round(time.perf_counter() - begun, 2)}
+    ww.save(model, out / f"pooling_regions_{file_name(name)}_{seed}.safetensors")
+    fold = np.where(np.arange(images) < cut, 1, 0)
+    for rule in ("image", "secant"):
+        described = replace(recipe, batch_size=6000, inference=replace(recipe.inference, step_size=rule))
+        x = describe_images(model, pixels, described, on_device=device == "cuda")
+        best, trials = protocol.choose({"": x}, labels, grid=C_GRID, fold=fold, solver="newton", device=device)
+        row[rule] = {"error": best.error, "C": best.C, "trials": [asdict(trial) for trial in trials]}
+        print(name, seed, rule, best.error, f"{time.perf_counter() - begun:.0f} s", flush=True)
+        (out / f"pooling_regions_{file_name(name)}_{seed}.json").write_text(json.dumps(row, indent=1))
+
+
+def speed(out: Path, count: int, steps: int, repeats: int, engines: list[str], only: str) -> None:
+    """Every model with every rule through every engine that supports it; every row is written as it is measured."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    digits = load("digits", split="train")[slice(0, min(count, 5000))]
+    v = digits.repeat(-(-count // len(digits)), 1, 1, 1)[:count].to(device)
+    found: dict[str, Any] = {"machine": machine(), "images": count, "rows": []}
+    for name in MODELS:
+        path = out / f"pooling_regions_{file_name(name)}_0.safetensors"
+        model = ww.load(path).to(device) if path.exists() else DeconvNet(ModelSpec(layers=MODELS[name])).to(device)
+        for rule, spec in RULES.items():
+            for engine in engines:
+                own = min(steps, STEPS.get(engine, steps))
+                if only in f"{name}, {rule}" and (engine != "reference" or rule == "batch step, α ½"):
+                    row = measure(engine, model, v, replace(spec, steps=own), repeats)
+                    if row is not None:
+                        found["rows"].append({"model": name, "rule": rule, **row})
+                        print(found["rows"][-1], flush=True)
+                        (out / "pooling_regions_speed.json").write_text(json.dumps(found, indent=1))
+
+
+def measure(name: str, model: DeconvNet, v: Tensor, spec: InferenceSpec, repeats: int) -> dict[str, Any] | None:
+    """Image-iterations a second of fresh solves after two that compile and record; the mean cost at the end."""
+    engine = ENGINES[name]
+    if engine.unsupported_reason(model, v, JOINT, spec) is not None:
+        return None
+    seconds = []
+    with torch.no_grad():
+        warm = engine.solve(model, v, Latents(), JOINT, spec)
+        latents = warm.latents
+        for i in range(repeats + 1):
+            synchronise(v.device)
+            begun = time.perf_counter()
+            engine.solve(model, v, latents, JOINT, spec)
+            synchronise(v.device)
+            seconds.append(time.perf_counter() - begun) if i or repeats == 0 else None
+    rates = [len(v) * spec.steps / s for s in seconds]
+    return {
+        "engine": name,
+        "steps": spec.steps,
+        "median": statistics.median(rates),
+        "rates": rates,
+        "cost": float(warm.stats.cost[-1].mean()),
+        "nonzeros": float(warm.stats.nonzeros[-1].float().mean()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["error", "speed"])
+    parser.add_argument("--model", choices=MODELS, default="tiled")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--images", type=int, default=60000, help="with `speed`, of a batch")
+    parser.add_argument("--held-out", type=int, default=10000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["triton", "cpu", "reference"])
+    parser.add_argument("--only", default="", help="part of the name of a model and a rule")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.what == "error":
+        error(given.model, given.data, given.out, given.images, given.held_out, given.seed)
+    else:
+        speed(given.out, given.images, given.steps, given.repeats, given.engines, given.only)
+
+
+if __name__ == "__main__":
+    main()
