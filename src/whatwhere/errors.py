@@ -36,6 +36,10 @@ class MissingExtra(WhatwhereError, ImportError):
         super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'whatwhere[{extra}]'")
 
 
+class SlowEngineWarning(UserWarning):
+    """No fast engine supports the problem, so 'auto' took the reference."""
+
+
 class ConvergenceWarning(UserWarning):
     """Inference took all its steps before the cost stopped changing."""
 

@@ -203,7 +203,9 @@ class Solution:
 
     def __repr__(self) -> str:
         N, *shape = self.features.shape
-        end = (part[-1].double().mean() for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros))
+        end = (
+            part[-1].cpu().double().mean() for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros)
+        )
         cost, error, nonzeros = map(float, end)
         return (
             f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)} steps, on average: "

@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+import warnings
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 from examples import SPECS, random_images
-from whatwhere.errors import EngineError
+from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
 from whatwhere.latents import Latents, Solution
@@ -37,6 +41,37 @@ def test_auto_resolves_to_the_first_engine_without_a_reason() -> None:
         if why is not None:
             with pytest.raises(EngineError, match=f"engine '{name}' does not support this"):
                 resolve(name, model, v, PHASE, FEW)
+
+
+def test_auto_says_why_it_took_the_reference() -> None:
+    model, v = DeconvNet(SPEC, dtype=torch.bfloat16), random_images(SPEC).bfloat16()
+    with pytest.warns(SlowEngineWarning, match=r"took 'reference'.* times slower .*triton: .*; cpu: .*bfloat16"):
+        assert resolve("auto", model, v, PHASE, FEW) is REFERENCE
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resolve("reference", model, v, PHASE, FEW)  # asked for by name
+
+
+class NoFloat64(TorchDispatchMode):
+    """Raises where an operation makes numbers of float64, which Apple's GPUs do not have, from tensors."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor)]
+        made = [x for x in tree_flatten(result)[0] if isinstance(x, torch.Tensor)]
+        if given and any(x.dtype == torch.float64 for x in made):
+            raise AssertionError(f"{func} makes float64")
+        return result
+
+
+@pytest.mark.parametrize("rule", ["image", "secant", "batch"])
+@pytest.mark.parametrize("name", ["2 layers", "2 layers, overlapping", "2 layers, 3-D pooling", "2 layers, max"])
+def test_the_reference_needs_no_float64(name: str, rule: str) -> None:
+    """As on a device that has none: `cpu()` leaves the device, `double()` before it would not run there."""
+    model, v = DeconvNet(SPECS[name]), random_images(SPECS[name]).float()
+    with NoFloat64():
+        solution = infer(model, v, InferenceSpec(steps=2, step_size=rule), engine="reference")
+        assert torch.isfinite(solution.reconstruction).all()
 
 
 def test_inference_resolves_its_engine_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def noise_level(images: Tensor, mask: Tensor | None = None) -> float:
         detail = detail[a & b & c & d]
     if detail.numel() == 0:
         raise ImageError(f"images {list(images.shape)} have no block of 2 × 2 known pixels to estimate the noise from")
-    return float(detail.flatten().double().median()) / MEDIAN_OF_NORMAL
+    return float(detail.flatten().cpu().double().median()) / MEDIAN_OF_NORMAL
 
 
 def corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

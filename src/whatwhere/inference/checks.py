@@ -179,6 +179,6 @@ def check_start(images: Tensor, latents: Latents, spec: InferenceSpec, cost: Ten
     feature = 0.0 if latents.p is None else float(latents.p.abs().max())
     given = f"images up to {largest:.4g}, features up to {feature:.4g} and lam = {spec.lam_value:.4g} were given"
     range_of = f"their objective is beyond the range of {images.dtype}"
-    if images.double().square().flatten(1).sum(1).max() > torch.finfo(images.dtype).max:
+    if images.cpu().double().square().flatten(1).sum(1).max() > torch.finfo(images.dtype).max:
         raise ImageError(f"{given}; {range_of} (scale the images, for instance to [0, 1])")
     raise SpecError(f"{given}; {range_of} (choose a smaller lam, or start from smaller features)")

@@ -87,9 +87,9 @@ def safe_step(model: DeconvNet, layer: int, lam: float) -> float:
 
 def lipschitz(model: DeconvNet, layer: int) -> float:
     """A bound on ‖R‖² for any pooling variables: the filters' largest gain at any frequency, times the overlap."""
-    bound = 1.0
+    bound = 1.0  # on the CPU: some devices have no float64
     for f, spec in zip(model.filters[:layer], model.spec.layers, strict=False):
-        spectrum = torch.fft.fft2(f.detach().double(), s=(64, 64)).permute(2, 3, 0, 1)
+        spectrum = torch.fft.fft2(f.detach().cpu().double(), s=(64, 64)).permute(2, 3, 0, 1)
         overlap = (-(-spec.pool_size // spec.stride)) ** 2
         bound *= overlap * float(torch.linalg.matrix_norm(spectrum, ord=2).square().max())
     return bound

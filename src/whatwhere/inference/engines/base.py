@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Protocol
 
 from torch import Tensor
 
-from whatwhere.errors import EngineError
+from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference.checks import require_supported
 from whatwhere.inference.engines.cpu import CPUEngine
 from whatwhere.inference.engines.reference import ReferenceEngine
@@ -64,13 +65,24 @@ def get_engine(name: str) -> Engine:
 def resolve(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Engine:
     """The engine of this name, or with 'auto' the fastest that supports the problem.
 
-    Asking by name for an engine that does not support the problem raises an EngineError with the reason.
+    Asking by name for an engine that does not support the problem raises an EngineError with the reason. Where 'auto'
+    is left with the reference, a SlowEngineWarning says why.
     """
     if name != "auto":
         engine = get_engine(name)
         require_supported(name, engine.unsupported_reason(model, images, phase, spec))
         return engine
-    return next(e for e in ENGINES.values() if e.unsupported_reason(model, images, phase, spec) is None)
+    reasons = unsupported_reasons(model, images, phase, spec)
+    chosen = ENGINES[next(name for name, reason in reasons.items() if reason is None)]
+    if chosen is REFERENCE:
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason is not None)
+        warnings.warn(
+            f"engine 'auto' took 'reference', which is some 10 to 20 times slower than the others. They do not support "
+            f"this: {why} (engine='reference' takes it without this warning)",
+            SlowEngineWarning,
+            stacklevel=3,
+        )
+    return chosen
 
 
 def unsupported_reasons(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> dict[str, str | None]:

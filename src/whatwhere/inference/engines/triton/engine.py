@@ -140,6 +140,8 @@ class TritonEngine:
         """Why this engine does not support the problem; None if it does."""
         if find_spec("triton") is None:
             return "the package triton is not installed (pip install 'whatwhere[gpu]')"
+        if torch.version.hip is not None:
+            return "its kernels are tuned and tested for NVIDIA GPUs only"
         if images.device.type != "cuda":
             return f"the images are on {images.device}; its kernels run on a CUDA device"
         return unsupported(model, images, phase)
