@@ -101,10 +101,11 @@ def compile_only(kernel, grid):
     return launch
 
 JITFunction.__getitem__ = compile_only
-paper, v = ModelSpec.paper(), torch.rand(4, 1, 28, 28)
+paper, v = ModelSpec.paper(), torch.rand(100, 1, 28, 28)  # enough for the large tiles
 training, inference = InferenceSpec(steps=1, step_size="batch", alpha=0.5), InferenceSpec(steps=1)
 layers = LayerSpec(maps=16, pool_size=3, pool_stride=2), LayerSpec(maps=96, pool_maps=2)  # the kernels of `regions`
 still = InferenceSpec(steps=1, step_size="fixed")
+Workspace(DeconvNet(paper), v[:1], Phase(layer=2), InferenceSpec(steps=2, step_size="secant")).run()
 Workspace(DeconvNet(ModelSpec(layers=layers)), v, Phase(layer=2, update_pooling=(1, 2)), still).run()
 for pooling in ("gaussian", "max"):
     model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling_kind=pooling) for layer in paper.layers)))
@@ -135,7 +136,7 @@ def test_every_kernel_of_the_papers_size_compiles_for_sm_90_without_spills(tmp_p
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr
     lines = outcome.stdout.splitlines()
-    names = {"down", "unpool", "up", "sum_rows", "line_search", "correlate", "propagate", "pool", "measure"}
+    names = {"down", "unpool", "up", "sum_rows", "line_search", "correlate", "propagate", "pool", "measure", "secant"}
     assert {line.split()[0] for line in lines} == names
     for line in lines:
         assert re.findall(r"(\d+) bytes spill", line) == ["0", "0"], line

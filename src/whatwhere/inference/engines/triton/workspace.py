@@ -16,6 +16,8 @@ from whatwhere.inference.engines.triton.shapes import CHUNK, depth_block, down_t
 from whatwhere.inference.step_size import SECANT_RANGE
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
+DOWN_FEW = {"M": 32, "num_warps": 4, "num_stages": 3}  # where larger tiles would leave most processors idle
+FEW_ROWS = 4096
 UP = {"M": 64, "num_warps": 4, "num_stages": 3}
 UNPOOL = {"M": 64, "num_warps": 4}
 POOL = {"M": 32, "num_warps": 4}
@@ -63,14 +65,14 @@ class Workspace(BatchMemory):
         for k in range(top or self.top, to, -1):
             shape = self.shapes[k - 1]
             rows, width = images * shape.groups[0] * shape.groups[1], down_tile(shape)
-            tiles = self.down[k - 1].shape[2] // width
-            kernels.down[(triton.cdiv(rows, DOWN["M"]) * tiles,)](
+            tiles, options = self.down[k - 1].shape[2] // width, DOWN if rows > FEW_ROWS else DOWN_FEW
+            kernels.down[(triton.cdiv(rows, options["M"]) * tiles,)](
                 self.z[k - 1], self.down[k - 1], stages[k - 2] if k > 1 else self.scale, self.images,
                 self.images if self.mask is None else self.mask, self.error[0], self.squares_below, self.before,
                 self.changes_below, self.scale, rows,
                 **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract,
                 MASKED=k == 1 and self.mask is not None, KEEP=keep, SECANT=k == 1 and secant, N=width,
-                K=depth_block(shape.cell_row), **DOWN,
+                K=depth_block(shape.cell_row), **options,
             )  # fmt: skip
             if k > 1:
                 self.unpool(k - 1, images, stages[k - 2])
