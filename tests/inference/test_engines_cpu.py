@@ -7,7 +7,7 @@ import torch
 
 from agreement import AGREEMENTS, differences, influence_of_unknown_pixels, solve_both
 from examples import SPECS, random_images, random_latents, random_mask
-from whatwhere.errors import EngineError
+from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.filter_map import FilterMap
@@ -113,7 +113,8 @@ def test_unsupported_problems_go_to_the_reference() -> None:
     spec, dtype = SPECS["1 layer"], torch.float16
     model, images = DeconvNet(spec, dtype=dtype), random_images(spec).to(dtype)
     phase = Phase(layer=1, update_pooling=(1,))
-    assert resolve("auto", model, images, phase, InferenceSpec()).name == "reference"
+    with pytest.warns(SlowEngineWarning, match="float16"):
+        assert resolve("auto", model, images, phase, InferenceSpec()).name == "reference"
     assert "float16" in str(unsupported_reasons(model, images, phase, InferenceSpec())["cpu"])
     with pytest.raises(EngineError, match=r"'cpu' does not support this: .*float16"):
         resolve("cpu", model, images, phase, InferenceSpec())

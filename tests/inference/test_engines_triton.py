@@ -105,7 +105,7 @@ paper, v = ModelSpec.paper(), torch.rand(100, 1, 28, 28)  # enough for the large
 training, inference = InferenceSpec(steps=1, step_size="batch", alpha=0.5), InferenceSpec(steps=1)
 layers = LayerSpec(maps=16, pool_size=3, pool_stride=2), LayerSpec(maps=96, pool_maps=2)  # the kernels of `regions`
 still = InferenceSpec(steps=1, step_size="fixed")
-Workspace(DeconvNet(paper), v[:1], Phase(layer=2), InferenceSpec(steps=2, step_size="secant")).run()
+Workspace(DeconvNet(paper), v[:1], Phase(layer=1), InferenceSpec(steps=2, step_size="secant")).run()
 Workspace(DeconvNet(ModelSpec(layers=layers)), v, Phase(layer=2, update_pooling=(1, 2)), still).run()
 for pooling in ("gaussian", "max"):
     model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling_kind=pooling) for layer in paper.layers)))

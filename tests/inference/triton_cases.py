@@ -85,7 +85,7 @@ CASES = {
     "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen, bright": Case(TWO, still=(1,), loud=255.0),
     "2 layers, 3×3 regions": Case(SPECS["2 layers, 3×3 regions"]),
-    "2 layers, overlapping": Case(OVERLAPPING, images=1, height=6, width=5),
+    "2 layers, overlapping": Case(OVERLAPPING, images=1, height=6, width=5, spec={"step_size": "fixed"}),
     "overlapping 3-D, momentum": Case(DEEP, images=1, height=3, width=4, spec={"momentum": True}),
     "2 layers, max": Case(SPECS["2 layers, max"]),
     "2 layers, sum": Case(SPECS["2 layers, sum"]),
