@@ -1,28 +1,25 @@
 """
-Denoise digits
-==============
+Denoise a photograph
+====================
 
-Noise has no sparse explanation by strokes. The weight λ of the reconstruction says how much of an image is worth
-explaining: the noisier, the smaller.
+Noise has no sparse explanation by the features of photographs; what they explain is the picture. The model and its λ
+fit the level of the noise, which is estimated from the picture.
 """
-
-from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import torch
+from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("mnist"))
-digits = ww.data.load("digits", split="test")
-sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
-clean = digits[40:50]
-noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-restored = ww.infer(model, noisy.clamp(min=0), replace(sparse, lam=0.25)).reconstruction
+model = ww.load(ww.models.path("photographs"))
+pixels = load_sample_image("flower.jpg")[60:220, 230:390]  # one of the pictures that the model was learned from
+truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
+noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
+restored = ww.restoration.denoise(model, noisy)
 
-rows = {"clean": clean, "noisy": noisy, "restored": restored}
-figure, axes = plt.subplots(3, 1, figsize=(9, 3.1), layout="constrained")
-for axis, (name, images) in zip(axes, rows.items(), strict=True):
-    axis.imshow(torch.cat(list(images[:, 0]), 1), cmap="gray_r", vmin=0, vmax=1)
-    axis.set(xticks=[], yticks=[], ylabel=name)
-print({name: round(float((images - clean).square().mean().sqrt()), 3) for name, images in rows.items()})
+figure, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
+for axis, (name, image) in zip(axes, {"noisy": noisy, "restored": restored, "the truth": truth}.items(), strict=True):
+    decibels = -10 * (image - truth).square().mean().log10()
+    axis.imshow(image[0].clamp(0, 1).permute(1, 2, 0))
+    axis.set(xticks=[], yticks=[], title=name if image is truth else f"{name}, {decibels:.1f} dB")

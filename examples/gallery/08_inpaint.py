@@ -2,24 +2,25 @@
 Fill in what is missing
 =======================
 
-Pixels of weight 0 have no influence on the features; the reconstruction fills them in. Here half of all pixels
-are unknown (grey).
+Pixels of weight 0 have no influence on the features; the reconstruction fills them in, and known pixels stay as they
+are. Here seven of ten pixels are unknown, and a scratch goes through the picture.
 """
 
 import matplotlib.pyplot as plt
 import torch
+from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("mnist"))
-digits = ww.data.load("digits", split="test")
-sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
-images = digits[60:70]
-mask = (torch.rand(10, 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.5).float()
-filled = ww.infer(model, images, sparse, mask=mask).reconstruction
+model = ww.load(ww.models.path("photographs"))
+pixels = load_sample_image("china.jpg")[90:250, 200:360]  # one of the pictures that the model was learned from
+truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
+known = torch.rand(1, 1, 160, 160, generator=torch.Generator().manual_seed(0)) < 0.3
+known &= (torch.arange(160)[:, None] - torch.arange(160) - 20).abs() > 2
+filled = ww.restoration.inpaint(model, truth * known, known)
 
-shown = torch.where(mask > 0, images, torch.tensor(0.4))
-figure, axes = plt.subplots(3, 1, figsize=(9, 3.1), layout="constrained")
-for axis, (name, row) in zip(axes, {"given": shown, "filled in": filled, "the digit": images}.items(), strict=True):
-    axis.imshow(torch.cat(list(row[:, 0]), 1), cmap="gray_r", vmin=0, vmax=1)
-    axis.set(xticks=[], yticks=[], ylabel=name)
+figure, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
+shown = {"known": truth * known, "filled in": filled, "the truth": truth}
+for axis, (name, image) in zip(axes, shown.items(), strict=True):
+    axis.imshow(image[0].clamp(0, 1).permute(1, 2, 0))
+    axis.set(xticks=[], yticks=[], title=name)
