@@ -16,7 +16,7 @@ from whatwhere.inference.engines.triton.shapes import CHUNK, depth_block, down_t
 from whatwhere.inference.step_size import SECANT_RANGE
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
-DOWN_FEW = {"M": 32, "num_warps": 4, "num_stages": 3}  # where larger tiles would leave most processors idle
+DOWN_FEW = {"M": 32, "num_warps": 4, "num_stages": 4}  # where larger tiles would leave most processors idle
 FEW_ROWS = 4096
 UP = {"M": 64, "num_warps": 4, "num_stages": 3}
 UNPOOL = {"M": 64, "num_warps": 4}
