@@ -8,6 +8,7 @@ size this gives 8·8 patches × 3·3 cells × 16 maps = 9216 numbers at layer 1,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -24,38 +25,40 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Recipe
 
 
-def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:
+def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int], floor: float = 0.0) -> Tensor:
     """Descriptors [N, D] of the features of some layers, concatenated and scaled to unit length.
 
     features  of each layer, [N, B, H, W]
     spec      how they are described
     layers    the number of each layer, which selects its patch and stride
+    floor     a length below which a patch stays short; above 0, derivatives stay finite where a patch is almost empty
 
     >>> describe([torch.rand(5, 48, 10, 10)], ww.DescriptorSpec(), [2]).shape
     torch.Size([5, 4800])
     """
-    parts = [p.flatten(1) if spec.raw else describe_layer(p, spec, k) for p, k in zip(features, layers, strict=True)]
-    return unit_length(torch.cat([unit_length(part) for part in parts], 1))
+    parts = [
+        p.flatten(1) if spec.raw else layer_patches(p, spec, k, floor).flatten(1)
+        for p, k in zip(features, layers, strict=True)
+    ]
+    return unit_length(torch.cat([unit_length(part, floor) for part in parts], 1), floor)
 
 
-def describe_layer(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
-    """The patches of one layer, each pooled in cells and scaled to unit length:  [N, B, H, W] → [N, D]."""
-    return layer_patches(p, spec, layer).flatten(1)
+def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int, floor: float = 0.0) -> Tensor:
+    """The patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows, columns, B · cells]."""
+    return unit_length(pooled_patches(p, spec, layer), floor)
 
 
-def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
-    """The same patches by row and column:  [N, B, H, W] → [N, rows, columns, B · cells].
-
-    If the map is smaller than a patch, the map is the only patch.
-    """
+def pooled_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
+    """The same of their own length. If the map is smaller than a patch, the map is the only patch."""
     patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
     cells = pool_cells(p, spec.cell_statistic, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
     rows, columns = (
-        cell_positions(extent, min(patch, extent), stride, min(spec.cell, patch, extent)).to(p.device)
+        cell_positions(extent, min(patch, extent), stride, min(spec.cell, patch, extent), p.device)
         for extent in p.shape[2:]
     )
-    patches = cells[:, :, rows[:, :, None, None], columns]  # [N, B, patches, cells, patches, cells]
-    return unit_length(patches.permute(0, 2, 4, 1, 3, 5).flatten(3))
+    patches = cells.index_select(2, rows.flatten()).index_select(3, columns.flatten())
+    patches = patches.unflatten(3, columns.shape).unflatten(2, rows.shape)  # [N, B, patches, cells, patches, cells]
+    return patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
@@ -64,12 +67,15 @@ def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
         return F.max_pool2d(p, cell, stride=1)
     if statistic == "mean":
         return F.avg_pool2d(p, cell, stride=1)
-    return F.avg_pool2d(p.square(), cell, stride=1).sqrt()
+    mean = F.avg_pool2d(p.square(), cell, stride=1)
+    used = mean > 0  # √0 has no derivative that is a number
+    return mean.where(used, torch.ones_like(mean)).sqrt().where(used, mean)
 
 
-def cell_positions(extent: int, patch: int, stride: int, cell: int) -> Tensor:
+@lru_cache(maxsize=64)  # copied to a GPU once, not for every batch
+def cell_positions(extent: int, patch: int, stride: int, cell: int, device: torch.device) -> Tensor:
     """The first positions of the cells of every patch along one axis:  [patches, cells]."""
-    return strides(extent - patch, stride)[:, None] + strides(patch - cell, cell)
+    return (strides(extent - patch, stride)[:, None] + strides(patch - cell, cell)).to(device)
 
 
 def strides(last: int, stride: int) -> Tensor:
@@ -77,8 +83,10 @@ def strides(last: int, stride: int) -> Tensor:
     return torch.tensor(sorted({*range(0, last, stride), last}))
 
 
-def unit_length(x: Tensor) -> Tensor:
-    """Scale the vectors along the last axis to unit length; a zero vector stays zero."""
+def unit_length(x: Tensor, floor: float = 0.0) -> Tensor:
+    """Scale the vectors along the last axis to unit length; a zero vector stays zero, one below `floor` stays short."""
+    if floor > 0:
+        return x / (x.square().sum(-1, keepdim=True) + floor**2).sqrt()
     return F.normalize(x, dim=-1, eps=torch.finfo(x.dtype).tiny)
 
 

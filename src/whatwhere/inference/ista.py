@@ -155,8 +155,8 @@ def start(
     if latents.p is not None and len(latents.pooling_params) == phase.layer:
         p = latents.p
     else:
-        p = images.new_zeros(len(images), *model.regions[phase.layer - 1].grid)
-    ones = p.new_ones(len(p), 1, 1, 1)
+        p = images.new_zeros(images.shape[0], *model.regions[phase.layer - 1].grid)
+    ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
     fixed = spec.step_size == "fixed" and not spec.schedule
     beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if fixed else 0 * ones
     return IstaState(p, theta, y=p, momentum=ones, beta=beta)

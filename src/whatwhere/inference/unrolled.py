@@ -58,6 +58,8 @@ class UnrolledInference(nn.Module):
     torch.Size([3, 48, 10, 10])
     """
 
+    step = staticmethod(ista.step)  # an instance may have a compiled one
+
     def __init__(self, model: DeconvNet, steps: int = 5, inference: InferenceSpec | None = None) -> None:
         super().__init__()
         require_count("steps", steps)
@@ -132,7 +134,7 @@ class UnrolledInference(nn.Module):
         moving = ista.moving_layers(model.model, self.phase)
         state = ista.start(model, v, Latents(), self.phase, self.settings, mask)
         for sizes in self.sizes():
-            state, _, _ = ista.step(model, v, state, moving, self.settings, mask, sizes)
+            state, _, _ = self.step(model, v, state, moving, self.settings, mask, sizes)
         return Latents(state.p, state.theta)
 
 

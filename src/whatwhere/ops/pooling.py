@@ -249,5 +249,5 @@ def fit_switches(signal: Tensor, regions: Regions) -> PoolingParams:
 
 def fit_flat(signal: Tensor, regions: Regions) -> PoolingParams:
     """Sum pooling: the same weight everywhere."""
-    mu = signal.new_zeros(len(signal), len(regions.axes), *regions.grid)
+    mu = signal.new_zeros(signal.shape[0], len(regions.axes), *regions.grid)
     return PoolingParams(mu, torch.zeros_like(mu))

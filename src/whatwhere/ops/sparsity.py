@@ -30,7 +30,7 @@ def shrink(p: Tensor, beta: Tensor, alpha: float) -> Tensor:
         smaller = magnitude - beta / 2 * magnitude.rsqrt()
     else:
         smaller = magnitude - beta * alpha * magnitude.pow(alpha - 1)
-    return smaller.clamp(min=0).copysign(p).where((smaller > 0) & (p != 0), torch.zeros_like(p))
+    return (smaller.clamp(min=0) * p.sign()).where((smaller > 0) & (p != 0), torch.zeros_like(p))
 
 
 def shrink_exact(p: Tensor, beta: Tensor, alpha: float) -> Tensor:

@@ -1,0 +1,143 @@
+"""Inference of what and where as a layer of any network, with filters that are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from whatwhere.errors import ImageError
+from whatwhere.inference.unrolled import UnrolledInference
+from whatwhere.latents import Latents, PoolingParams
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, PoolingKind
+
+Where = tuple[PoolingParams, ...]
+
+
+class SparseCode2d(UnrolledInference):
+    """A sparse code of the input: a few steps of inference as a layer. Filters and sizes of the steps are parameters.
+
+    Filters of any value are used masked, non-negative (where the model is) and of unit length. The parameters become
+    what is used by `project_()`, for instance after every step of an optimizer: an entry that was pushed below 0 has
+    no gradient until then.
+
+    in_channels   channels of the input
+    maps          maps of the layer, or of several layers from the input upwards
+    kernel_size   side of the square filters
+    pool_size     side of the square pooling regions
+    steps         unrolled steps of inference, K
+    pooling_kind  'gaussian' (inferred), 'max' or 'sum'
+    nonnegative   features and filters are ≥ 0
+    return_where  return (what, where): the features, and the pooling variables μ and γ of every layer
+    inference     λ, α, bounds and, where it has one, the schedule to start from; None means the paper's settings
+    device, dtype  of the parameters
+
+    Shapes: input [N, C, H, W]; what [N, B, h, w]; μ and γ of a layer [N, 2, B, h, w] (rows, columns). Every layer grows
+    by kernel_size - 1 and shrinks by pool_size: 28 → 16 → 10 with the defaults and two layers.
+
+    >>> code = ww.nn.SparseCode2d(1, maps=(4, 8), steps=3)
+    >>> network = torch.nn.Sequential(code, torch.nn.Flatten(), torch.nn.Linear(8 * 10 * 10, 10))
+    >>> network(ww.data.load("digits")[:2]).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        maps: int | Sequence[int],
+        kernel_size: int = 5,
+        pool_size: int = 2,
+        *,
+        steps: int = 5,
+        pooling_kind: PoolingKind = "gaussian",
+        nonnegative: bool = True,
+        return_where: bool = False,
+        inference: InferenceSpec | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        layers = tuple(
+            LayerSpec(maps=count, filter_size=kernel_size, pool_size=pool_size, pooling_kind=pooling_kind)
+            for count in ([maps] if isinstance(maps, int) else maps)
+        )
+        spec = ModelSpec(layers=layers, channels=in_channels, nonnegative=nonnegative)
+        seed = int(torch.randint(2**31, ()))  # drawn as other layers draw theirs: torch.manual_seed makes it repeatable
+        model = DeconvNet(spec, seed, dtype=dtype or torch.get_default_dtype())
+        self._begin(model.to(device), steps, inference, return_where)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: DeconvNet,
+        steps: int = 5,
+        inference: InferenceSpec | None = None,
+        *,
+        return_where: bool = False,
+    ) -> SparseCode2d:
+        """The layer that begins with the filters of a trained model.
+
+        >>> code = ww.nn.SparseCode2d.from_model(ww.load(ww.models.path("mnist")), steps=3, return_where=True)
+        >>> what, where = code(ww.data.load("digits")[:2])
+        >>> what.shape, where[0].mu.shape
+        (torch.Size([2, 48, 10, 10]), torch.Size([2, 2, 16, 16, 16]))
+        """
+        layer = cls.__new__(cls)
+        layer._begin(model, steps, inference, return_where)
+        return layer
+
+    def _begin(self, model: DeconvNet, steps: int, inference: InferenceSpec | None, return_where: bool) -> None:
+        super().__init__(model, steps, inference)
+        del self._model  # its filters are parameters here
+        self.return_where = return_where
+        self.filters = nn.ParameterList(nn.Parameter(f.detach().clone()) for f in model.filters)
+        for k, connected in enumerate(model.connectivity, start=1):
+            self.register_buffer(f"connectivity{k}", connected.to(model.device))
+
+    @property
+    def connectivity(self) -> list[Tensor]:
+        """Which maps of a layer connect to which maps below, [B_{k-1}, B_k] for every layer."""
+        return [self.get_buffer(f"connectivity{k}") for k in range(1, self.model_spec.depth + 1)]
+
+    @property
+    def model(self) -> DeconvNet:
+        """The model with the filters as they are used; gradients flow to the parameters."""
+        raw = DeconvNet.from_parts(self.model_spec, list(self.filters), self.connectivity)
+        used = [raw.project(k, f) for k, f in enumerate(raw.filters, start=1)]
+        return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
+
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Where]:  # type: ignore[override]
+        """Images [N, C, H, W] → the features of the top layer, or with `return_where` (what, where)."""
+        latents = self.code(images)
+        assert latents.p is not None
+        return (latents.p, latents.pooling_params) if self.return_where else latents.p
+
+    def code(self, images: Tensor) -> Latents:
+        """Images [N, C, H, W] → their latents after the last step."""
+        channels = self.model_spec.channels
+        if images.ndim != 4 or images.shape[1] != channels:
+            raise ImageError(f"an input of shape {list(images.shape)} was given; expected [N, {channels}, H, W]")
+        model = self.model
+        v, background = model.input_stage.forward(images, None)
+        latents = self.run(model.at(*v.shape[2:]), v)
+        return Latents(latents.p, latents.pooling_params, background=background)
+
+    def cost_of(self, images: Tensor, latents: Latents) -> Tensor:
+        """What inference lowers, λ/2 ‖R p - v‖² + Σ|p|^α of every image at these latents, [N]."""
+        assert latents.p is not None
+        model, spec = self.model, self.settings
+        v, _ = model.input_stage.forward(images, None)
+        sized = model.at(*v.shape[2:])
+        return sized.objective(v, latents.p, sized.weights(latents.pooling_params), spec.lam_value, spec.alpha).cost
+
+    @torch.no_grad()
+    def project_(self) -> SparseCode2d:
+        """Make the parameters what is used: masked, non-negative and of unit length."""
+        for f, used in zip(self.filters, self.model.filters, strict=True):
+            f.copy_(used)
+        return self
+
+    def extra_repr(self) -> str:
+        maps = " → ".join(str(count) for count in (self.model_spec.channels, *(f.shape[1] for f in self.filters)))
+        return f"maps {maps}, steps={self.settings.steps}, return_where={self.return_where}"
