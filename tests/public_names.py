@@ -12,6 +12,7 @@ MODULES = (
     "whatwhere.data",
     "whatwhere.errors",
     "whatwhere.figures",
+    "whatwhere.finetuning",
     "whatwhere.learning",
     "whatwhere.model",
     "whatwhere.models",

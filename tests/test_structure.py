@@ -46,6 +46,7 @@ COVERED_BY = {
     "figures/report.py": "figures/test_figures_report.py",
     "figures/reset_comparison.py": "figures/test_drawing.py",
     "figures/sections.py": "figures/test_figures_report.py",
+    "finetuning/tuned.py": "finetuning/test_trainer.py",
     "image_rows.py": "test_estimator.py",
     "inference/engines/base.py": "inference/test_infer.py",
     "inference/engines/cpu/*": "inference/test_engines_cpu.py",

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from whatwhere.anomaly import AnomalyDetector as AnomalyDetector
     from whatwhere.data.codes import load_codes as load_codes
     from whatwhere.estimator import DeconvNetFeatures as DeconvNetFeatures
+    from whatwhere.finetuning import FinetunedModel as FinetunedModel
+    from whatwhere.finetuning import FinetuneSpec as FinetuneSpec
+    from whatwhere.finetuning import finetune as finetune
+    from whatwhere.finetuning import load_finetuned as load_finetuned
     from whatwhere.generation import generate as generate
     from whatwhere.generation import morph as morph
     from whatwhere.generation import transfer as transfer
@@ -51,6 +55,8 @@ _HOME = {
     "DeconvNet": "model",
     "DeconvNetFeatures": "estimator",
     "DescriptorSpec": "spec",
+    "FinetuneSpec": "finetuning",
+    "FinetunedModel": "finetuning",
     "InferenceSpec": "spec",
     "Latents": "latents",
     "LayerSpec": "spec",
@@ -69,11 +75,13 @@ _HOME = {
     "distill": "inference",
     "morph": "generation",
     "override": "spec_toml",
+    "finetune": "finetuning",
     "generate": "generation",
     "infer": "inference",
     "infer_tiled": "inference",
     "load": "model",
     "load_codes": "data.codes",
+    "load_finetuned": "finetuning",
     "read_recipe": "spec_toml",
     "read_run": "learning",
     "save": "model",

@@ -58,7 +58,8 @@ def pooled_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
     )
     patches = cells.index_select(2, rows.flatten()).index_select(3, columns.flatten())
     patches = patches.unflatten(3, columns.shape).unflatten(2, rows.shape)  # [N, B, patches, cells, patches, cells]
-    return patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
+    arranged: Tensor = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
+    return arranged
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:

@@ -36,7 +36,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Score:
-    """Errors on test images: their rate, its 95 % interval, and the confusion matrix [true class, predicted class]."""
+    """Errors on test images: their rate, its 95 % interval, and the confusion matrix [true class, predicted class].
+
+    C is 0 where the classifier is no SVM.
+    """
 
     error: float
     interval: tuple[float, float]
@@ -154,20 +157,28 @@ def evaluate(
     if x_test.shape[0] != len(y_test) or len(y_test) == 0:
         raise ImageError(f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label per image")
     svm = fit_svm(x, y, C, solver=solver, device=device)
-    predicted = svm.predict(x_test)
-    classes = np.union1d(svm.classes, y_test)
-    confusion = np.zeros((len(classes), len(classes)), int)
-    np.add.at(confusion, (np.searchsorted(classes, y_test), np.searchsorted(classes, predicted)), 1)
-    errors = int((predicted != y_test).sum())
+    return score_predictions(svm.predict(x_test), y_test, svm.classes, C=C, solver=svm.solver)
+
+
+def score_predictions(
+    predicted: np.ndarray, labels: np.ndarray, classes: Sequence[int] | np.ndarray = (), *, C: float = 0.0, solver: str
+) -> Score:
+    """The errors of a classifier's predictions [N]; `classes` are those that it knows, C is 0 where it is no SVM."""
+    if len(predicted) != len(labels):
+        raise ImageError(f"{len(predicted):,} images and {len(labels):,} labels; expected one label per image")
+    known = np.unique(np.concatenate([np.asarray(classes, int), predicted, labels]))
+    confusion = np.zeros((len(known), len(known)), int)
+    np.add.at(confusion, (np.searchsorted(known, labels), np.searchsorted(known, predicted)), 1)
+    errors = int((predicted != labels).sum())
     return Score(
-        error=errors / len(y_test),
-        interval=wilson(errors, len(y_test)),
+        error=errors / len(labels),
+        interval=wilson(errors, len(labels)),
         errors=errors,
-        images=len(y_test),
-        classes=tuple(int(c) for c in classes),
+        images=len(labels),
+        classes=tuple(int(c) for c in known),
         confusion=tuple(tuple(int(n) for n in row) for row in confusion),
         C=C,
-        solver=svm.solver,
+        solver=solver,
     )
 
 

@@ -20,6 +20,7 @@ from whatwhere.cli import (
     encode,
     explore,
     figures,
+    finetune,
     info,
     reproduce,
     restoration,
@@ -63,6 +64,7 @@ app.command("decode")(decode.decode)
 app.command("classify")(classify.classify)
 app.command("explore")(explore.explore)
 app.command("figures")(figures.figures)
+app.command("finetune")(finetune.finetune)
 app.command("info")(info.info)
 app.command("inpaint")(restoration.inpaint)
 app.command("reproduce")(reproduce.reproduce)

@@ -139,7 +139,8 @@ def result_lines(score: Score, draws: Sequence[FewLabels], classes: tuple[str, .
     low, high = score.interval
     out = [
         f"error {score.error:.2%} ({score.errors} of {score.images:,}; 95 % interval {low:.2%} to {high:.2%}), "
-        f"C = {score.C:g}, {score.solver}"
+        + (f"C = {score.C:g}, " if score.C else "")
+        + score.solver
     ]
     for draw in draws:
         low, high = draw.interval

@@ -19,12 +19,13 @@ class SparseCodeClassifier(nn.Module):
 
     coder       the layer that infers what and where
     descriptor  how the features of the top layer become a vector
-    example     some images, which give the size of a descriptor and the usual length of its patches
+    length      of that vector
     classes     how many
+    floor       a length below which a patch is not scaled up (see `describe`)
     dropout     share of the descriptor that is left out in training
 
     >>> coder, digits = ww.nn.SparseCode2d(1, maps=(4, 8), steps=2), ww.data.load("digits")
-    >>> network = SparseCodeClassifier(coder, ww.DescriptorSpec(), digits[:5], classes=10)
+    >>> network = SparseCodeClassifier.for_images(coder, ww.DescriptorSpec(), digits[:5], classes=10)
     >>> network(digits[:3]).shape
     torch.Size([3, 10])
     """
@@ -33,25 +34,36 @@ class SparseCodeClassifier(nn.Module):
         self,
         coder: SparseCode2d,
         descriptor: DescriptorSpec,
-        example: Tensor,
         *,
+        length: int,
         classes: int,
+        floor: float,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.coder, self.descriptor, self.dropout, self.layer = coder, descriptor, dropout, coder.model_spec.depth
-        with torch.no_grad():
-            features = coder.code(example).p
-            assert features is not None
-            self.floor = FLOOR * usual_length(features, descriptor, self.layer)
-            described = self.describe(features)
-        self.head = nn.Linear(described.shape[1], classes, device=described.device, dtype=described.dtype)
+        self.coder, self.descriptor, self.floor, self.dropout = coder, descriptor, floor, dropout
+        like = coder.log_sizes
+        self.head = nn.Linear(length, classes, device=like.device, dtype=like.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def describe(self, features: Tensor) -> Tensor:
-        """Features of the top layer [N, B, h, w] → descriptors [N, D]."""
-        return describe([features], self.descriptor, [self.layer], self.floor)
+    @classmethod
+    def for_images(
+        cls,
+        coder: SparseCode2d,
+        descriptor: DescriptorSpec,
+        images: Tensor,
+        *,
+        classes: int,
+        dropout: float = 0.0,
+    ) -> SparseCodeClassifier:
+        """The network for images like these [N, C, H, W], with a floor by the lengths of their patches."""
+        with torch.no_grad():
+            features, layer = coder.code(images).p, coder.model_spec.depth
+            assert features is not None
+            floor = FLOOR * usual_length(features, descriptor, layer)
+            length = describe([features[:1]], descriptor, [layer]).shape[1]
+        return cls(coder, descriptor, length=length, classes=classes, floor=floor, dropout=dropout)
 
     def forward(self, images: Tensor) -> Tensor:
         """The score of every class."""
@@ -59,9 +71,13 @@ class SparseCodeClassifier(nn.Module):
 
     def scores(self, latents: Latents) -> Tensor:
         """The score of every class from the latents of images."""
-        assert latents.p is not None
-        scores: Tensor = self.head(F.dropout(self.describe(latents.p), self.dropout, self.training))
+        scores: Tensor = self.head(F.dropout(self.describe(latents), self.dropout, self.training))
         return scores
+
+    def describe(self, latents: Latents) -> Tensor:
+        """The descriptors of images, [N, D], from their latents."""
+        assert latents.p is not None
+        return describe([latents.p], self.descriptor, [self.coder.model_spec.depth], self.floor)
 
     def scores_and_cost(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The score of every class, and the cost of the code, [N]: λ/2 ‖R p - v‖² + Σ|p|^α."""

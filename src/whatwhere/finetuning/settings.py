@@ -11,33 +11,29 @@ from whatwhere.spec_checks import check_fields, require, require_count
 class FinetuneSpec:
     """How a model is fine-tuned.
 
-    steps            unrolled steps of inference, K
-    epochs           passes over the labelled images
-    least_updates    more passes, where so few labels make fewer updates than this in `epochs` passes
-    batch_size       images per update
-    learning_rate    of Adam for the filters, at its peak: a short warm-up, then a cosine down to 0
-    size_rate        the learning rate of the steps' sizes, as a multiple of `learning_rate`
-    head_rate        that of the head, likewise
-    weight_decay     of the head
-    dropout          share of the descriptor that each update leaves out
-    label_smoothing  share of each label that is spread over all classes
-    reconstruction   weight of the mean cost of inference in the loss, which keeps the features a code of the image
-    seed             of the order of the images, and of dropout
+    steps           unrolled steps of inference, K
+    epochs          passes over the labelled images
+    least_updates   more passes, where few labels make fewer updates than this in `epochs` passes
+    batch_size      images per update
+    learning_rate   of Adam for filters and head, at its peak: a short warm-up, then a cosine down to 0
+    size_rate       the learning rate of the steps' sizes, as a multiple of `learning_rate`
+    C               weight of the loss against the regularisation of the head, as in a linear SVM
+    dropout         share of the descriptor that each update leaves out
+    reconstruction  weight of the mean cost of inference in the loss, which keeps the features a code of the image
+    seed            of the order of the images, and of dropout
 
     >>> FinetuneSpec(steps=3, epochs=5).batch_size
     250
     """
 
     steps: int = 5
-    epochs: int = 20
-    least_updates: int = 300
+    epochs: int = 10
+    least_updates: int = 100
     batch_size: int = 250
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
     size_rate: float = 5.0
-    head_rate: float = 5.0
-    weight_decay: float = 0.0
+    C: float = 30.0
     dropout: float = 0.5
-    label_smoothing: float = 0.0
     reconstruction: float = 0.0
     seed: int = 0
 
@@ -47,8 +43,8 @@ class FinetuneSpec:
             require_count(name, getattr(self, name))
         for name in ("seed", "least_updates"):
             require_count(name, getattr(self, name), least=0)
-        require(self.learning_rate > 0, f"learning_rate = {self.learning_rate}", "a number above 0")
-        for name in ("size_rate", "head_rate", "weight_decay", "reconstruction"):
+        for name in ("learning_rate", "C"):
+            require(getattr(self, name) > 0, f"{name} = {getattr(self, name)}", "a number above 0")
+        for name in ("size_rate", "reconstruction"):
             require(getattr(self, name) >= 0, f"{name} = {getattr(self, name)}", "a number of at least 0")
-        for name in ("dropout", "label_smoothing"):
-            require(0 <= getattr(self, name) < 1, f"{name} = {getattr(self, name)}", "a number from 0 to below 1")
+        require(0 <= self.dropout < 1, f"dropout = {self.dropout}", "a number from 0 to below 1")

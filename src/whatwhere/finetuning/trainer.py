@@ -1,92 +1,40 @@
-"""`finetune`: back-propagation of a classification loss through unrolled steps of inference."""
+"""`finetune`: the loss of a linear SVM, back-propagated through unrolled steps of inference.
+
+The head begins as the linear SVM of the features as they are, and its objective is what all parameters then lower:
+
+    ‖w‖² / 2CN + mean_i Σ_k max(0, 1 - t_ik s_ik)²,     s = w · descriptor,  t = ±1
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from whatwhere.classification.linear_svm import check_labels
+from whatwhere.classification.linear_svm import check_labels, fit_svm
 from whatwhere.distributed import choose_device
-from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.errors import ImageError, RunError
 from whatwhere.finetuning.classifier import SparseCodeClassifier
+from whatwhere.finetuning.folder import check_unused, save_finetuned
 from whatwhere.finetuning.settings import FinetuneSpec
+from whatwhere.finetuning.tuned import FinetunedModel, FinetuneEpoch
 from whatwhere.inference import infer, resolve_lam
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.nn import SparseCode2d
-from whatwhere.spec import DescriptorSpec, InferenceSpec, StepSpec
+from whatwhere.spec import InferenceSpec, Recipe, StepSpec
 
 CALIBRATION = 200  # images whose line searches give the first sizes of the steps
 WARM_UP = 0.05  # share of the updates in which the learning rate rises
-PREDICTED_TOGETHER = 500
-
-
-@dataclass(frozen=True)
-class FinetuneEpoch:
-    """What one pass over the labelled images measured, in training (with dropout): means per image.
-
-    loss     cross-entropy, without reconstruction
-    error    share of the images that were classified wrongly
-    cost     of the codes, λ/2 ‖R p - v‖² + Σ|p|^α; None where reconstruction is not in the loss
-    """
-
-    epoch: int
-    loss: float
-    error: float
-    cost: float | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class FinetunedModel:
-    """A fine-tuned model with its classifier.
-
-    network  what was trained
-    classes  the label of every score
-    history  one `FinetuneEpoch` a pass
-    """
-
-    network: SparseCodeClassifier
-    classes: np.ndarray
-    history: tuple[FinetuneEpoch, ...] = ()
-
-    @property
-    def model(self) -> DeconvNet:
-        """The model with the fine-tuned filters, on the CPU."""
-        model = self.network.coder.model
-        return DeconvNet.from_parts(model.spec, [f.detach() for f in model.filters], model.connectivity).to("cpu")
-
-    @property
-    def inference(self) -> InferenceSpec:
-        """The fine-tuned steps as settings of `infer`."""
-        return self.network.coder.spec
-
-    def decision(self, images: ImageSource) -> np.ndarray:
-        """The score of each class for each image, [N, classes]."""
-        scores = [self._run(images, rows)[0] for rows in _batches(len(images))]
-        return torch.cat(scores).cpu().numpy()
-
-    def predict(self, images: ImageSource) -> np.ndarray:
-        """The class of each image, [N]."""
-        return np.asarray(self.classes[self.decision(images).argmax(1)])
-
-    def cost(self, images: ImageSource) -> float:
-        """The mean cost of the codes of images."""
-        return float(torch.cat([self._run(images, rows)[1] for rows in _batches(len(images))]).mean())
-
-    def _run(self, images: ImageSource, rows: slice) -> tuple[Tensor, Tensor]:
-        network = self.network.eval()
-        with torch.no_grad():
-            images = in_model_units(network.coder.model_spec, images)
-            return network.scores_and_cost(images[rows].to(network.head.weight))
+TOGETHER = 500  # images that are described at a time
 
 
 def finetune(
@@ -94,9 +42,9 @@ def finetune(
     images: ImageSource,
     labels: np.ndarray | None = None,
     spec: FinetuneSpec | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
-    inference: InferenceSpec | None = None,
-    descriptor: DescriptorSpec | None = None,
+    recipe: Recipe | None = None,
     device: str = "auto",
     progress: Callable[[FinetuneEpoch], Any] = lambda epoch: None,
 ) -> FinetunedModel:
@@ -108,8 +56,8 @@ def finetune(
     images      the labelled images: a float tensor [N, C, H, W], or `Images`
     labels      of the images, [N]; None takes those of `images`
     spec        how it is fine-tuned; None means `FinetuneSpec()`
-    inference   λ, α and bounds of the inference that is unrolled, or a schedule to start from; None means the paper's
-    descriptor  how features become a vector for the head; None means the paper's
+    out         folder of the fine-tuned model; None keeps it in memory
+    recipe      its settings of inference are unrolled, and its descriptor is what the head sees; None means the paper's
     device      'auto' takes a GPU where there is one
     progress    called after every pass
 
@@ -119,22 +67,39 @@ def finetune(
     >>> tuned.predict(digits[:3]).shape
     (3,)
     """
-    spec, home = spec or FinetuneSpec(), choose_device(device)
+    spec, recipe, home = spec or FinetuneSpec(), recipe or Recipe.paper(model.spec), choose_device(device)
+    if out is not None:
+        check_unused(Path(out))
     pixels, classes, targets = labelled(model, images, labels)
-    model = model.to(home)
     pixels, targets = pixels.to(home, model.dtype), targets.to(home)
-    inference = resolve_lam(model, pixels[:CALIBRATION], inference or InferenceSpec())
-    if not inference.schedule:
-        inference = measured_schedule(model, pixels[:CALIBRATION], inference, spec.steps)
-    network = SparseCodeClassifier(
-        SparseCode2d.from_model(model, spec.steps, inference),
-        descriptor or DescriptorSpec(),
-        pixels[:CALIBRATION],
-        classes=len(classes),
-        dropout=spec.dropout,
-    )
+    network = start_network(model.to(home), pixels[:CALIBRATION], len(classes), spec, recipe)
+    start_head(network, pixels, targets, spec.C)
     history = train(network, pixels, targets, spec, progress)
-    return FinetunedModel(network.eval(), classes, history)
+    tuned = FinetunedModel(network.eval(), classes, history)
+    if out is not None:
+        save_finetuned(tuned, out, recipe)
+    return tuned
+
+
+def start_network(
+    model: DeconvNet, images: Tensor, classes: int, spec: FinetuneSpec, recipe: Recipe
+) -> SparseCodeClassifier:
+    """The network before the first update; some images give the first sizes of its steps."""
+    inference = resolve_lam(model, images, recipe.inference)
+    if not inference.schedule:
+        inference = measured_schedule(model, images, inference, spec.steps)
+    coder = SparseCode2d.from_model(model, spec.steps, inference)
+    return SparseCodeClassifier.for_images(coder, recipe.descriptor, images, classes=classes, dropout=spec.dropout)
+
+
+@torch.no_grad()
+def start_head(network: SparseCodeClassifier, images: Tensor, targets: Tensor, C: float) -> None:
+    """Set the head to the linear SVM of the descriptors as they are."""
+    batches = images.split(TOGETHER)
+    described = torch.cat([network.describe(network.coder.code(batch)).float() for batch in batches])
+    svm = fit_svm(described, targets.cpu().numpy(), C, solver="newton", device=described.device)
+    network.head.weight.copy_(torch.from_numpy(svm.weights))
+    network.head.bias.copy_(torch.from_numpy(svm.intercepts))
 
 
 def labelled(model: DeconvNet, images: ImageSource, labels: np.ndarray | None) -> tuple[Tensor, np.ndarray, Tensor]:
@@ -167,9 +132,8 @@ def train(
     progress: Callable[[FinetuneEpoch], Any],
 ) -> tuple[FinetuneEpoch, ...]:
     """All updates. Every batch has the same size, so that a GPU replays one recorded graph of kernels."""
+    batches, epochs = passes(len(images), spec)
     size = min(spec.batch_size, len(images))
-    batches = len(images) // size
-    epochs = max(spec.epochs, -(-spec.least_updates // batches))
     optimizer = make_optimizer(network, spec)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: rate(update, epochs * batches))
     generator, history = torch.Generator().manual_seed(spec.seed), []
@@ -180,8 +144,9 @@ def train(
         order = torch.randperm(len(images), generator=generator).to(images.device)
         for batch in order[: batches * size].view(batches, size):
             scores, cost = forward(images[batch])
-            loss = F.cross_entropy(scores, targets[batch], label_smoothing=spec.label_smoothing)
-            (loss + spec.reconstruction * cost).backward()
+            loss = squared_hinge(scores, targets[batch])
+            decay = sum(p.square().sum() for p in network.head.parameters()) / (2 * spec.C * len(images))
+            (loss + decay + spec.reconstruction * cost).backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             schedule.step()
@@ -199,6 +164,25 @@ def train(
     return tuple(history)
 
 
+def squared_hinge(scores: Tensor, targets: Tensor) -> Tensor:
+    """The mean over images of Σ_k max(0, 1 - t_k s_k)², t = ±1 for the true class and the others."""
+    signs = 2.0 * nn.functional.one_hot(targets, scores.shape[1]) - 1
+    return (1 - signs * scores).clamp(min=0).square().sum(1).mean()
+
+
+def passes(images: int, spec: FinetuneSpec) -> tuple[int, int]:
+    """Batches of a pass, and how many passes there are."""
+    batches = images // min(spec.batch_size, images)
+    return batches, max(spec.epochs, -(-spec.least_updates // batches))
+
+
+def untuned(model: DeconvNet, images: Tensor, spec: FinetuneSpec, recipe: Recipe) -> float:
+    """The mean cost of the codes of images before the first update, after as many steps, to compare with."""
+    pixels = in_model_units(model.spec, images)[slice(0, len(images))].to(model.device, model.dtype)
+    network = start_network(model, pixels[:CALIBRATION], 1, spec, recipe)
+    return FinetunedModel(network, np.zeros(1, int)).cost(pixels)
+
+
 class Training(nn.Module):
     """What is recorded: the scores, and the mean cost where it is part of the loss."""
 
@@ -213,25 +197,21 @@ class Training(nn.Module):
         return scores, cost.mean()
 
 
-def recorded(network: Training, example: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+def recorded(network: Training, example: Tensor) -> Training:
     """The same function; on a GPU its thousands of kernels are recorded once and replayed without Python."""
-    if example.device.type != "cuda":
-        return network
-    graphed: Callable[[Tensor], tuple[Tensor, Tensor]] = torch.cuda.make_graphed_callables(
-        network, (example.clone(),), allow_unused_input=True
-    )
-    return graphed
+    if example.device.type == "cuda":
+        torch.cuda.make_graphed_callables(network, (example.clone(),), allow_unused_input=True)  # changes it in place
+    return network
 
 
 def make_optimizer(network: SparseCodeClassifier, spec: FinetuneSpec) -> torch.optim.Optimizer:
-    """Adam, with learning rates of their own for the sizes of the steps, and weight decay for the head alone."""
+    """Adam, with a learning rate of its own for the sizes of the steps."""
     coder, rate = network.coder, spec.learning_rate
-    groups = [
-        {"params": list(coder.filters), "weight_decay": 0.0},
-        {"params": [coder.log_sizes, coder.momentum], "lr": spec.size_rate * rate, "weight_decay": 0.0},
-        {"params": list(network.head.parameters()), "lr": spec.head_rate * rate, "weight_decay": spec.weight_decay},
+    groups: list[dict[str, Any]] = [
+        {"params": [*coder.filters, *network.head.parameters()]},
+        {"params": [coder.log_sizes, coder.momentum], "lr": spec.size_rate * rate},
     ]
-    return torch.optim.AdamW(groups, rate)
+    return torch.optim.Adam(groups, rate)
 
 
 def rate(update: int, updates: int) -> float:
@@ -240,14 +220,3 @@ def rate(update: int, updates: int) -> float:
     if update < rise:
         return (update + 1) / rise
     return (1 + math.cos(math.pi * (update - rise) / max(1, updates - rise))) / 2
-
-
-def _batches(images: int) -> list[slice]:
-    if images == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
-    return [slice(start, min(start + PREDICTED_TOGETHER, images)) for start in range(0, images, PREDICTED_TOGETHER)]
-
-
-def require_steps(spec: FinetuneSpec, inference: InferenceSpec) -> None:
-    if inference.schedule and len(inference.schedule) != spec.steps:
-        raise SpecError(f"a schedule of {len(inference.schedule)} steps was given; expected {spec.steps}")

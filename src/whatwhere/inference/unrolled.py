@@ -29,7 +29,7 @@ from whatwhere.model.files import model_checksum
 from whatwhere.spec import InferenceSpec, Phase, StepSpec
 from whatwhere.spec_checks import require_count
 
-SMALLEST = 1e-6  # a step of 0 has no logarithm
+SMALLEST = 1e-12  # a step of 0 has no logarithm
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,97 @@
+"""What fine-tuning gives: a model with its steps and a classifier, and how it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.classification.protocol import Score, score_predictions
+from whatwhere.errors import ImageError
+from whatwhere.finetuning.classifier import SparseCodeClassifier
+from whatwhere.inference.checks import ImageSource, in_model_units
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec
+
+TOGETHER = 500  # images that are classified at a time
+
+
+@dataclass(frozen=True)
+class FinetuneEpoch:
+    """What one pass over the labelled images measured, in training (with dropout): means per image.
+
+    epoch    number of the pass, from 1
+    loss     squared hinge of all classes, without regularisation and reconstruction
+    error    share of the images that were classified wrongly
+    cost     of the codes, λ/2 ‖R p - v‖² + Σ|p|^α; None where reconstruction is not in the loss
+    seconds  that it took
+
+    >>> FinetuneEpoch(epoch=1, loss=0.1, error=0.02, cost=None, seconds=3.0).error
+    0.02
+    """
+
+    epoch: int
+    loss: float
+    error: float
+    cost: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FinetunedModel:
+    """A fine-tuned model with its classifier; `finetune` makes it.
+
+    network  what was trained
+    classes  the label of every score, [classes]
+    history  one `FinetuneEpoch` a pass
+
+    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> few = digits.subset(ww.data.few_labels(digits.labels, 10, seed=0))
+    >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, epochs=1, least_updates=0))
+    >>> tuned.decision(digits[:3]).shape, len(tuned.inference.schedule)
+    ((3, 10), 1)
+    """
+
+    network: SparseCodeClassifier
+    classes: np.ndarray
+    history: tuple[FinetuneEpoch, ...] = ()
+
+    @property
+    def model(self) -> DeconvNet:
+        """The model with the fine-tuned filters, on the CPU."""
+        model = self.network.coder.model
+        return DeconvNet.from_parts(model.spec, [f.detach() for f in model.filters], model.connectivity).to("cpu")
+
+    @property
+    def inference(self) -> InferenceSpec:
+        """The fine-tuned steps as settings of `infer`."""
+        return self.network.coder.spec
+
+    def decision(self, images: ImageSource) -> np.ndarray:
+        """The score of each class for each image, [N, classes]."""
+        return torch.cat([scores for scores, _ in self._run(images)]).cpu().numpy()
+
+    def predict(self, images: ImageSource) -> np.ndarray:
+        """The class of each image, [N]."""
+        return np.asarray(self.classes[self.decision(images).argmax(1)])
+
+    def score(self, images: ImageSource, labels: np.ndarray) -> Score:
+        """The errors on labelled images."""
+        return score_predictions(self.predict(images), labels, solver="fine-tuned")
+
+    def cost(self, images: ImageSource) -> float:
+        """The mean cost of the codes of images: how well they are still reconstructed, and how sparsely."""
+        return float(torch.cat([cost for _, cost in self._run(images)]).mean())
+
+    def _run(self, images: ImageSource) -> list[tuple[Tensor, Tensor]]:
+        if len(images) == 0:
+            raise ImageError("an empty set of images was given; expected at least one")
+        network = self.network.eval()
+        source, like = in_model_units(network.coder.model_spec, images), network.head.weight
+        with torch.no_grad():
+            return [
+                network.scores_and_cost(source[slice(start, min(start + TOGETHER, len(source)))].to(like))
+                for start in range(0, len(source), TOGETHER)
+            ]
