@@ -4,7 +4,7 @@
 
 The codes of training digits are the examples. Recognised with a margin: the decision of the best class is at least 1
 above that of the second (a training digit beyond the SVM's margins has 2). Also recorded: the distance of an image from
-the nearest example, since copies of the examples would be recognised, too.
+the nearest example, and from the nearest reconstruction of one, since copies of the examples would be recognised, too.
 """
 
 from __future__ import annotations
@@ -48,23 +48,24 @@ def main(folder: str) -> None:
     kinds = {
         "real test digits": test[:COUNT],
         "real test digits, reconstructed": solution.reconstruction,
+        "generated, 1 sweep": ww.generate(examples, COUNT, sweeps=1),
         "generated": ww.generate(examples, COUNT),
         "generated, 4 sweeps": ww.generate(examples, COUNT, sweeps=4),
         "generated, independently": independent(examples, COUNT),
     }
-    rows = [{"images": name, **judged(images, run, svm, digits[:EXAMPLES])} for name, images in kinds.items()]
+    known = {"nearest_example": digits[:EXAMPLES], "nearest_reconstruction": examples.reconstruction.clamp(0, 1)}
+    rows = [{"images": name, **judged(images, run, svm, known)} for name, images in kinds.items()]
     for row in rows:
         print(row)
     RESULTS.write_text(json.dumps({"machine": machine(), "margin": MARGIN, "rows": rows}, indent=1) + "\n")
 
 
-def judged(images: Tensor, run: ww.TrainedRun, svm: Any, normal: Tensor) -> dict[str, float]:
+def judged(images: Tensor, run: ww.TrainedRun, svm: Any, known: dict[str, Tensor]) -> dict[str, float]:
     images = images.clamp(0, 1)
     decision = np.sort(svm.decision(describe_images(run.model, images, run.recipe)), 1)
     margin = decision[:, -1] - decision[:, -2]
-    nearest = torch.cdist(images.flatten(1), normal.flatten(1)).amin(1).mean()
-    recognised = float((margin >= MARGIN).mean())
-    return {"recognised": recognised, "median_margin": float(np.median(margin)), "nearest_example": float(nearest)}
+    nearest = {k: float(torch.cdist(images.flatten(1), x.flatten(1)).amin(1).mean()) for k, x in known.items()}
+    return {"recognised": float((margin >= MARGIN).mean()), "median_margin": float(np.median(margin)), **nearest}
 
 
 if __name__ == "__main__":

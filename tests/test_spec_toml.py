@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import whatwhere
+from whatwhere import models
 from whatwhere.errors import SpecError
+from whatwhere.model import load
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
 from whatwhere.spec_checks import type_hints
 from whatwhere.spec_toml import build, override, read_recipe, to_toml, write_recipe
@@ -23,6 +26,16 @@ def read(tmp_path: Path, text: str) -> Recipe:
 
 def test_an_empty_file_is_the_paper(tmp_path: Path) -> None:
     assert read(tmp_path, "") == Recipe.paper()
+
+
+def test_the_recipe_of_two_layers_has_the_first_layer_of_the_model_that_ships() -> None:
+    folder = Path(whatwhere.__file__).parent / "reproduction" / "recipes"
+    one, two = (read_recipe(folder / f"{name}.toml") for name in ("photographs", "photographs_two_layers"))
+    assert load(models.path("photographs")).spec == one.model
+    assert two.model.layers[0] == one.model.layers[0]
+    assert (two.model.depth, len(two.learning)) == (2, 2)
+    assert two.learning[0] == one.learning[0]
+    assert (two.model.input, two.inference, two.batch_size) == (one.model.input, one.inference, one.batch_size)
 
 
 def test_a_file_holds_differences(tmp_path: Path) -> None:
