@@ -32,19 +32,20 @@ class Prepared:
     """A workspace and, from its second use on, the CUDA graph of all its steps; of few images, of the start, too."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.workspace, self.used = workspace, False
+        self.workspace, self.used, self.started = workspace, False, False
         self.graph: torch.cuda.CUDAGraph | None = None
         self.whole: WholeSolve | None = None
 
     def solve(self, problem: Problem) -> None:
         """Start from what is given and take all steps."""
-        if self.used and problem.few and self.workspace.holds(problem.model.model):
+        if self.started and problem.few and self.workspace.holds(problem.model.model):
             if self.whole is None or not self.workspace.holds(self.whole.problem.model.model):
                 self.whole = WholeSolve(self.workspace, problem)
             self.whole.replay(problem.images)
             return
         problem.load(self.workspace)
         self.run()
+        self.started |= problem.few  # what the start runs is compiled and loaded now, so it can be recorded
 
     def run(self) -> None:
         """The first run compiles the kernels, so that the second can be recorded; from then on it is replayed."""
