@@ -13,10 +13,11 @@ import torch
 
 from examples import SPECS, random_images
 from whatwhere.errors import EngineError
-from whatwhere.inference import infer
+from whatwhere.inference import infer, ista
 from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.engines.triton import engine as triton_engine
 from whatwhere.inference.engines.triton.shapes import filter_blocks, filters_of, layer_shapes
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
@@ -70,6 +71,23 @@ def test_kernels_agree_on_the_device(name: str) -> None:
     triton_engine.release()  # no workspace from before
     for _ in range(3):  # compiled, recorded, replayed
         check(name, run(name, "cuda"))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rule", ["image", "secant"])
+def test_single_images_are_solved_by_one_recorded_graph(rule: str) -> None:
+    """Each image its own code, whichever filters came before: the graph reads the images and filters of its call."""
+    triton_engine.release()
+    images = random_images(SPECS["2 layers"], 5).cuda()
+    spec, phase = InferenceSpec(steps=6, lam=2.0, step_size=rule), Phase(layer=2, update_pooling=(1, 2))
+    for seed in (0, 1, 0):
+        model = DeconvNet(SPECS["2 layers"], seed=seed, dtype=torch.float64).to("cuda")
+        low = model.to(torch.float32)
+        for v in images.split(1):
+            truth = ista.solve(model, v, Latents(), phase, spec).stats.cost
+            found = get_engine("triton").solve(low, v.float(), Latents(), phase, spec).stats.cost
+            torch.testing.assert_close(found.double(), truth, rtol=5e-3, atol=0)
 
 
 COMPILE = """
