@@ -33,6 +33,7 @@ class Candidate:
     """images for each layer, steps T and λ of both layers, whether the steps are accelerated, batch size.
 
     inference   steps, and whether they are accelerated, with which the digits are described (λ = 5)
+    epochs      of both layers, if it learns by epochs from stored latents, as the demo once did
     """
 
     images: int = 1600
@@ -41,6 +42,7 @@ class Candidate:
     accelerated: bool = True
     batch: int = 50
     inference: tuple[int, bool] = (20, True)
+    epochs: tuple[int, int] | None = None
 
 
 CANDIDATES = [
@@ -62,14 +64,18 @@ CANDIDATES = [
     Candidate(images=2000, lam=(2.0, 5.0), inference=(10, True)),
     Candidate(images=2000, lam=(5.0, 5.0), inference=(10, True)),
     Candidate(images=2000),
+    Candidate(steps=(10, 10), accelerated=False, batch=500, inference=(50, False), epochs=(3, 5)),  # the demo before
 ]
 
 
 def recipe_of(candidate: Candidate, seed: int) -> Recipe:
     def layer(k: int) -> dict[str, Any]:
         inference = {"steps": candidate.steps[k], "lam": candidate.lam[k], "alpha": 0.5, "step_size": "image"}
-        stream = {"update": "batch", "epochs": 1, "reset_at": [], "cg_steps": 1}
-        return {**stream, "inference": {**inference, "momentum": candidate.accelerated}}
+        inference["momentum"] = candidate.accelerated
+        if candidate.epochs is not None:
+            by_epoch = {"update": "epoch", "epochs": candidate.epochs[k], "reset_at": [], "cg_steps": 2}
+            return {**by_epoch, "inference": {**inference, "step_size": "batch"}}
+        return {"update": "batch", "epochs": 1, "reset_at": [], "cg_steps": 1, "inference": inference}
 
     steps, accelerated = candidate.inference
     changes = {"batch_size": candidate.batch, "seed": seed, "learning": {"1": layer(0), "2": layer(1)}}
@@ -80,7 +86,8 @@ def measure(candidate: Candidate, seed: int) -> dict[str, Any]:
     digits, recipe = data.load("digits"), recipe_of(candidate, seed)
     assert digits.labels is not None
     start = time.process_time()
-    model = train(recipe, digits, image_count=candidate.images, options=TrainingOptions(device="cpu")).model
+    count = candidate.images if candidate.epochs is None else None
+    model = train(recipe, digits, image_count=count, options=TrainingOptions(device="cpu")).model
     learned = time.process_time()
     x = describe_images(model, digits, replace(recipe, batch_size=500))
     described = time.process_time()
@@ -97,11 +104,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("numbers", nargs="*", type=int, default=list(range(len(CANDIDATES))))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(given.threads)
     for seed in given.seeds:
         for number in given.numbers:
-            about = json.loads(json.dumps(asdict(CANDIDATES[number])))
+            about = {key: value for key, value in asdict(CANDIDATES[number]).items() if value is not None}
+            about = json.loads(json.dumps(about))
             if any(row["candidate"] == about and row["seed"] == seed for row in rows_so_far()):
                 continue
             line = json.dumps({"candidate": about, **measure(CANDIDATES[number], seed)})
