@@ -27,7 +27,7 @@ def independent(examples: ww.Solution, count: int) -> Tensor:
 
 
 def rows() -> dict[str, Tensor]:
-    model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    model, digits = ww.load("mnist"), ww.data.load("digits")
     examples = ww.infer(model, digits[:700], ww.InferenceSpec(steps=15, momentum=True))
 
     def some(numbers: list[int]) -> ww.Solution:

@@ -25,7 +25,7 @@ def side_by_side(pictures: list[torch.Tensor], file: Path) -> None:
 
 def main() -> None:
     random = torch.Generator().manual_seed(0)
-    model = ww.load(ww.models.path("photographs"))
+    model = ww.load("photographs")
     pixels = skimage.data.chelsea()[60:188, 120:248]
     truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
     noisy = truth + 25 / 255 * torch.randn(truth.shape, generator=random)

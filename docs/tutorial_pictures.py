@@ -97,7 +97,7 @@ def label_chart() -> Figure:
 
 
 def main() -> None:
-    model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits", split="test")
+    model, digits = ww.load("mnist"), ww.data.load("digits", split="test")
     solution = ww.infer(model, digits[:2], SPARSE)
     seven, two = solution.latents[:1], solution.latents[1:]
     at = model.at(28, 28)

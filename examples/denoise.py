@@ -10,7 +10,7 @@ import whatwhere as ww
 source, out = sys.argv[1:]
 truth = ww.data.load(source)[0:1]  # [1, C, H, W], from 0 to 1
 noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
-model = ww.load(ww.models.path("photographs"))
+model = ww.load("photographs")
 clean = ww.restoration.denoise(model, noisy, noise=0.1)  # without `noise` it is estimated
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import whatwhere as ww
 from whatwhere.pictures import png, tiles
 
-model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+model, digits = ww.load("mnist"), ww.data.load("digits")
 examples = ww.infer(model, digits[:1000], ww.InferenceSpec(steps=20, momentum=True))
 
 

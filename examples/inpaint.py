@@ -10,7 +10,7 @@ import whatwhere as ww
 source, out = sys.argv[1:]
 truth = ww.data.load(source)[0:1]  # [1, C, H, W], from 0 to 1
 known = torch.rand(truth[:, :1].shape, generator=torch.Generator().manual_seed(0)) > 0.5
-model = ww.load(ww.models.path("photographs"))
+model = ww.load("photographs")
 filled = ww.restoration.inpaint(model, truth * known, known)
 
 

@@ -23,7 +23,6 @@ MODULES = (
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them
     "whatwhere.classification.protocol": ("choose", "evaluate", "evaluate_few_labels"),
-    "whatwhere.models": ("names", "path"),
     "whatwhere.nn.functional": (
         "chosen_form",
         "gaussian_pool2d",

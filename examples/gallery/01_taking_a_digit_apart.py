@@ -8,7 +8,7 @@ ink each of them draws.
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("mnist"))
+model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 solution = ww.infer(model, digits[:1], sparse)

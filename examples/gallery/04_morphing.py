@@ -11,7 +11,7 @@ import torch
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("mnist"))
+model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 first, second = (ww.infer(model, digits[[i]], sparse) for i in (2, 14))

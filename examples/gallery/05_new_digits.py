@@ -12,7 +12,7 @@ import torch
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("mnist"))
+model = ww.load("mnist")
 digits = ww.data.load("digits")
 spec = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)
 rows = []

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("mnist"))
+model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 layers = tuple(replace(layer, pooling_kind="max") for layer in model.spec.layers)

@@ -12,7 +12,7 @@ from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("photographs"))
+model = ww.load("photographs")
 pixels = load_sample_image("flower.jpg")[60:220, 230:390]  # one of the pictures that the model was learned from
 truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
 noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))

@@ -12,7 +12,7 @@ from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("photographs"))
+model = ww.load("photographs")
 pixels = load_sample_image("china.jpg")[90:250, 200:360]  # one of the pictures that the model was learned from
 truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
 known = torch.rand(1, 1, 160, 160, generator=torch.Generator().manual_seed(0)) < 0.3

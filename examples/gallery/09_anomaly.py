@@ -13,7 +13,7 @@ import whatwhere as ww
 
 digits = ww.data.load("digits")
 normal = digits[np.flatnonzero(np.isin(digits.labels, (0, 1, 2)))[:150]].numpy()
-detector = ww.AnomalyDetector(ww.load(ww.models.path("mnist"))).fit(normal)
+detector = ww.AnomalyDetector(ww.load("mnist")).fit(normal)
 
 test = ww.data.load("digits", split="test")
 images = test[:16].numpy()

@@ -11,7 +11,7 @@ import numpy as np
 import whatwhere as ww
 from whatwhere.classification import describe_images, fit_svm
 
-model = ww.load(ww.models.path("mnist"))
+model = ww.load("mnist")
 recipe = ww.override(ww.Recipe.paper(), {"inference": {"steps": 20}})
 train = ww.data.load("digits").subset(np.arange(800))
 test = ww.data.load("digits", split="test").subset(np.arange(300))

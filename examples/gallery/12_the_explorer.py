@@ -14,7 +14,7 @@ import numpy as np
 import whatwhere as ww
 from whatwhere.explorer.export import export
 
-model, recipe = ww.load(ww.models.path("mnist")), ww.Recipe.paper()
+model, recipe = ww.load("mnist"), ww.Recipe.paper()
 examples = ww.data.load("digits", split="test").subset(np.arange(60))
 page = export(model, recipe, examples, name="mnist")
 folder = Path("../../docs/_static") if Path("../../docs/_static").is_dir() else Path()  # next to this page

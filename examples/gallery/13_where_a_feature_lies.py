@@ -8,7 +8,7 @@ region in one image.
 
 import whatwhere as ww
 
-model = ww.load(ww.models.path("mnist"))
+model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 images = digits[:100]

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from whatwhere.learning import read_run as read_run
     from whatwhere.learning import train as train
     from whatwhere.model import DeconvNet as DeconvNet
-    from whatwhere.model import load as load
     from whatwhere.model import save as save
+    from whatwhere.models import load as load
     from whatwhere.spec import DescriptorSpec as DescriptorSpec
     from whatwhere.spec import InferenceSpec as InferenceSpec
     from whatwhere.spec import LayerSpec as LayerSpec
@@ -79,7 +79,7 @@ _HOME = {
     "generate": "generation",
     "infer": "inference",
     "infer_tiled": "inference",
-    "load": "model",
+    "load": "models",
     "load_codes": "data.codes",
     "load_finetuned": "finetuning",
     "read_recipe": "spec_toml",

@@ -33,7 +33,7 @@ def generate(
     sweeps      how often all windows are replaced; the more, the farther from any one example
     seed        of the random choices
 
-    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> examples = ww.infer(model, digits[:20], ww.InferenceSpec(steps=5))
     >>> ww.generate(examples, 4).shape
     torch.Size([4, 1, 28, 28])
@@ -56,7 +56,7 @@ def transfer(what: Solution, where: Solution) -> Tensor:
 
     what, where   solutions of the same model, for as many images of the same size
 
-    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> first, second = (ww.infer(model, digits[n : n + 1], ww.InferenceSpec(steps=5)) for n in (0, 1))
     >>> ww.transfer(first, second).shape
     torch.Size([1, 1, 28, 28])
@@ -73,7 +73,7 @@ def morph(first: Solution, second: Solution, steps: int = 8) -> Tensor:
     first, second  solutions of the same model, for as many images of the same size
     steps          number of images on the way
 
-    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> first, second = (ww.infer(model, digits[n : n + 1], ww.InferenceSpec(steps=5)) for n in (0, 1))
     >>> ww.morph(first, second, steps=3).shape
     torch.Size([3, 1, 1, 28, 28])

@@ -62,7 +62,7 @@ class Latents:
     pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted yet
     background      what the model's input stage took off; engines neither see nor move it
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> latents = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=2)).latents
     >>> latents.p.shape, [theta.mu.shape[2:] for theta in latents.pooling_params]
     (torch.Size([3, 48, 10, 10]), [torch.Size([16, 16, 16]), torch.Size([48, 10, 10])])
@@ -170,7 +170,7 @@ class Solution:
     decoder   the model that the latents belong to; None where an engine was called directly
     lam       λ, also where it was chosen (`lam = 'auto'`); None where an engine was called directly
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))
     >>> solution.features.shape, solution.reconstruction.shape, solution.stats.cost.shape
     (torch.Size([3, 48, 10, 10]), torch.Size([3, 1, 28, 28]), torch.Size([6, 3]))

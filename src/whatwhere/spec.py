@@ -29,7 +29,7 @@ class Phase:
     layer           the layer whose features are inferred
     update_pooling  the layers whose pooling variables are updated; those of other layers stay as they were fitted
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> plan = (ww.Phase(layer=1, update_pooling=(1,)), ww.Phase(layer=2, update_pooling=(2,)))   # two phases
     >>> ww.infer(model, ww.data.load("digits")[:2], ww.InferenceSpec(steps=2), plan).features.shape
     torch.Size([2, 48, 10, 10])
@@ -95,6 +95,7 @@ class DescriptorSpec:
     cell            side of the cells that each patch is pooled in
     cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
     raw             take the features as they are instead
+    where           weight of where: moments of the positions in the pooling regions, appended to every cell; 0: none
 
     >>> ww.override(ww.Recipe.paper(), {"descriptor": {"layers": [1, 2], "cell": 2}}).descriptor.layers
     (1, 2)
@@ -106,6 +107,7 @@ class DescriptorSpec:
     cell: int = 3
     cell_statistic: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
+    where: float = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -115,6 +117,8 @@ class DescriptorSpec:
             for value in getattr(self, name):
                 require_count(name, value)
         require_count("cell", self.cell)
+        require(self.where >= 0, f"where = {self.where}", "a number of at least 0")
+        require(not (self.raw and self.where), f"where = {self.where} with raw = true", "one of them")
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:

@@ -3,50 +3,20 @@
 import gzip
 import hashlib
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from file_server import Mirror, serving
 from whatwhere.data import cache, catalogue, idx, load
 from whatwhere.data.catalogue import MNIST, Entry, File, Split
 from whatwhere.data.download import download
 from whatwhere.errors import ImageError, MissingExtra
 
 NOWHERE = "http://127.0.0.1:9/"
-
-
-class Mirror(ThreadingHTTPServer):
-    """A mirror on this machine: `answers` are the files it serves, `asked` what it was asked for."""
-
-    answers: dict[str, bytes]
-    asked: list[str]
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Mirror
-
-    def do_GET(self) -> None:
-        name = self.path.lstrip("/")
-        self.server.asked.append(name)
-        if name not in self.server.answers:
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.server.answers[name])))
-        self.end_headers()
-        self.wfile.write(self.server.answers[name])
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
@@ -66,13 +36,8 @@ def contents() -> dict[str, bytes]:
 @pytest.fixture
 def mirror(contents: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Mirror(("127.0.0.1", 0), Handler)
-    server.answers = {f"{name}.gz": gzip.compress(content) for name, content in contents.items()}
-    server.asked = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving({f"{name}.gz": gzip.compress(content) for name, content in contents.items()}) as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import torch
 import whatwhere.reproduction.evaluation as evaluation
 import whatwhere.reproduction.jobs as jobs_module
 from whatwhere.reproduction.baselines import RawPixels
-from whatwhere.reproduction.evaluation import LabelledRows, evaluate_all_labels
+from whatwhere.reproduction.classifiers import evaluate_linear
+from whatwhere.reproduction.evaluation import LabelledRows
 from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob
 from whatwhere.reproduction.results import CTrial
 from whatwhere.reproduction.table import cells_of
@@ -22,9 +23,9 @@ def test_c_is_chosen_without_the_test_images_and_they_are_used_once(monkeypatch)
     job = EvaluationJob(DataSpec("digits"), RawPixels(), (0.01, 1.0, 100.0))
     evaluate, used = evaluation.protocol.evaluate, []
     monkeypatch.setattr(evaluation.protocol, "evaluate", lambda *a, **k: (used.append(a[4]), evaluate(*a, **k))[1])
-    score, trials = evaluate_all_labels(LabelledRows(x, y, x, y), job, CPU)
+    score, trials = evaluate_linear(LabelledRows(x, y, x, y), job, CPU)
     shuffled = LabelledRows(x, y, x[::-1].copy(), rng.permutation(y))
-    other_score, other_trials = evaluate_all_labels(shuffled, job, CPU)
+    other_score, other_trials = evaluate_linear(shuffled, job, CPU)
     assert trials == other_trials
     assert used == [score.C] * 2
     assert score.error != other_score.error
@@ -35,7 +36,7 @@ def test_c_is_chosen_by_the_last_sixth_of_the_training_images():
     x = np.where(y == 1, 1.0, -1.0)[:, None].astype(np.float32) * np.ones((1, 2), np.float32)
     x[50:53] *= -1  # three of the last ten are on the wrong side
     job = EvaluationJob(DataSpec("digits"), RawPixels(), (1.0,))
-    _, trials = evaluate_all_labels(LabelledRows(x, y, x, y), job, CPU)
+    _, trials = evaluate_linear(LabelledRows(x, y, x, y), job, CPU)
     assert trials == (CTrial(C=1.0, error=0.3),)
 
 
@@ -54,10 +55,8 @@ def test_a_choice_never_opens_the_test_images(scale, evaluator, monkeypatch):
 
 def test_an_ensemble_describes_images_by_its_models_side_by_side(scale, evaluator, monkeypatch):
     seen = []
-    evaluate = evaluation.evaluate_all_labels
-    monkeypatch.setattr(
-        evaluation, "evaluate_all_labels", lambda rows, *rest: (seen.append(rows), evaluate(rows, *rest))[1]
-    )
+    evaluate = evaluation.evaluate_job
+    monkeypatch.setattr(evaluation, "evaluate_job", lambda rows, *rest: (seen.append(rows), evaluate(rows, *rest))[1])
     wanted = [c for c in cells_of("comparison", scale, 3) if c.column == "all labels" and c.row.startswith("Th")]
     single, (ensemble,) = (cell.jobs for cell in wanted)
     assert [job.features.recipe.seed for job in single] == [0, 1, 2]

@@ -81,7 +81,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     >>> import whatwhere as ww
     >>> digits = ww.data.load("digits")
     >>> X, y = digits[:50].numpy(), digits.labels[:50]
-    >>> detector = ww.AnomalyDetector(ww.load(ww.models.path("mnist"))).fit(X[y != 7])
+    >>> detector = ww.AnomalyDetector(ww.load("mnist")).fit(X[y != 7])
     >>> detector.predict(X[:3]).shape         # -1 for anomalies, 1 for normal images
     (3,)
     >>> detector.anomaly_map(X[:2]).shape

@@ -2,7 +2,18 @@
 
 from whatwhere.classification import protocol
 from whatwhere.classification.descriptors import describe, describe_images
+from whatwhere.classification.kernel_svm import KernelSVM, fit_kernel_svm
 from whatwhere.classification.linear_svm import LinearSVM, fit_svm
 from whatwhere.classification.matrix import Matrix, side_by_side
 
-__all__ = ["LinearSVM", "Matrix", "describe", "describe_images", "fit_svm", "protocol", "side_by_side"]
+__all__ = [
+    "KernelSVM",
+    "LinearSVM",
+    "Matrix",
+    "describe",
+    "describe_images",
+    "fit_kernel_svm",
+    "fit_svm",
+    "protocol",
+    "side_by_side",
+]

@@ -16,42 +16,64 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification.matrix import Matrix, collect_rows
+from whatwhere.classification.where_moments import mean_position, where_cells
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.plan import joint
+from whatwhere.latents import Solution
 from whatwhere.learning.training_data import ImageSource
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Recipe
 
 
-def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int], floor: float = 0.0) -> Tensor:
+def describe(
+    features: Sequence[Tensor],
+    spec: DescriptorSpec,
+    layers: Sequence[int],
+    floor: float = 0.0,
+    positions: Sequence[Tensor | None] | None = None,
+) -> Tensor:
     """Descriptors [N, D] of the features of some layers, concatenated and scaled to unit length.
 
-    features  of each layer, [N, B, H, W]
-    spec      how they are described
-    layers    the number of each layer, which selects its patch and stride
-    floor     a length below which a patch stays short; above 0, derivatives stay finite where a patch is almost empty
+    features   of each layer, [N, B, H, W]
+    spec       how they are described
+    layers     the number of each layer, which selects its patch and stride
+    floor      a length below which a patch stays short; above 0, derivatives stay finite where a patch is almost empty
+    positions  of the features in their regions, of each layer [N, 2, B, H, W]; needed where `spec.where` is above 0
 
     >>> describe([torch.rand(5, 48, 10, 10)], ww.DescriptorSpec(), [2]).shape
     torch.Size([5, 4800])
     """
+    positions = [None] * len(features) if positions is None else positions
     parts = [
-        p.flatten(1) if spec.raw else layer_patches(p, spec, k, floor).flatten(1)
-        for p, k in zip(features, layers, strict=True)
+        p.flatten(1) if spec.raw else layer_patches(p, spec, k, floor, position).flatten(1)
+        for p, k, position in zip(features, layers, positions, strict=True)
     ]
     return unit_length(torch.cat([unit_length(part, floor) for part in parts], 1), floor)
 
 
-def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int, floor: float = 0.0) -> Tensor:
-    """The patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows, columns, B · cells]."""
-    return unit_length(pooled_patches(p, spec, layer), floor)
+def layer_patches(
+    p: Tensor, spec: DescriptorSpec, layer: int, floor: float = 0.0, position: Tensor | None = None
+) -> Tensor:
+    """The patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows, columns, B · cells].
+
+    With the moments of where (`spec.where`) there are 5 B · cells.
+    """
+    return unit_length(pooled_patches(p, spec, layer, position), floor)
 
 
-def pooled_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
+def pooled_patches(p: Tensor, spec: DescriptorSpec, layer: int, position: Tensor | None = None) -> Tensor:
     """The same of their own length. If the map is smaller than a patch, the map is the only patch."""
     patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
-    cells = pool_cells(p, spec.cell_statistic, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
+    side = (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3]))
+    cells = pool_cells(p, spec.cell_statistic, side)
+    if spec.where:
+        if position is None:
+            raise SpecError(
+                f"where = {spec.where} was given without positions; expected those of the pooling variables"
+            )
+        cells = torch.cat([cells, spec.where * where_cells(p, position, cells, side)], 1)
     rows, columns = (
         cell_positions(extent, min(patch, extent), stride, min(spec.cell, patch, extent), p.device)
         for extent in p.shape[2:]
@@ -91,6 +113,11 @@ def unit_length(x: Tensor, floor: float = 0.0) -> Tensor:
     return F.normalize(x, dim=-1, eps=torch.finfo(x.dtype).tiny)
 
 
+def position_of(model: DeconvNet, solution: Solution, layer: int) -> Tensor:
+    """Where the features of layer `layer` are in their regions, [N, 2, B, H, W]."""
+    return mean_position(solution.latents.pooling_params[layer - 1], model.spec.layers[layer - 1].pool_size)
+
+
 def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
     """The layers that a descriptor describes: those that its spec names, or the top layer."""
     layers = spec.layers or (model.spec.depth,)
@@ -121,7 +148,7 @@ def describe_images(
     on_device   keep the matrix on the device of the model as a tensor, for an SVM that is fitted there
     progress    called after every batch with the number of images in it
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> recipe = ww.override(ww.Recipe.paper(), {"inference": {"steps": 3}})
     >>> describe_images(model, ww.data.load("digits")[:4], recipe).shape
     (4, 4800)
@@ -141,7 +168,10 @@ def describe_images(
     def describe_batch(rows: slice) -> Tensor:
         v = images[rows].to(model.device, model.dtype)
         solutions = [infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)) for plan in plans]
-        return describe([solution.features for solution in solutions], recipe.descriptor, layers).float()
+        features = [solution.features for solution in solutions]
+        where = zip(solutions, layers, strict=True) if recipe.descriptor.where else ()
+        positions = [position_of(model, solution, k) for solution, k in where] or None
+        return describe(features, recipe.descriptor, layers, positions=positions).float()
 
     if on_device:
         parts = []

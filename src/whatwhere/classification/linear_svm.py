@@ -178,7 +178,7 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
             break
         along = (x @ d.to(x.dtype)).double()
-        step = _line_search(w, d, margin, along, t, C)
+        step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C)
         w, margin = w + step * d, margin + step * along
     return w
 
@@ -200,12 +200,14 @@ def _conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: flo
     return d
 
 
-def _line_search(w: Tensor, d: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float, steps: int = 30) -> Tensor:
+def line_search(wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float, steps: int = 30) -> Tensor:
     """The step that minimises the objective along d, [K]: Newton's method on the piecewise linear derivative.
+
+    wd, dd         the products of d with the weights and with itself, [K]
+    margin, along  the decision function and its change along d, [N, K]
 
     `low` and `high` bracket the minimum; if a Newton step leaves the bracket, it is replaced by the midpoint.
     """
-    wd, dd = (w * d).sum(0), d.square().sum(0)
     step, low, high = torch.ones_like(wd), torch.zeros_like(wd), torch.full_like(wd, torch.inf)
     for _ in range(steps):
         at = margin + step * along

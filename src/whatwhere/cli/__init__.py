@@ -22,6 +22,7 @@ from whatwhere.cli import (
     figures,
     finetune,
     info,
+    models,
     reproduce,
     restoration,
     train,
@@ -67,6 +68,7 @@ app.command("figures")(figures.figures)
 app.command("finetune")(finetune.finetune)
 app.command("info")(info.info)
 app.command("inpaint")(restoration.inpaint)
+app.command("models")(models.models)
 app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.add_typer(bench.bench, name="bench")

@@ -59,7 +59,7 @@ def anomaly(
     if anywhere:
         recipe = replace(recipe, inference=TEXTURE_INFERENCE)
     source, stages = data.load(images, split=split), Stages(quiet=quiet)
-    known = data.load(normal or ("digits" if run.is_file() else source_of(run)))
+    known = data.load(normal or source_of(run))
     known = known.subset(spread(len(known), examples))
     detector = AnomalyDetector(model, recipe=recipe, aligned=not anywhere, engine=engine, device=str(model.device))
     with stages.stage(f"{known.name}: {len(known):,} normal images", 1) as advance:

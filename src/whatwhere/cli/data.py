@@ -13,7 +13,7 @@ from whatwhere.cli.options import Json
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from whatwhere.data.catalogue import Entry
+    from whatwhere.data.catalogue import Entry, FileSet
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -31,20 +31,26 @@ def data() -> None:
 @app.command("get")
 def get(name: Name, source: From = None) -> None:
     """Download a data set, or take it from a folder, verify it and store it in the cache."""
+    from whatwhere.data.cache import folder_of
+    from whatwhere.data.catalogue import find
+
+    entry = find(name)
+    download_files(entry, source)
+    typer.echo(f"{name}: {len(entry.files)} files verified in {folder_of(entry)}")
+    typer.echo(f"licence: {entry.licence}\ncite: {entry.citation}")
+
+
+def download_files(entry: FileSet, source: Path | None) -> None:
+    """Bring files into the cache, with a bar for each that is downloaded."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from whatwhere.data.cache import folder_of
-    from whatwhere.data.catalogue import find
     from whatwhere.data.download import download
 
-    entry = find(name)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         download(entry, source, lambda file: _Bar(progress, file.download_name))
-    typer.echo(f"{name}: {len(entry.files)} files verified in {folder_of(entry)}")
-    typer.echo(f"licence: {entry.licence}\ncite: {entry.citation}")
 
 
 @app.command("list")

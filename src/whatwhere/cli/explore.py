@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 def explore(
     run: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[RUN]", help="A run folder, or a model file (.safetensors). Default: the included model."
-        ),
-    ] = None,
+        Path,
+        typer.Argument(metavar="[RUN]", help="A run folder, a model file (.safetensors), or a model known by name."),
+    ] = Path("mnist"),
     out: Annotated[Path | None, typer.Option(help="Write the page to this HTML file instead of showing it.")] = None,
     data: Annotated[
         str | None,
@@ -32,15 +30,14 @@ def explore(
     quiet: Quiet = False,
 ) -> None:
     """Show the model in a browser: draw an image, watch inference explain it, move the explanation with the mouse."""
-    from whatwhere import models
     from whatwhere.atomic import write_atomic
     from whatwhere.cli.inputs import open_run, source_of
     from whatwhere.cli.stages import Stages
     from whatwhere.explorer.export import choose_examples, export
 
-    recipe, model = open_run(run or models.path("mnist"), "cpu")
-    images = example_images(data or ("digits" if run is None or run.is_file() else source_of(run)))
-    name = "mnist" if run is None else (run.stem if run.is_file() else run.resolve().name)
+    recipe, model = open_run(run, "cpu")
+    images = example_images(data or source_of(run))
+    name = run.stem if run.is_file() else run.resolve().name
     count = len(choose_examples(images, examples))
     with Stages(quiet=quiet).stage(f"inferring {count:,} examples", count) as advance:
         page = export(model, recipe, images, name=name, examples=examples, engine=engine, progress=advance)

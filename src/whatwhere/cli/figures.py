@@ -24,7 +24,10 @@ class Format(StrEnum):
 
 def figures(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run folder, a model file, or a result file of curves (JSON).")
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run folder, a model file, a model known by name, or a result file of curves (JSON)."
+        ),
     ],
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Draw only this figure; repeatable.")] = None,
     format: Annotated[Format, typer.Option(help="Format of the files; the animation is a GIF.")] = Format.png,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
-    """The recipe and the model of a run folder or a model file, on a device ('auto': a GPU where there is one)."""
+    """The recipe and the model of a run folder, a model file or a name, on a device ('auto': a GPU if there is one)."""
     from whatwhere.distributed import choose_device
     from whatwhere.learning import read_run
 
@@ -51,20 +51,25 @@ def learned_settings(model: DeconvNet, steps: str, changes: list[str]) -> Infere
 
 
 def open_model(name: str, device: str) -> DeconvNet:
-    """A model by the name of one that the package includes, or of a run folder or a model file."""
-    from whatwhere import models
+    """A model by its name, or of a run folder or a model file."""
     from whatwhere.distributed import choose_device
-    from whatwhere.model import load
+    from whatwhere.models import load
 
-    return load(models.path(name) if name in models.names() else Path(name)).to(choose_device(device))
+    return load(name).to(choose_device(device))
 
 
 def source_of(run: Path) -> str:
-    """The images that a run was trained on, where it recorded them; otherwise the included digits."""
+    """The images that a run was trained on, where it recorded them, or those for a model that is known by name.
+
+    Otherwise the included digits.
+    """
     from whatwhere.cli.train import notes_of
+    from whatwhere.models import example_images
     from whatwhere.storage import has_checkpoint
 
-    return notes_of(run).get("source", "digits") if has_checkpoint(run / "checkpoint") else "digits"
+    if run.is_dir() and has_checkpoint(run / "checkpoint"):
+        return str(notes_of(run).get("source", "digits"))
+    return example_images(run)
 
 
 def absolute_source(source: str) -> str:

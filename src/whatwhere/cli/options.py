@@ -7,7 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
-RunOrModel = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file (.safetensors).")]
+RunOrModel = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="A run folder, a model file (.safetensors), or a model known by name (whatwhere models)."
+    ),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 
 SOURCE_HELP = (

@@ -28,7 +28,7 @@ MaskPicture = Annotated[
     ),
 ]
 Model = Annotated[
-    str, typer.Option(metavar="MODEL", help="A model that the package includes, a run folder or a model file.")
+    str, typer.Option(metavar="MODEL", help="A model known by name (whatwhere models), a run folder or a model file.")
 ]
 Noise = Annotated[
     float | None,

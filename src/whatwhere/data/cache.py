@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from whatwhere.atomic import new_folder, open_atomic
-from whatwhere.data.catalogue import Entry, File
+from whatwhere.data.catalogue import File, FileSet
 from whatwhere.data.gzip_stream import raw_chunks, read_chunks
 from whatwhere.errors import ImageError
 from whatwhere.regular_file import is_regular, open_regular
@@ -33,18 +33,18 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whatwhere"
 
 
-def folder_of(entry: Entry) -> Path:
+def folder_of(entry: FileSet) -> Path:
     """The folder of a data set's files."""
-    return entry.embedded or cache_folder() / entry.name
+    return entry.embedded or cache_folder() / entry.cache_name
 
 
-def missing_files(entry: Entry) -> list[File]:
+def missing_files(entry: FileSet) -> list[File]:
     """The files of a data set that are not in its folder with the right size."""
     folder = folder_of(entry)
     return [f for f in entry.files if not is_regular(folder / f.name) or (folder / f.name).stat().st_size != f.size]
 
 
-def verify(entry: Entry, file: File) -> FileStatus:
+def verify(entry: FileSet, file: File) -> FileStatus:
     """Read a file of the cache and compare its checksum."""
     path = folder_of(entry) / file.name
     if not is_regular(path):
@@ -59,20 +59,20 @@ def verify(entry: Entry, file: File) -> FileStatus:
 _VERIFIED_FILES: set[tuple[Path, int, int, str]] = set()
 
 
-def verified_path(entry: Entry, file: File) -> Path:
+def verified_path(entry: FileSet, file: File) -> Path:
     """The path of a file of the cache, whose checksum is compared at its first use in this process."""
     path = folder_of(entry) / file.name
     status = path.stat()
     key = (path, status.st_ino, status.st_mtime_ns, file.sha256)
     if key not in _VERIFIED_FILES:
         if verify(entry, file) is not FileStatus.VERIFIED:
-            remedy = "install whatwhere again" if entry.embedded else f"run `whatwhere data get {entry.name}`"
+            remedy = "install whatwhere again" if entry.embedded else f"run `{entry.how_to_get}`"
             raise ImageError(f"{path}: damaged: its checksum is wrong; {remedy}")
         _VERIFIED_FILES.add(key)
     return path
 
 
-def add(entry: Entry, file: File, source: Path) -> None:
+def add(entry: FileSet, file: File, source: Path) -> None:
     """Verify a file, compressed or not, and store it in the cache, where it appears only when it is complete."""
     folder = folder_of(entry)
     try:
@@ -85,7 +85,7 @@ def add(entry: Entry, file: File, source: Path) -> None:
         ) from None
 
 
-def _verified_chunks(entry: Entry, file: File, source: Path, chunks: Iterable[bytes]) -> Iterable[bytes]:
+def _verified_chunks(entry: FileSet, file: File, source: Path, chunks: Iterable[bytes]) -> Iterable[bytes]:
     """The same chunks; raises an error at their end, or as soon as there are too many, if they are not the file."""
     digest = hashlib.sha256()
     size = 0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from whatwhere.errors import ImageError
 
@@ -35,6 +36,23 @@ class Split:
     labels: File
 
 
+class FileSet(Protocol):
+    """What the cache and downloads need: files under one name, in the package or on mirrors."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def cache_name(self) -> str: ...
+    @property
+    def files(self) -> tuple[File, ...]: ...
+    @property
+    def mirrors(self) -> tuple[str, ...]: ...
+    @property
+    def embedded(self) -> Path | None: ...
+    @property
+    def how_to_get(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Entry:
     """A data set with a training and a test split."""
@@ -48,6 +66,16 @@ class Entry:
     mirrors: tuple[str, ...] = ()
     embedded: Path | None = None
     """The folder of the files, if they are part of the package."""
+
+    @property
+    def cache_name(self) -> str:
+        """The name of its folder in the cache."""
+        return self.name
+
+    @property
+    def how_to_get(self) -> str:
+        """The command that downloads it."""
+        return f"whatwhere data get {self.name}"
 
     @property
     def files(self) -> tuple[File, ...]:

@@ -141,7 +141,7 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
 
     >>> from whatwhere.cli import app
     >>> np.save("three.npy", ww.data.load("digits").pixels[:3])
-    >>> command = ["encode", str(ww.models.path("mnist")), "three.npy", "--out", "codes.npz", "--quiet"]
+    >>> command = ["encode", "mnist", "three.npy", "--out", "codes.npz", "--quiet"]
     >>> app([*command, "--set", "inference.steps=2"], standalone_mode=False)
     codes.npz: ...
     >>> ww.load_codes("codes.npz").features.shape

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from whatwhere.data.cache import FileStatus, add, folder_of, verify
-from whatwhere.data.catalogue import Entry, File
+from whatwhere.data.catalogue import File, FileSet
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.regular_file import is_regular
 
@@ -25,7 +25,7 @@ class ProgressBar(Protocol):
     def close(self) -> None: ...
 
 
-def download(entry: Entry, source: Path | None = None, progress: Callable[[File], ProgressBar] | None = None) -> None:
+def download(entry: FileSet, source: Path | None = None, progress: Callable[[File], ProgressBar] | None = None) -> None:
     """Bring the files of a data set that are missing or damaged into the cache; from `source` only, if it is given."""
     if source is not None and not source.is_dir():
         raise ImageError(f"{source}: not a folder; give one that contains {_names(entry.files)}")
@@ -43,14 +43,14 @@ def download(entry: Entry, source: Path | None = None, progress: Callable[[File]
             _fetch(entry, file, progress)
 
 
-def _local_copy(entry: Entry, file: File, source: Path | None) -> Path | None:
+def _local_copy(entry: FileSet, file: File, source: Path | None) -> Path | None:
     """The file in the source, compressed or not; without a source, a compressed copy in the cache itself."""
     folder = source or folder_of(entry)
     names = {file.name, file.download_name} if source else {file.download_name} - {file.name}
     return next((folder / name for name in sorted(names) if is_regular(folder / name)), None)
 
 
-def _fetch(entry: Entry, file: File, progress: Callable[[File], ProgressBar] | None) -> None:
+def _fetch(entry: FileSet, file: File, progress: Callable[[File], ProgressBar] | None) -> None:
     """Download a file from the first mirror that serves all of it."""
     try:
         import pooch
@@ -72,7 +72,7 @@ def _fetch(entry: Entry, file: File, progress: Callable[[File], ProgressBar] | N
     raise ImageError(
         f"{entry.name}: {file.download_name} could not be downloaded:\n" + "\n".join(failures) + "\n"
         f"Without a network, put {_names(entry.files)} into {folder_of(entry)} and run "
-        f"`whatwhere data get {entry.name}` again"
+        f"`{entry.how_to_get}` again"
     )
 
 

@@ -69,7 +69,7 @@ def trace(
     phase     what is inferred; None: everything, jointly
     progress  called after every step
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> len(ww.figures.trace(model, ww.data.load("digits")[0], ww.InferenceSpec(steps=3)))
     4
     """
@@ -148,7 +148,7 @@ def last_frame(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) -
     image      [C, H, W]
     snapshots  of its inference, from `trace`
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> image = ww.data.load("digits")[0]
     >>> figure = ww.figures.last_frame(model, image, ww.figures.trace(model, image, ww.InferenceSpec(steps=2)))
     """
@@ -162,7 +162,7 @@ def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) ->
     image      [C, H, W]
     snapshots  of its inference, from `trace`
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> image = ww.data.load("digits")[0]
     >>> gif = ww.figures.animation(model, image, ww.figures.trace(model, image, ww.InferenceSpec(steps=2)))
     >>> gif[:6]

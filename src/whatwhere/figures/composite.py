@@ -97,7 +97,7 @@ def reconstructions(
     columns  pairs per row
     width    of the figure, in inches
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.reconstructions(model, images, latents)
@@ -113,7 +113,7 @@ def filters(model: DeconvNet, *, width: float = COLUMN) -> Figure:
     model  the model
     width  of the figure, in inches
 
-    >>> figure = ww.figures.filters(ww.load(ww.models.path("mnist")))
+    >>> figure = ww.figures.filters(ww.load("mnist"))
     """
     return _one_panel(filter_sheet(model), width, f"The {model.spec.layers[0].maps} filters of layer 1")
 
@@ -126,7 +126,7 @@ def planes(model: DeconvNet, layer: int = 2, *, columns: int = 4, width: float =
     layer  from 2
     width  of the figure, in inches
 
-    >>> figure = ww.figures.planes(ww.load(ww.models.path("mnist")), layer=2)
+    >>> figure = ww.figures.planes(ww.load("mnist"), layer=2)
     """
     below, maps = model.filters[layer - 1].shape[:2]
     heading = f"Filter planes of layer {layer}: {below} groups, one for each map below, of {maps} planes"
@@ -153,7 +153,7 @@ def invariances(
     seed     of the choice of samples
     width    of the figure, in inches
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.invariances(model, images, latents, count=4)
@@ -187,7 +187,7 @@ def composite(
     count    of samples of each feature
     seed     of the choice of samples
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> spec = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=5)
     >>> layers = [ww.infer(model, images, spec, [ww.Phase(layer=k)]).latents for k in (1, 2)]

@@ -51,7 +51,7 @@ class FigureContext:
     engine    of the inference
     stage     makes the display of progress for a slow part: called with a title and the number of pieces
 
-    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> run = ww.read_run("mnist")
     >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
     >>> context.depth
     2

@@ -94,7 +94,7 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     image    [C, H, W]
     latents  of this image alone, `latents[i : i + 1]`
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.decomposition(model, images[0], latents[:1])

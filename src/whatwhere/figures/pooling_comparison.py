@@ -48,7 +48,7 @@ def pooling_comparison(images: Tensor, solutions: Mapping[str, tuple[DeconvNet, 
     images     [N, C, H, W]
     solutions  name → model and latents
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.pooling_comparison(images, {"mnist": (model, latents)})

@@ -20,7 +20,7 @@ def figure_names(context: FigureContext) -> list[str]:
 
     context  what they are drawn from
 
-    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> run = ww.read_run("mnist")
     >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
     >>> "decomposition-2" in ww.figures.figure_names(context)
     True
@@ -34,7 +34,7 @@ def check_figure(context: FigureContext, name: str) -> None:
     context  what it is drawn from
     name     of the figure
 
-    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> run = ww.read_run("mnist")
     >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
     >>> ww.figures.check_figure(context, "decomposition-2")
     """
@@ -50,7 +50,7 @@ def draw(context: FigureContext, name: str) -> Section:
     context  what it is drawn from
     name     one of `figure_names`
 
-    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> run = ww.read_run("mnist")
     >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
     >>> ww.figures.draw(context, "filters").heading
     '...'
@@ -68,7 +68,7 @@ def run_report(context: FigureContext, drawn: Mapping[str, Section]) -> str:
     context  what the figures were drawn from
     drawn    name → section, from `draw`
 
-    >>> run = ww.read_run(ww.models.path("mnist"))
+    >>> run = ww.read_run("mnist")
     >>> context = ww.figures.FigureContext(run, ww.data.load("digits", split="test")[:2])
     >>> page = ww.figures.run_report(context, {"filters": ww.figures.draw(context, "filters")})
     >>> page[:15]

@@ -23,7 +23,7 @@ def reset_comparison(
     count           of samples of each feature
     seed            of the choice of samples
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.reset_comparison({"mnist": (model, latents)}, 28, 28, count=4)

@@ -94,7 +94,7 @@ def where_map(
     limit    of the Gaussians drawn on the right
     seed     of their choice
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)

@@ -55,7 +55,7 @@ def resolve_lam(
     plan     phases of inference; empty means one joint phase from the top layer
     mask     a weight ≥ 0 for every pixel, [N, 1 or C, H, W]
 
-    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")[:3]
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")[:3]
     >>> spec = resolve_lam(model, digits, ww.InferenceSpec(lam="auto", sparsity_share=0.1))
     >>> ww.infer(model, digits, spec).lam == spec.lam
     True

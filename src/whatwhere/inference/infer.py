@@ -63,7 +63,7 @@ def infer(
               'learned-5' chooses among several; or `LearnedSteps`. None takes those of `spec`
     returns   the solution: `features`, `latents`, `reconstruction`, `stats`
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> digits = ww.data.load("digits", split="test")
     >>> solution = ww.infer(model, digits[:2], ww.InferenceSpec(lam=0.5, alpha=0.5, steps=20))
     >>> solution.features.shape, solution.reconstruction.shape

@@ -14,6 +14,7 @@ from whatwhere.learning.recipe_changes import difference, settings
 from whatwhere.learning.reports import EpochReport
 from whatwhere.messages import command
 from whatwhere.model import DeconvNet, load
+from whatwhere.models import resolve
 from whatwhere.regular_file import is_folder, is_regular, read_regular
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import override, parse_toml, read_toml, to_toml
@@ -33,7 +34,7 @@ class TrainedRun:
     model    the trained model
     history  one `EpochReport` an epoch; empty for a model file
 
-    >>> ww.read_run(ww.models.path("mnist"))
+    >>> ww.read_run("mnist")
     TrainedRun('mnist', Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0), 0 epochs)
     """
 
@@ -49,7 +50,7 @@ class TrainedRun:
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     """Read a run folder, or a model file, which has the paper's recipe and no history.
 
-    path  of the folder that training wrote, or of a .safetensors file
+    path  of the folder that training wrote, or of a .safetensors file; or the name of a model (`ww.models.names()`)
 
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
     >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10], out="runs/small")
@@ -57,7 +58,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     >>> run.name, [epoch.epoch for epoch in run.history]
     ('small', [1, 2])
     """
-    path = Path(path)
+    path = resolve(path)
     if is_regular(path):
         model = load(path)
         return TrainedRun(path.stem, Recipe.paper(model.spec), model)

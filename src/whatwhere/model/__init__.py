@@ -1,7 +1,8 @@
 """The model: filters and connectivity, reconstruction down and propagation up."""
 
 from whatwhere.model.deconvnet import DeconvNet
-from whatwhere.model.files import load, save
+from whatwhere.model.files import load as load  # by path alone; `whatwhere.models.load` knows names too
+from whatwhere.model.files import save
 from whatwhere.model.sized import Objective, SizedModel
 
-__all__ = ["DeconvNet", "Objective", "SizedModel", "load", "save"]
+__all__ = ["DeconvNet", "Objective", "SizedModel", "save"]

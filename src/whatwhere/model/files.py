@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     path     of a model file or of a run folder
     returns  the model, on the CPU; its `source` is the file
 
-    >>> model = ww.load(ww.models.path("mnist"))
+    >>> model = ww.load("mnist")
     >>> model.spec.depth
     2
     """

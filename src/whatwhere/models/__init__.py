@@ -1,31 +1,78 @@
-"""Trained models that ship with the package; each has a card of the same name (Markdown)."""
+"""Trained models by name: `ww.load("mnist")`. Each has a card (Markdown) with its data, recipe and error."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from whatwhere.data.cache import missing_files, verified_path
 from whatwhere.errors import RunError
+from whatwhere.model import DeconvNet
+from whatwhere.model import load as load_file
+from whatwhere.model.files import FILE_NAME
+from whatwhere.models.catalogue import find, names
+from whatwhere.regular_file import is_folder, is_regular
 
-FOLDER = Path(__file__).parent
+EXAMPLES = "digits"  # images for a model whose card names none
 
-
-def names() -> tuple[str, ...]:
-    """The models that ship with the package.
-
-    >>> "mnist" in ww.models.names()
-    True
-    """
-    return tuple(sorted(file.stem for file in FOLDER.glob("*.safetensors")))
+__all__ = ["card", "load", "names", "path"]
 
 
 def path(name: str) -> Path:
-    """The file of a model that ships with the package.
+    """The file of a model that is known by name; its checksum is compared at its first use.
 
     name  one of `names`
 
     >>> ww.models.path("mnist").name
     'mnist.safetensors'
     """
-    if name not in names():
-        raise RunError(f"{name!r} was given as a model; the package ships {', '.join(names())}")
-    return FOLDER / f"{name}.safetensors"
+    entry = find(name)
+    if missing_files(entry):
+        raise RunError(f"the model {name!r} is not on this machine; `{entry.how_to_get}` downloads it")
+    return verified_path(entry, entry.files[0])
+
+
+def card(name: str) -> str:
+    """The card of a model, in Markdown: data, licence, recipe, error, checksum.
+
+    name  one of `names`
+
+    >>> print(ww.models.card("mnist").splitlines()[0])
+    # mnist
+    """
+    return find(name).card
+
+
+def load(path: str | os.PathLike[str]) -> DeconvNet:
+    """Read a model: by its name, or from its file, or from the folder of a run.
+
+    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a RunError.
+
+    path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name comes first
+    returns  the model, on the CPU
+
+    >>> model = ww.load("mnist")
+    >>> model.spec.depth
+    2
+    """
+    file = resolve(path)
+    if file.name == os.fspath(path) != "" and not (is_regular(file) or is_folder(file)):
+        raise RunError(
+            f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no model of that name "
+            f"(known by name: {', '.join(names())})"
+        )
+    return load_file(path if file == Path(path) else file)
+
+
+def resolve(given: str | os.PathLike[str]) -> Path:
+    """What a path or a name stands for: a run folder or a model file of that name if there is one, else the model."""
+    file = Path(given)
+    if is_regular(file) or is_regular(file / FILE_NAME) or os.fspath(file) not in names():
+        return Path(given)
+    return path(os.fspath(file))
+
+
+def example_images(given: str | os.PathLike[str]) -> str:
+    """The data set that the card of a model names, to try it on; for a file that has no card, the included digits."""
+    name = os.fspath(Path(given))
+    return find(name).facts.get("example images", EXAMPLES) if resolve(given) != Path(given) else EXAMPLES

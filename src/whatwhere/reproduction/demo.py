@@ -25,7 +25,7 @@ from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions,
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import RawPixels
-from whatwhere.reproduction.evaluation import SOLVER
+from whatwhere.reproduction.classifiers import SOLVER
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import read_recipe
 

@@ -16,23 +16,23 @@ from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import Baseline
+from whatwhere.reproduction.classifiers import SOLVER, evaluate_job
 from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, Job, ModelFeatures, TrainingJob
 from whatwhere.reproduction.models import ModelStore
 from whatwhere.reproduction.records import Record, ResultStore
-from whatwhere.reproduction.results import CTrial, EvaluationResult, FewLabelResult
+from whatwhere.reproduction.results import EvaluationResult, FewLabelResult
 from whatwhere.spec import Recipe
-
-SOLVER = "newton"  # the same on every machine, and several times as fast as LIBLINEAR on rows as wide as these
 
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Training images and evaluation images as rows, with their labels."""
+    """Training images and evaluation images as rows, with their labels, and how long it took to describe one."""
 
     x: Matrix
     y: np.ndarray
     x_test: Matrix
     y_test: np.ndarray
+    image_milliseconds: float = 0.0
 
 
 @dataclass
@@ -68,19 +68,29 @@ class Evaluator:
         if isinstance(job, FewLabelJob):
             few = evaluate_few_labels(rows, job, self.device)
             return self.results.put(job, FewLabelResult(draws=few, **about), time.monotonic() - began)
-        score, trials = evaluate_all_labels(rows, job, self.device)
-        return self.results.put(job, EvaluationResult(score=score, trials=trials, **about), time.monotonic() - began)
+        outcome = evaluate_job(rows, job, self.device, lambda moved: self._describe_moved(job, moved))
+        about |= {"training_seconds": self.training_seconds(job), "image_milliseconds": rows.image_milliseconds}
+        return self.results.put(job, EvaluationResult(**outcome, **about), time.monotonic() - began)
 
     def images(self, data: DataSpec) -> tuple[Images, Images]:
         if data not in self._images:
             self._images = {data: data.load()}
         return self._images[data]
 
+    def trainings(self, job: EvaluationJob | FewLabelJob) -> list[TrainingJob]:
+        """The trainings whose models describe the images; none for a baseline."""
+        recipes = job.features.recipes() if isinstance(job.features, ModelFeatures) else []
+        return [TrainingJob(job.data, recipe) for recipe in recipes]
+
     def model_names(self, job: EvaluationJob | FewLabelJob) -> tuple[str, ...]:
-        """The records of the trainings whose models describe the images."""
-        if not isinstance(job.features, ModelFeatures):
-            return ()
-        return tuple(self.results.name_of(TrainingJob(job.data, recipe)) for recipe in job.features.recipes())
+        """The records of these trainings."""
+        return tuple(self.results.name_of(training) for training in self.trainings(job))
+
+    def training_seconds(self, job: EvaluationJob) -> float | None:
+        """How long these trainings took, all layers; None for a baseline."""
+        records = [self.results.find(training) for training in self.trainings(job)]
+        epochs = [epoch.seconds for record in records if record is not None for epoch in record.result.history]
+        return round(sum(epochs), 3) if epochs else None
 
     def labelled_rows(self, job: EvaluationJob | FewLabelJob, publish: bool = False) -> LabelledRows:
         """The images of a job as rows."""
@@ -90,50 +100,41 @@ class Evaluator:
             training, test = self.images(job.data)
             if training.labels is None or test.labels is None:
                 raise ImageError(f"{job.data.name} has no labels; a classifier needs one for each image")
+            for each in self.trainings(job):
+                self.models.get(each, training, publish=publish)  # before the clock starts
             began = time.monotonic()
-            x, x_test = self._describe(job, training, test, publish)
-            self._rows = {source: LabelledRows(x, training.labels, x_test, test.labels)}
-            self.log(f"  {len(training) + len(test):,} images described in {time.monotonic() - began:.1f} s")
+            x, x_test = self._describe(job, training, test)
+            seconds, count = time.monotonic() - began, len(training) + len(test)
+            self._rows = {source: LabelledRows(x, training.labels, x_test, test.labels, 1000 * seconds / count)}
+            self.log(f"  {count:,} images described in {seconds:.1f} s")
         return self._rows[source]
 
-    def _describe(
-        self, job: EvaluationJob | FewLabelJob, training: Images, test: Images, publish: bool
-    ) -> tuple[Matrix, Matrix]:
+    def _describe(self, job: EvaluationJob | FewLabelJob, training: Images, test: Images) -> tuple[Matrix, Matrix]:
         if isinstance(job.features, Baseline):
             dense = job.features.describe(training, test)
             first, second = (torch.from_numpy(rows).to(self.device) for rows in dense)
             return first, second  # dense rows: as tensors, which Newton's method fits several times as fast
         parts = []
-        for recipe in job.features.recipes():
-            model = self.models.get(TrainingJob(job.data, recipe), training, publish=publish).to(self.device)
+        for recipe, training_job in zip(job.features.recipes(), self.trainings(job), strict=True):
+            model = self.models.get(training_job, training).to(self.device)
             parts.append([self._model_rows(model, images, recipe) for images in (training, test)])
         first, second = (side_by_side(list(rows)) for rows in zip(*parts, strict=True))
         return first, second
+
+    def _describe_moved(self, job: EvaluationJob, wanted: Callable[[Images], Images]) -> Matrix:
+        """Virtual samples as rows, `wanted` of the training images."""
+        training, _ = self.images(job.data)
+        moved = wanted(training)
+        if isinstance(job.features, Baseline):  # it learns from the training images again, with the same outcome
+            return self._describe(job, training, moved)[1]
+        pairs = zip(job.features.recipes(), self.trainings(job), strict=True)
+        models = ((self.models.get(each, training).to(self.device), recipe) for recipe, each in pairs)
+        return side_by_side([self._model_rows(model, moved, recipe) for model, recipe in models])
 
     def _model_rows(self, model: DeconvNet, images: Images, recipe: Recipe) -> Matrix:
         # On a GPU the rows stay there: the SVM is fitted there too, and moving them would take most of the time.
         on_device = self.device.type == "cuda"
         return describe_images(model, images, recipe, engine=self.models.engine, on_device=on_device)
-
-
-def evaluate_all_labels(
-    rows: LabelledRows, job: EvaluationJob, device: torch.device
-) -> tuple[protocol.Score, tuple[CTrial, ...]]:
-    """The score with all labels, and the trials of C.
-
-    A job that evaluates on test images chooses C on the last sixth of the training images first.
-    """
-
-    def evaluate(C: float) -> protocol.Score:
-        return protocol.evaluate(rows.x, rows.y, rows.x_test, rows.y_test, C, solver=SOLVER, device=device)
-
-    if job.data.eval_split == "validation":
-        scores = [evaluate(C) for C in job.C]
-        best = min(scores, key=lambda score: score.error)
-        return best, tuple(CTrial(C=score.C, error=score.error) for score in scores)
-    fold = np.where(np.arange(len(rows.y)) < len(rows.y) * 5 // 6, 1, 0)
-    chosen, trials = protocol.choose({"": rows.x}, rows.y, grid=job.C, fold=fold, solver=SOLVER, device=device)
-    return evaluate(chosen.C), tuple(CTrial(C=trial.C, error=trial.error) for trial in trials)
 
 
 def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> protocol.FewLabels:

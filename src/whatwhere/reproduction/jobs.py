@@ -20,6 +20,7 @@ import numpy as np
 from whatwhere import data
 from whatwhere.data import Images
 from whatwhere.data.catalogue import find
+from whatwhere.data.deskew import deskewed
 from whatwhere.data.splits import train_validation
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
@@ -35,11 +36,13 @@ class DataSpec:
     eval_split  evaluate on its 'test' images, or on 'validation' images: the last sixth of the training images, which
                 are then not learned from
     limit       only so many of each; None takes all
+    deskew      make every image upright first (`data.deskew`)
     """
 
     name: str
     eval_split: EvalSplit = "test"
     limit: int | None = None
+    deskew: bool = False
 
     def load(self) -> tuple[Images, Images]:
         """Training images and evaluation images."""
@@ -48,10 +51,10 @@ class DataSpec:
             sets = training, data.load(self.name, split="test")
         else:
             sets = train_validation(training)
-        if self.limit is None:
-            return sets
-        first, second = (images.subset(np.arange(min(self.limit, len(images)))) for images in sets)
-        return first, second
+        if self.limit is not None:
+            first, second = (images.subset(np.arange(min(self.limit, len(images)))) for images in sets)
+            sets = first, second
+        return (deskewed(sets[0]), deskewed(sets[1])) if self.deskew else sets
 
     def checksums(self) -> list[str]:
         """The SHA-256 sums of the set's files: they identify its images and labels."""
@@ -60,14 +63,21 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class ModelFeatures:
-    """Features of trained models; `ensemble_size` models, of the recipe's seed and the next ones, side by side."""
+    """Features of trained models, side by side.
+
+    recipe         of the first
+    ensemble_size  how many of each recipe, of its seed and the next ones
+    also           the recipes of others
+    """
 
     recipe: Recipe
     ensemble_size: int = 1
+    also: tuple[Recipe, ...] = ()
 
     def recipes(self) -> list[Recipe]:
         """One recipe for each model."""
-        return [replace(self.recipe, seed=self.recipe.seed + i) for i in range(self.ensemble_size)]
+        seeds = range(self.ensemble_size)
+        return [replace(recipe, seed=recipe.seed + i) for recipe in (self.recipe, *self.also) for i in seeds]
 
 
 @dataclass(frozen=True)
@@ -83,12 +93,30 @@ class TrainingJob:
 
 
 @dataclass(frozen=True)
+class ClassifierSpec:
+    """The SVM: linear on images as they are, unless something else is asked for.
+
+    widths         of a Gaussian kernel, one of which is chosen with C; empty for a linear SVM
+    virtual_shift  support vectors shifted by so many pixels in four directions are learned from, too; 0: none
+    virtual_turn   and turned by so many degrees to either side; 0: none
+    """
+
+    widths: tuple[float, ...] = ()
+    virtual_shift: int = 0
+    virtual_turn: float = 0.0
+
+
+LINEAR = ClassifierSpec()
+
+
+@dataclass(frozen=True)
 class EvaluationJob:
-    """The error rate of a linear SVM with all labels; its C is chosen from this grid, on validation images."""
+    """The error rate of an SVM with all labels; its C is chosen from this grid, on validation images."""
 
     data: DataSpec
     features: ModelFeatures | Baseline
     C: tuple[float, ...]
+    classifier: ClassifierSpec = LINEAR
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,15 @@ from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.benchmark.machine import Machine, this_machine
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.reproduction.baselines import BASELINES, Baseline
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, Job, ModelFeatures, TrainingJob
+from whatwhere.reproduction.jobs import (
+    ClassifierSpec,
+    DataSpec,
+    EvaluationJob,
+    FewLabelJob,
+    Job,
+    ModelFeatures,
+    TrainingJob,
+)
 from whatwhere.reproduction.results import EvaluationResult, FewLabelResult, Result, TrainingResult
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import build
@@ -125,8 +133,8 @@ def job_table(job: Job) -> dict[str, Any]:
         return {"kind": kind, "data": data, "recipe": asdict(job.recipe)}
     method = job.features.name if isinstance(job.features, Baseline) else MODEL_METHOD
     features = {"method": method, **asdict(job.features)}
-    labels = {"labels": job.labels} if isinstance(job, FewLabelJob) else {}
-    return {"kind": kind, "data": data, "features": features, "C": list(job.C), **labels}
+    own = {"labels": job.labels} if isinstance(job, FewLabelJob) else {"classifier": asdict(job.classifier)}
+    return {"kind": kind, "data": data, "features": features, "C": list(job.C), **own}
 
 
 def parse_job(table: Mapping[str, Any]) -> Job:
@@ -141,7 +149,7 @@ def parse_job(table: Mapping[str, Any]) -> Job:
         return TrainingJob(data, build(Recipe, table["recipe"]))
     features, C = parse_features(table["features"]), tuple(map(float, table["C"]))
     if kind == "evaluation":
-        return EvaluationJob(data, features, C)
+        return EvaluationJob(data, features, C, build(ClassifierSpec, table.get("classifier", {})))
     if kind == "few labels":
         return FewLabelJob(data, features, C, table["labels"])
     raise RunError(f"kind {kind!r} was given; expected one of {', '.join(map(repr, RESULT_TYPES))}")

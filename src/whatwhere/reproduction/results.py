@@ -9,7 +9,9 @@ from typing import Literal
 
 from whatwhere.classification.protocol import FewLabels, Score
 
-Measure = Literal["error", "cost", "reconstruction", "penalty", "nonzeros"]
+Measure = Literal[
+    "error", "cost", "reconstruction", "penalty", "nonzeros", "dimensions", "training_seconds", "image_milliseconds"
+]
 TRAINING_MEASURES = ("cost", "reconstruction", "penalty", "nonzeros")
 
 
@@ -54,10 +56,11 @@ class TrainingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class CTrial:
-    """The validation error with one C."""
+    """The validation error with one C, and of a Gaussian kernel with one width."""
 
     C: float
     error: float
+    width: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +71,9 @@ class EvaluationResult:
     dimensions  of a descriptor
     density     the share of its numbers that are not 0
     models      names of the trainings whose features were classified; none for a baseline
+    training_seconds    of all these models
+    image_milliseconds  to describe one image, all models; of a baseline, with what it learns first
+    virtual_samples     that the SVM learned from, in addition to the training images
     """
 
     score: Score
@@ -75,6 +81,9 @@ class EvaluationResult:
     dimensions: int
     density: float
     models: tuple[str, ...] = ()
+    training_seconds: float | None = None
+    image_milliseconds: float | None = None
+    virtual_samples: int = 0
 
     @property
     def error(self) -> float:
@@ -99,8 +108,10 @@ Result = TrainingResult | EvaluationResult | FewLabelResult
 
 
 def value_of(result: Result, measure: Measure) -> float:
-    """The number that a table shows: an error rate, or a measure at the last epoch of a training."""
-    return result.series(measure)[-1] if isinstance(result, TrainingResult) else result.error
+    """The number that a table shows: an error rate, a cost of features, or a measure at the end of a training."""
+    if isinstance(result, TrainingResult):
+        return result.series(measure)[-1]
+    return result.error if measure == "error" else float(getattr(result, measure))
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:

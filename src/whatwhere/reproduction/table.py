@@ -28,6 +28,8 @@ from typing import Any, Literal
 from whatwhere.errors import SpecError
 from whatwhere.reproduction.baselines import BASELINES, Baseline
 from whatwhere.reproduction.jobs import (
+    LINEAR,
+    ClassifierSpec,
     DataSpec,
     EvalSplit,
     EvaluationJob,
@@ -37,7 +39,7 @@ from whatwhere.reproduction.jobs import (
     TrainingJob,
     first_layers,
 )
-from whatwhere.reproduction.results import Measure
+from whatwhere.reproduction.results import TRAINING_MEASURES, Measure
 from whatwhere.reproduction.scale import Scale, data_file
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import build, override
@@ -67,6 +69,10 @@ class Row:
     baseline       another method, measured in place of the model
     quoted         only the paper's number is shown; nothing is run
     ensemble_size  how many models, each with its own seed, are described side by side
+    also           other models to describe side by side: what each changes from this row's recipe
+    deskew         images are made upright first
+    C              the grid that C is chosen from; empty takes the scale's, or the baseline's
+    classifier     the SVM, as in `ClassifierSpec`
     """
 
     name: str
@@ -75,6 +81,10 @@ class Row:
     baseline: str = ""
     quoted: bool = False
     ensemble_size: int = 1
+    also: tuple[dict[str, Any], ...] = ()
+    deskew: bool = False
+    C: tuple[float, ...] = ()
+    classifier: ClassifierSpec = LINEAR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,22 +195,27 @@ def cells_of(name: str, scale: Scale, seeds: int = 1) -> list[Cell]:
 
 def jobs_of(table: Table, row: Row, column: Column, scale: Scale, data: DataSpec, seeds: int) -> tuple[Job, ...]:
     """The jobs of one cell, one for each seed."""
+    data = replace(data, deskew=row.deskew)
     if row.baseline:
         baseline = BASELINES[row.baseline]()
-        return (_evaluation(data, baseline, baseline.C, column),)
-    recipe = recipe_of(table, row, column, scale)
+        return (_evaluation(data, baseline, row.C or baseline.C, row, column),)
+    recipe, C = recipe_of(table, row, column, scale), row.C or scale.C
     if row.ensemble_size > 1:  # its seeds are all within one job
-        return (_evaluation(data, ModelFeatures(recipe, row.ensemble_size), scale.C, column),)
+        return (_evaluation(data, ModelFeatures(recipe, row.ensemble_size), C, row, column),)
     recipes = [replace(recipe, seed=seed) for seed in range(seeds)]
-    if column.measure != "error":
+    if column.measure in TRAINING_MEASURES:
         return tuple(TrainingJob(data, recipe) for recipe in recipes)
-    return tuple(_evaluation(data, ModelFeatures(recipe), scale.C, column) for recipe in recipes)
+    also = [override(recipe, changes) for changes in row.also]
+    together = [ModelFeatures(each, also=tuple(replace(other, seed=each.seed) for other in also)) for each in recipes]
+    return tuple(_evaluation(data, features, C, row, column) for features in together)
 
 
 def _evaluation(
-    data: DataSpec, features: ModelFeatures | Baseline, C: tuple[float, ...], column: Column
+    data: DataSpec, features: ModelFeatures | Baseline, C: tuple[float, ...], row: Row, column: Column
 ) -> EvaluationJob | FewLabelJob:
-    return FewLabelJob(data, features, C, column.labels) if column.labels else EvaluationJob(data, features, C)
+    if column.labels:
+        return FewLabelJob(data, features, C, column.labels)
+    return EvaluationJob(data, features, C, row.classifier)
 
 
 def recipe_of(table: Table, row: Row, column: Column, scale: Scale) -> Recipe:

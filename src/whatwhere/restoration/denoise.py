@@ -33,7 +33,7 @@ def denoise(
     engine    as `infer` takes it
     progress  called with the number of tiles just done
 
-    >>> model = ww.load(ww.models.path("photographs"))
+    >>> model = ww.load("photographs")
     >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
     >>> noisy = truth + 0.1 * torch.randn(1, 1, 48, 48)
     >>> clean = ww.restoration.denoise(model, noisy, noise=0.1)

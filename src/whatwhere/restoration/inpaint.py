@@ -38,7 +38,7 @@ def inpaint(
     engine    as `infer` takes it
     progress  called with the number of tiles just done
 
-    >>> model = ww.load(ww.models.path("photographs"))
+    >>> model = ww.load("photographs")
     >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
     >>> known = torch.rand(1, 1, 48, 48) > 0.3
     >>> filled = ww.restoration.inpaint(model, truth * known, known)

@@ -31,7 +31,7 @@ def adapt(
     seed    of their places
     engine  as `infer` takes it
 
-    >>> model = ww.load(ww.models.path("photographs"))
+    >>> model = ww.load("photographs")
     >>> image = torch.rand(1, 48, 48)
     >>> ww.restoration.adapt(model, image, tiles=10).spec == model.spec
     True
