@@ -28,6 +28,7 @@ COVERED_BY = {
     "cli/figures.py": "figures/test_figures_cli.py",
     "cli/encoding.py": "cli/test_encode.py",
     "cli/inputs.py": "cli/test_encode.py",
+    "cli/models.py": "models/test_catalogue.py",
     "cli/options.py": "cli/test_program.py",
     "cli/reproduce.py": "cli/test_cli_reproduce.py",
     "cli/stages.py": "cli/test_demo.py",

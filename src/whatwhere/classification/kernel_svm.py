@@ -21,7 +21,8 @@ from whatwhere.classification.linear_svm import check_labels, line_search
 from whatwhere.errors import SpecError
 
 STEPS = 50  # of Newton's method, for each class; about ten are needed
-ROUNDING = 1e-3  # of a function value: kernels are float32, and coefficients reach 2 C
+QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-9}  # of f, by the dtype of K: coefficients reach 2 C
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def solve(kernel: Tensor, t: Tensor, C: float, start: Tensor | None = None) -> T
     """
     if start is None:
         start = torch.zeros_like(t)
-        if len(t) > 4000:  # the solution for a quarter of the images names most of the support vectors
+        if len(t) > QUARTERED:  # the solution for a quarter of the images names most of the support vectors
             part = len(t) // 4
             start[:part] = solve(kernel[:part, :part], t[:part], C)
     f = (kernel @ start.to(kernel)).double()
@@ -119,7 +120,7 @@ def _solve_class(kernel: Tensor, t: Tensor, C: float, a: Tensor, f: Tensor) -> T
         target = torch.zeros_like(a).index_put((support,), solved)
         reached = (solved.to(kernel) @ rows).double()
         wrong = (t * reached < 1) != inside
-        if not bool((wrong & ((t * reached - 1).abs() > ROUNDING)).any()):
+        if not bool((wrong & ((t * reached - 1).abs() > ROUNDING[kernel.dtype])).any()):
             return target
         d, along = target - a, reached - f
         step = line_search((a * along).sum()[None], (d * along).sum()[None], f[:, None], along[:, None], t[:, None], C)

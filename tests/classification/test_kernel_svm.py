@@ -1,0 +1,71 @@
+"""The Gaussian-kernel SVM: its minimum against a general optimiser, its linear relative, its limits."""
+
+import numpy as np
+import pytest
+import torch
+
+from whatwhere.classification import fit_kernel_svm, fit_svm
+from whatwhere.classification.kernel_svm import gaussian, solve
+from whatwhere.errors import ImageError, SpecError
+
+
+def ring(seed: int = 0, count: int = 60) -> tuple[torch.Tensor, np.ndarray]:
+    """Three classes around one another: no linear classifier separates them."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(count) % 3
+    angle, radius = rng.uniform(0, 2 * np.pi, count), 1 + y + rng.normal(0, 0.25, count)
+    return torch.from_numpy(np.stack([np.cos(angle), np.sin(angle)], 1) * radius[:, None]), y
+
+
+@pytest.mark.parametrize("C", [0.3, 30.0])
+def test_the_coefficients_minimise_the_objective(C: float) -> None:
+    """The objective as the docstring writes it is convex: a point where its gradient is 0 is the minimum."""
+    x, y = ring()
+    K = torch.exp(-(x[:, None] - x[None]).square().sum(2) / (2 * 0.7**2)) + 1
+    t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
+    a = solve(K, t, C).requires_grad_()
+    slack = (1 - t * (K @ a)).clamp(min=0)
+    objective = (a * (K @ a)).sum() / 2 + C * slack.square().sum()
+    (gradient,) = torch.autograd.grad(objective, a)
+    assert gradient.abs().max() < 1e-8 * C
+    assert (slack > 1e-3).any(), "some images are inside the margin"
+
+
+def test_it_separates_what_no_linear_svm_does() -> None:
+    x, y = ring()
+    other, labels = ring(seed=1)
+    svm = fit_kernel_svm(x.float(), y, C=10.0, width=0.7)
+    assert (svm.predict(other.float()) != labels).mean() < 0.15
+    assert (fit_svm(x.float().numpy(), y, C=10.0).predict(other.float().numpy()) != labels).mean() > 0.4
+    expected = (gaussian(other.float(), svm.x, 0.7) + 1) @ svm.a
+    np.testing.assert_allclose(svm.decision(other.float(), batch=7), expected, atol=1e-5)
+
+
+def test_with_the_kernel_of_dot_products_it_is_the_linear_svm() -> None:
+    rng = np.random.default_rng(3)
+    y = np.arange(90) % 3
+    x = (np.eye(3)[y] + rng.normal(0, 0.6, (90, 3))).astype(np.float32)
+    linear = fit_svm(x, y, C=2.0, solver="newton")
+    K = torch.from_numpy(x @ x.T + 1).double()
+    t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
+    np.testing.assert_allclose((x.T @ solve(K, t, 2.0).numpy()).T, linear.weights, atol=2e-3)
+
+
+def test_a_start_and_a_quarter_of_the_images_lead_to_the_same_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = ring(count=90)
+    K = gaussian(x, x, 0.7) + 1
+    t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
+    plain = solve(K, t, 5.0)
+    np.testing.assert_allclose(solve(K, t, 5.0, start=solve(K, t, 50.0)), plain, atol=1e-8)
+    monkeypatch.setattr("whatwhere.classification.kernel_svm.QUARTERED", 30)
+    np.testing.assert_allclose(solve(K, t, 5.0), plain, atol=1e-8)
+
+
+def test_what_it_does_not_support_is_named() -> None:
+    x, y = ring()
+    with pytest.raises(SpecError, match="width = 0"):
+        fit_kernel_svm(x, y, C=1.0, width=0)
+    with pytest.raises(SpecError, match=r"60 images needs 0\.0 GB"):
+        fit_kernel_svm(x, y, C=1.0, width=1.0, memory=1000)
+    with pytest.raises(ImageError, match="two classes"):
+        fit_kernel_svm(x, np.zeros(60, int), C=1.0, width=1.0)
