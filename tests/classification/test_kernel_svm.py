@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from whatwhere.classification import fit_kernel_svm, fit_svm
-from whatwhere.classification.kernel_svm import gaussian, solve
+from whatwhere.classification.kernel_svm import kernel_rows, solve
 from whatwhere.errors import ImageError, SpecError
 
 
@@ -37,7 +37,7 @@ def test_it_separates_what_no_linear_svm_does() -> None:
     svm = fit_kernel_svm(x.float(), y, C=10.0, width=0.7)
     assert (svm.predict(other.float()) != labels).mean() < 0.15
     assert (fit_svm(x.float().numpy(), y, C=10.0).predict(other.float().numpy()) != labels).mean() > 0.4
-    expected = (gaussian(other.float(), svm.x, 0.7) + 1) @ svm.a
+    expected = kernel_rows(other.float(), svm.x, 0.7) @ svm.a
     np.testing.assert_allclose(svm.decision(other.float(), batch=7), expected, atol=1e-5)
 
 
@@ -53,7 +53,7 @@ def test_with_the_kernel_of_dot_products_it_is_the_linear_svm() -> None:
 
 def test_a_start_and_a_quarter_of_the_images_lead_to_the_same_solution(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = ring(count=90)
-    K = gaussian(x, x, 0.7) + 1
+    K = kernel_rows(x, x, 0.7, batch=7)
     t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
     plain = solve(K, t, 5.0)
     np.testing.assert_allclose(solve(K, t, 5.0, start=solve(K, t, 50.0)), plain, atol=1e-8)

@@ -1,11 +1,10 @@
-"""Virtual samples: moves of images, and which images are moved."""
+"""Virtual samples: moves of images."""
 
 import numpy as np
 import pytest
 import torch
 
-from whatwhere.classification import LinearSVM
-from whatwhere.classification.virtual_samples import Move, moved, moves, support_rows
+from whatwhere.classification.virtual_samples import Move, moved, moves
 
 
 def test_whole_shifts_move_pixels_and_lose_what_leaves() -> None:
@@ -29,10 +28,3 @@ def test_the_moves_of_a_spec() -> None:
     assert set(moves(1, 0)) == {Move(1, 0), Move(-1, 0), Move(0, 1), Move(0, -1)}
     assert set(moves(0, 7.5)) == {Move(degrees=7.5), Move(degrees=-7.5)}
     assert len(moves(2, 5.0)) == 6
-
-
-def test_support_rows_are_those_inside_the_margin_of_a_class() -> None:
-    svm = LinearSVM(np.array([0, 1]), np.array([[-1.0], [1.0]]), np.zeros(2), "newton")
-    x = np.array([[-2.0], [-0.5], [0.5], [2.0], [-3.0]])
-    y = np.array([0, 0, 1, 1, 1])
-    assert support_rows(svm, x, y).tolist() == [1, 2, 4]

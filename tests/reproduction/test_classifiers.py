@@ -1,29 +1,28 @@
-"""The SVMs of jobs: a Gaussian kernel's width and C without test images, virtual samples from support vectors."""
+"""The SVMs of jobs: by support vectors as in the primal, a kernel's width without test images, virtual samples."""
 
 import numpy as np
 import pytest
 import torch
 
-from whatwhere.classification import fit_kernel_svm, fit_svm
-from whatwhere.classification.virtual_samples import Move, moved, support_rows
+from whatwhere.classification import fit_kernel_svm, fit_svm, protocol
+from whatwhere.classification.virtual_samples import Move, moved
 from whatwhere.data import Images
 from whatwhere.reproduction import classifiers
 from whatwhere.reproduction.baselines import RawPixels
-from whatwhere.reproduction.classifiers import evaluate_job
-from whatwhere.reproduction.evaluation import LabelledRows
-from whatwhere.reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob
+from whatwhere.reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
+from whatwhere.reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob, FewLabelJob
 from whatwhere.reproduction.records import job_table, parse_job
 
 CPU = torch.device("cpu")
 
 
-def images(count: int, seed: int) -> Images:
+def images(count: int, seed: int, strength: float = 0.8) -> Images:
     """Bars in two directions, with noise: 6×6 pixels, two classes."""
     rng = np.random.default_rng(seed)
     y = np.arange(count) % 2
     pixels = rng.uniform(0, 1.0, (count, 1, 6, 6)).astype(np.float32)
-    pixels[y == 0, :, 2] += 0.8
-    pixels[y == 1, :, :, 2] += 0.8
+    pixels[y == 0, :, 2] += strength
+    pixels[y == 1, :, :, 2] += strength
     return Images(pixels, y, "bars")
 
 
@@ -41,6 +40,15 @@ def not_described(wanted: object) -> np.ndarray:
     raise AssertionError("no virtual samples were asked for")
 
 
+def test_a_dual_solution_is_that_of_the_primal_problem() -> None:
+    rows = rows_of(images(120, 0, 0.2), images(80, 1, 0.2))
+    primal = evaluate_job(rows, job((0.01, 3.0)), CPU, not_described)
+    dual = evaluate_job(rows, job((0.01, 3.0), dual=True), CPU, not_described)
+    assert dual["trials"] == primal["trials"]
+    assert (dual["score"].errors, dual["score"].C) == (primal["score"].errors, primal["score"].C)
+    assert primal["score"].errors > 0
+
+
 def test_virtual_samples_are_the_support_vectors_moved() -> None:
     training, test = images(60, 0), images(40, 1)
     rows, seen = rows_of(training, test), []
@@ -49,27 +57,24 @@ def test_virtual_samples_are_the_support_vectors_moved() -> None:
         seen.append(wanted(training))
         return seen[-1][:].flatten(1).numpy()
 
-    plain = evaluate_job(rows, job((10.0, 100.0)), CPU, not_described)
-    found = evaluate_job(rows, job((10.0, 100.0), virtual_shift=1, virtual_turn=10.0), CPU, describe)
+    plain = evaluate_job(rows, job((10.0, 100.0), dual=True), CPU, not_described)
+    found = evaluate_job(rows, job((10.0, 100.0), dual=True, virtual_shift=1, virtual_turn=10.0), CPU, describe)
     assert found["trials"] == plain["trials"]
-    C = plain["score"].C
-    support = support_rows(fit_svm(rows.x, rows.y, C, solver="newton"), rows.x, rows.y)
+    C, svm = plain["score"].C, fit_svm(rows.x, rows.y, plain["score"].C, solver="newton")
+    support = np.flatnonzero((np.where(rows.y[:, None] == svm.classes, 1, -1) * svm.decision(rows.x) < 1).any(1))
     assert 0 < len(support) < 60
     assert found["virtual_samples"] == 6 * len(support) == len(seen[0])
     assert torch.equal(seen[0][:][: len(support)], moved(training[support], Move(down=1)))
-    x = np.concatenate([rows.x, seen[0][:].flatten(1).numpy()])
-    y = np.concatenate([rows.y, np.tile(rows.y[support], 6)])
-    expected = fit_svm(x, y, C, solver="newton").predict(rows.x_test)
+    x = np.concatenate([rows.x[support], seen[0][:].flatten(1).numpy()])
+    expected = fit_svm(x, np.tile(rows.y[support], 7), C, solver="newton").predict(rows.x_test)
     assert found["score"].errors == (expected != rows.y_test).sum()
 
 
-def test_a_gaussian_kernel_is_chosen_on_the_last_sixth_and_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, sizes = rows_of(images(60, 0), images(40, 1)), []
-    fit = classifiers.fit_kernel_svm
-    monkeypatch.setattr(classifiers, "fit_kernel_svm", lambda x, *rest: (sizes.append(len(x)), fit(x, *rest))[1])
-    found = evaluate_job(rows, job((0.1, 10.0), widths=(0.5, 2.0)), CPU, not_described)
-    assert sizes == [50, 50, 50, 50, 60]
+def test_a_gaussian_kernel_is_chosen_on_the_last_sixth() -> None:
+    rows = rows_of(images(60, 0), images(40, 1))
+    found = evaluate_job(rows, job((0.1, 10.0), dual=True, widths=(0.5, 2.0)), CPU, not_described)
     trials = {(trial.C, trial.width): trial.error for trial in found["trials"]}
+    assert list(trials) == [(0.1, 0.5), (10.0, 0.5), (0.1, 2.0), (10.0, 2.0)]
     x = torch.from_numpy(rows.x)
     for (C, width), error in trials.items():
         predicted = fit_kernel_svm(x[:50], rows.y[:50], C, width).predict(x[50:])
@@ -77,13 +82,26 @@ def test_a_gaussian_kernel_is_chosen_on_the_last_sixth_and_tested_once(monkeypat
     C, width = min(trials, key=lambda pair: trials[pair])
     predicted = fit_kernel_svm(x, rows.y, C, width).predict(torch.from_numpy(rows.x_test))
     assert found["score"].errors == (predicted != rows.y_test).sum()
-    sizes.clear()
-    evaluate_job(rows, job((10.0,), widths=(2.0,)), CPU, not_described)
-    assert sizes == [60], "what was chosen before is not chosen again"
+    shuffled = LabelledRows(rows.x, rows.y, rows.x_test, rows.y_test[::-1].copy())
+    assert (
+        evaluate_job(shuffled, job((0.1, 10.0), dual=True, widths=(0.5, 2.0)), CPU, not_described)["trials"]
+        == found["trials"]
+    )
+
+
+def test_few_labels_by_support_vectors_give_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classifiers, "DRAWS", 4)
+    rows = rows_of(images(120, 0, 0.2), images(80, 1, 0.2))
+    wanted = [FewLabelJob(DataSpec("digits"), RawPixels(), (0.01, 3.0), 30, dual) for dual in (False, True)]
+    primal, dual = (evaluate_few_labels(rows, each, CPU) for each in wanted)
+    assert dual.Cs == primal.Cs
+    assert len(set(dual.Cs)) == 2, "both values of C are chosen in some draw"
+    np.testing.assert_allclose(dual.errors, primal.errors, atol=1.01 / 80)
+    assert dual.interval == protocol.t_interval(dual.errors)
 
 
 def test_the_classifier_of_a_job_is_in_its_file() -> None:
-    wanted = job((1.0,), widths=(0.5,), virtual_shift=1)
+    wanted = job((1.0,), dual=True, widths=(0.5,), virtual_shift=1)
     assert parse_job(job_table(wanted)) == wanted
     table = job_table(job((1.0,)))
     assert parse_job({key: value for key, value in table.items() if key != "classifier"}) == job((1.0,))

@@ -1,12 +1,13 @@
-"""A Gaussian-kernel SVM with squared hinge loss, one class against the rest, by Newton's method in torch.
+"""SVMs with squared hinge loss by their support vectors, one class against the rest: Newton's method in torch.
 
 For each class with targets t = ±1 and the function f = K a that it learns,
 
-    min_a  ½ aᵀK a + C Σ_i max(0, 1 - t_i f_i)²,        K_ij = exp(-‖x_i - x_j‖² / (2 width²)) + 1
+    min_a  ½ aᵀK a + C Σ_i max(0, 1 - t_i f_i)²
 
-where the 1 is the intercept, regularised as that of `linear_svm`. At the minimum a_i = 2C t_i max(0, 1 - t_i f_i), so a
-differs from 0 only at the support vectors S, where it solves (K_SS + I / 2C) a_S = t_S. Newton's method guesses S,
-solves, and guesses again (O. Chapelle, "Training a support vector machine in the primal", 2007).
+K is that of a Gaussian kernel, exp(-‖x_i - x_j‖² / (2 width²)) + 1, or of a linear SVM, x_iᵀx_j + 1; the 1 is the
+intercept, regularised as that of `linear_svm`. At the minimum a_i = 2C t_i max(0, 1 - t_i f_i), so a differs from 0
+only at the support vectors S, where it solves (K_SS + I / 2C) a_S = t_S. Newton's method guesses S, solves, and guesses
+again (O. Chapelle, "Training a support vector machine in the primal", 2007). K is computed once for all C.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class KernelSVM:
 
     def decision(self, x: Tensor, batch: int = 4096) -> np.ndarray:
         """The decision function of each class for each row, [N, K]."""
-        parts = [(gaussian(rows, self.x, self.width) + 1) @ self.a for rows in torch.split(x.to(self.x), batch)]
+        parts = [kernel_rows(rows, self.x, self.width) @ self.a for rows in torch.split(x.to(self.x), batch)]
         return torch.cat(parts).cpu().numpy()
 
     def predict(self, x: Tensor) -> np.ndarray:
@@ -54,10 +55,24 @@ class KernelSVM:
         return np.asarray(self.classes[self.decision(x).argmax(1)])
 
 
-def gaussian(x: Tensor, y: Tensor, width: float) -> Tensor:
-    """exp(-‖x_i - y_j‖² / (2 width²)),  [N, D], [M, D] → [N, M]."""
-    squares = x.square().sum(1)[:, None] + y.square().sum(1)
-    return torch.exp((x @ y.T * 2 - squares).clamp(max=0) / (2 * width**2))
+def kernel_rows(x: Tensor, y: Tensor, width: float | None = None, batch: int = 4096) -> Tensor:
+    """K between two sets of rows, [N, D], [M, D] → [N, M]: of a Gaussian kernel of this width, or of a linear SVM.
+
+    On a GPU factors are rounded to TF32, 11 significant bits, and sums are float32: K is that of rounded rows.
+    """
+    out = x.new_empty(len(x), len(y))
+    norms = y.square().sum(1)
+    allowed, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
+    try:
+        for start in range(0, len(x), batch):
+            rows, part = x[start : start + batch], out[start : start + batch]
+            torch.mm(rows, y.T, out=part)
+            if width is not None:
+                part.mul_(2).sub_(norms).sub_(rows.square().sum(1)[:, None])
+                part.clamp_(max=0).div_(2 * width**2).exp_()
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+    return out.add_(1)
 
 
 def fit_kernel_svm(x: Tensor, y: np.ndarray, C: float, width: float, *, memory: float = 60e9) -> KernelSVM:
@@ -86,12 +101,15 @@ def fit_kernel_svm(x: Tensor, y: np.ndarray, C: float, width: float, *, memory: 
             f"the kernel matrix of {len(x):,} images needs {4 * len(x) ** 2 / 1e9:.1f} GB; {memory / 1e9:.1f} GB are"
             " allowed (raise `memory`, or use fewer images)"
         )
-    kernel = torch.cat([gaussian(rows, x, width) for rows in torch.split(x, 4096)]).add_(1)
     classes = np.unique(y)
-    targets = torch.from_numpy(np.where(y[:, None] == classes, 1.0, -1.0)).to(x.device)
-    a = solve(kernel, targets, C)
+    a = solve(kernel_rows(x, x, width), targets_of(y, classes, x.device), C)
     support = a.ne(0).any(1)
     return KernelSVM(classes, x[support], a[support].to(x), width)
+
+
+def targets_of(y: np.ndarray, classes: np.ndarray, device: torch.device) -> Tensor:
+    """1 for images of a class and -1 for others, [N, K], float64."""
+    return torch.from_numpy(np.where(y[:, None] == classes, 1.0, -1.0)).to(device)
 
 
 def solve(kernel: Tensor, t: Tensor, C: float, start: Tensor | None = None) -> Tensor:
@@ -116,7 +134,7 @@ def _solve_class(kernel: Tensor, t: Tensor, C: float, a: Tensor, f: Tensor) -> T
         rows = kernel[support]
         system = rows[:, support].double()
         system.diagonal().add_(1 / (2 * C))
-        solved = torch.cholesky_solve(t[support, None], torch.linalg.cholesky(system))[:, 0]
+        solved = torch.cholesky_solve(t[support, None], cholesky(system))[:, 0]
         target = torch.zeros_like(a).index_put((support,), solved)
         reached = (solved.to(kernel) @ rows).double()
         wrong = (t * reached < 1) != inside
@@ -126,3 +144,15 @@ def _solve_class(kernel: Tensor, t: Tensor, C: float, a: Tensor, f: Tensor) -> T
         step = line_search((a * along).sum()[None], (d * along).sum()[None], f[:, None], along[:, None], t[:, None], C)
         a, f = a + step * d, f + step * along
     return a
+
+
+def cholesky(system: Tensor) -> Tensor:
+    """The factors of matrices that are positive definite but for the rounding of their float32 kernel."""
+    factor: Tensor
+    factor, failed = torch.linalg.cholesky_ex(system)
+    raised = 1e-6 * system.diagonal(dim1=-2, dim2=-1).mean()
+    while bool(failed.any()):
+        system.diagonal(dim1=-2, dim2=-1).add_(raised)
+        factor, failed = torch.linalg.cholesky_ex(system)
+        raised *= 10
+    return factor

@@ -200,7 +200,9 @@ def _conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: flo
     return d
 
 
-def line_search(wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float, steps: int = 30) -> Tensor:
+def line_search(
+    wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float | Tensor, steps: int = 30
+) -> Tensor:
     """The step that minimises the objective along d, [K]: Newton's method on the piecewise linear derivative.
 
     wd, dd         the products of d with the weights and with itself, [K]

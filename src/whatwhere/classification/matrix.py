@@ -65,15 +65,6 @@ def side_by_side(parts: Sequence[Matrix]) -> Matrix:
     return np.concatenate(scaled, 1)
 
 
-def stacked(parts: Sequence[Matrix]) -> Matrix:
-    """Concatenate matrices of the same kind along the rows, [N₁ + N₂ + …, D]; dense and sparse ones become sparse."""
-    if all(isinstance(part, Tensor) for part in parts):
-        return torch.cat(list(parts))
-    if any(sparse.issparse(part) for part in parts):
-        return sparse.vstack(parts, format="csr")
-    return np.concatenate(parts)
-
-
 class _DenseRows:
     """One array, allocated at the beginning."""
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from whatwhere.classification.linear_svm import LinearSVM
-from whatwhere.classification.matrix import Matrix
 
 
 @dataclass(frozen=True)
@@ -51,9 +47,3 @@ def moved(images: Tensor, move: Move) -> Tensor:
     ]
     grid = torch.tensor([rows], dtype=images.dtype, device=images.device).expand(len(images), 2, 3)
     return F.grid_sample(images, F.affine_grid(grid, list(images.shape), align_corners=False), align_corners=False)
-
-
-def support_rows(svm: LinearSVM, x: Matrix, y: np.ndarray) -> np.ndarray:
-    """The rows on or inside the margin of any class."""
-    margin = np.where(y[:, None] == svm.classes, 1, -1) * svm.decision(x)
-    return np.flatnonzero((margin < 1).any(1))

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data import Images
+from whatwhere.distributed import choose_device
 from whatwhere.errors import RunError
 
 UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
@@ -79,7 +80,7 @@ class KMeans(Baseline):
 
     def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
         generator = torch.Generator().manual_seed(self.seed)
-        patches = random_patches(training, self.patch, self.patches, generator)
+        patches = random_patches(training, self.patch, self.patches, generator).to(choose_device("auto"))
         mean, whiten = zca(patches, self.whitening)
         centroids = lloyd((patches - mean) @ whiten, self.centroids, self.iterations, generator)
         first, second = (self._rows(images, mean, whiten, centroids) for images in (training, test))
@@ -88,11 +89,11 @@ class KMeans(Baseline):
     def _rows(self, images: Images, mean: Tensor, whiten: Tensor, centroids: Tensor) -> np.ndarray:
         parts = []
         for rows in images.batches(64):
-            unfolded, (height, width) = patches_of(images[rows], self.patch)
+            unfolded, (height, width) = patches_of(images[rows].to(mean.device), self.patch)
             answers = triangle((unfolded - mean) @ whiten, centroids)  # [n, positions, centroids]
             maps = answers.transpose(1, 2).reshape(len(answers), -1, height, width)
             parts.append(F.adaptive_avg_pool2d(maps, self.grid).flatten(1))
-        return torch.cat(parts).numpy()
+        return torch.cat(parts).cpu().numpy()
 
 
 def patches_of(v: Tensor, side: int) -> tuple[Tensor, tuple[int, int]]:
@@ -124,12 +125,12 @@ def zca(patches: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
 
 def lloyd(points: Tensor, count: int, iterations: int, generator: torch.Generator) -> Tensor:
     """k-means by Lloyd's iterations: [n, D] → centroids [count, D]; an empty one is drawn again."""
-    centroids = points[torch.randperm(len(points), generator=generator)[:count]]
+    centroids = points[torch.randperm(len(points), generator=generator)[:count].to(points.device)]
     for _ in range(iterations):
         nearest = torch.cat([torch.cdist(part, centroids).argmin(1) for part in torch.split(points, 10_000)])
         sums = torch.zeros_like(centroids).index_add_(0, nearest, points)
         members = nearest.bincount(minlength=count)[:, None]
-        drawn = points[torch.randint(len(points), (count,), generator=generator)]
+        drawn = points[torch.randint(len(points), (count,), generator=generator).to(points.device)]
         centroids = torch.where(members > 0, sums / members.clamp(min=1), drawn)
     return centroids
 
@@ -160,11 +161,13 @@ class Scattering(Baseline):
             raise RunError(f"the baseline {self.name!r} cannot run here: {reason}")
         from kymatio.torch import Scattering2D
 
-        transform = Scattering2D(J=self.J, L=self.L, max_order=self.order, shape=training.shape[1:])
+        home = choose_device("auto")
+        transform = Scattering2D(J=self.J, L=self.L, max_order=self.order, shape=training.shape[1:]).to(home)
 
         def rows(images: Images) -> np.ndarray:
             with torch.no_grad():
-                return np.concatenate([transform(images[rows]).flatten(1).numpy() for rows in images.batches(250)])
+                parts = (transform(images[rows].to(home)).flatten(1).cpu() for rows in images.batches(250))
+                return torch.cat(list(parts)).numpy()
 
         return standardise(rows(training), rows(test))
 

@@ -2,60 +2,53 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from whatwhere.classification import Matrix, fit_kernel_svm, fit_svm, protocol
-from whatwhere.classification.matrix import stacked
-from whatwhere.classification.virtual_samples import moved, moves, support_rows
+from whatwhere.classification import Matrix, protocol
+from whatwhere.classification.few_label_svm import choose_and_fit
+from whatwhere.classification.kernel_svm import kernel_rows, solve, targets_of
+from whatwhere.classification.virtual_samples import moved, moves
 from whatwhere.data import Images
-from whatwhere.reproduction.jobs import EvaluationJob
+from whatwhere.data.splits import few_labels
+from whatwhere.reproduction.jobs import EvaluationJob, FewLabelJob
 from whatwhere.reproduction.results import CTrial
 
 SOLVER = "newton"  # the same on every machine, and several times as fast as LIBLINEAR on rows as wide as these
+DUAL = "newton, by support vectors"
+DRAWS = 10  # of a few labels
 Describe = Callable[[Callable[[Images], Images]], Matrix]
+Choice = tuple[protocol.Score, tuple[CTrial, ...]]
 
 
-class Rows(Protocol):
-    """Training and evaluation images as rows, with their labels."""
+@dataclass(frozen=True)
+class LabelledRows:
+    """Training images and evaluation images as rows, with their labels, and how long it took to describe one."""
 
-    @property
-    def x(self) -> Matrix: ...
-    @property
-    def y(self) -> np.ndarray: ...
-    @property
-    def x_test(self) -> Matrix: ...
-    @property
-    def y_test(self) -> np.ndarray: ...
+    x: Matrix
+    y: np.ndarray
+    x_test: Matrix
+    y_test: np.ndarray
+    image_milliseconds: float = 0.0
 
 
-def evaluate_job(rows: Rows, job: EvaluationJob, device: torch.device, describe: Describe) -> dict[str, Any]:
+def evaluate_job(rows: LabelledRows, job: EvaluationJob, device: torch.device, describe: Describe) -> dict[str, Any]:
     """Score, trials and number of virtual samples of a job, as `EvaluationResult` takes them.
 
     describe  gives the rows of images that are made from the training images
     """
-    evaluate = evaluate_gaussian if job.classifier.widths else evaluate_linear
-    score, trials = evaluate(rows, job, device)
-    if not (steps := moves(job.classifier.virtual_shift, job.classifier.virtual_turn)):
+    if not job.classifier.dual:
+        score, trials = evaluate_linear(rows, job, device)
         return {"score": score, "trials": trials}
-    svm = fit_svm(rows.x, rows.y, score.C, solver=SOLVER, device=device)
-    support = support_rows(svm, rows.x, rows.y)
-
-    def virtual(training: Images) -> Images:
-        pixels = torch.cat([moved(training[support], move) for move in steps])
-        return Images(pixels.numpy(), np.tile(rows.y[support], len(steps)), f"{training.name}, moved")
-
-    x = stacked([rows.x, describe(virtual)])
-    y = np.concatenate([rows.y, np.tile(rows.y[support], len(steps))])
-    score = protocol.evaluate(x, y, rows.x_test, rows.y_test, score.C, solver=SOLVER, device=device)
-    return {"score": score, "trials": trials, "virtual_samples": len(steps) * len(support)}
+    return DualEvaluation(rows, job, device).run(describe)
 
 
-def evaluate_linear(rows: Rows, job: EvaluationJob, device: torch.device) -> tuple[protocol.Score, tuple[CTrial, ...]]:
+def evaluate_linear(rows: LabelledRows, job: EvaluationJob, device: torch.device) -> Choice:
     """The score of a linear SVM with all labels, and the trials of C.
 
     A job that evaluates on test images chooses C on the last sixth of the training images first.
@@ -68,48 +61,85 @@ def evaluate_linear(rows: Rows, job: EvaluationJob, device: torch.device) -> tup
         scores = [evaluate(C) for C in job.C]
         best = min(scores, key=lambda score: score.error)
         return best, tuple(CTrial(C=score.C, error=score.error) for score in scores)
-    if len(job.C) == 1:  # chosen before
-        return evaluate(job.C[0]), ()
-    chosen, trials = protocol.choose(
-        {"": rows.x}, rows.y, grid=job.C, fold=last_sixth(rows.y), solver=SOLVER, device=device
-    )
+    fold = np.where(np.arange(len(rows.y)) < len(rows.y) * 5 // 6, 1, 0)
+    chosen, trials = protocol.choose({"": rows.x}, rows.y, grid=job.C, fold=fold, solver=SOLVER, device=device)
     return evaluate(chosen.C), tuple(CTrial(C=trial.C, error=trial.error) for trial in trials)
 
 
-def evaluate_gaussian(
-    rows: Rows, job: EvaluationJob, device: torch.device
-) -> tuple[protocol.Score, tuple[CTrial, ...]]:
-    """The same with a Gaussian kernel, whose width is chosen together with C."""
+class DualEvaluation:
+    """An SVM by its support vectors, linear or with a Gaussian kernel: one kernel matrix serves all values of C."""
+
+    def __init__(self, rows: LabelledRows, job: EvaluationJob, device: torch.device) -> None:
+        self.rows, self.job = rows, job
+        self.x, self.x_test = (dense(part, device) for part in (rows.x, rows.x_test))
+        self.classes = np.unique(rows.y)
+        self.t = targets_of(rows.y, self.classes, device)
+
+    def run(self, describe: Describe) -> dict[str, Any]:
+        """Choose C, and the width of a Gaussian kernel; fit all training images; move support vectors; test."""
+        trials = [trial for width in self.job.classifier.widths or (None,) for trial in self.trials(width)]
+        best = min(trials, key=lambda trial: trial.error)
+        kernel = kernel_rows(self.x, self.x, best.width)
+        a = solve(kernel, self.t, best.C)
+        del kernel
+        support = a.ne(0).any(1)
+        x, labels, virtual = self.x[support], self.rows.y[support.cpu().numpy()], 0
+        a = a[support]
+        if steps := moves(self.job.classifier.virtual_shift, self.job.classifier.virtual_turn):
+            numbers = support.nonzero()[:, 0].cpu().numpy()
+
+            def wanted(training: Images) -> Images:
+                pixels = torch.cat([moved(training[numbers], move) for move in steps])
+                return Images(pixels.numpy(), np.tile(labels, len(steps)), f"{training.name}, moved")
+
+            x, virtual = torch.cat([x, dense(describe(wanted), x.device)]), len(steps) * len(labels)
+            labels = np.tile(labels, 1 + len(steps))
+            kernel = kernel_rows(x, x, best.width)
+            a = solve(kernel, targets_of(labels, self.classes, x.device), best.C)
+            del kernel
+        f = kernel_rows(self.x_test, x, best.width) @ a.to(x)
+        predicted = self.classes[f.argmax(1).cpu().numpy()]
+        score = protocol.score_predictions(predicted, self.rows.y_test, self.classes, best.C, DUAL)
+        return {"score": score, "trials": tuple(trials), "virtual_samples": virtual}
+
+    def trials(self, width: float | None) -> list[CTrial]:
+        """The validation error of every C: on the last sixth of the training images, or on the evaluation images."""
+        y, held = self.rows.y, len(self.rows.y) * 5 // 6
+        if self.job.data.eval_split == "validation":
+            training, evaluated, truth = self.x, self.x_test, self.rows.y_test
+        else:
+            training, evaluated, truth = self.x[:held], self.x[held:], y[held:]
+        kernel = kernel_rows(training, training, width)
+        across = kernel_rows(evaluated, training, width)
+        found, a = [], None
+        for C in sorted(self.job.C):
+            a = solve(kernel, self.t[: len(training)], C, a)
+            predicted = self.classes[(across @ a.to(across)).argmax(1).cpu().numpy()]
+            found.append(CTrial(C=C, width=width, error=float((predicted != truth).mean())))
+        return found
+
+
+def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> protocol.FewLabels:
+    """The errors over ten draws of a few labels, C chosen by cross-validation within the drawn labels."""
+    if not job.dual:
+        return protocol.evaluate_few_labels(
+            rows.x, rows.y, rows.x_test, rows.y_test, job.labels, draws=DRAWS, grid=job.C, solver=SOLVER, device=device
+        )
     x, x_test = (dense(part, device) for part in (rows.x, rows.x_test))
-
-    def evaluate(train: Any, C: float, width: float, x_eval: torch.Tensor, y_eval: np.ndarray) -> protocol.Score:
-        svm = fit_kernel_svm(x[train], rows.y[train], C, width)
-        return protocol.score_predictions(svm.predict(x_eval), y_eval, svm.classes, C, "newton, gaussian kernel")
-
-    pairs = list(itertools.product(job.C, job.classifier.widths))
-    everything = slice(None)
-    if job.data.eval_split == "validation":
-        scores = [evaluate(everything, C, width, x_test, rows.y_test) for C, width in pairs]
-    elif len(pairs) == 1:  # chosen before
-        return evaluate(everything, *pairs[0], x_test, rows.y_test), ()
-    else:
-        held = last_sixth(rows.y) == 0
-        training, validation = np.flatnonzero(~held), np.flatnonzero(held)
-        scores = [evaluate(training, C, width, x[validation], rows.y[validation]) for C, width in pairs]
-    trials = tuple(CTrial(C=C, width=w, error=s.error) for (C, w), s in zip(pairs, scores, strict=True))
-    best = min(range(len(pairs)), key=lambda i: scores[i].error)
-    if job.data.eval_split == "validation":
-        return scores[best], trials
-    return evaluate(everything, *pairs[best], x_test, rows.y_test), trials
+    errors, Cs = [], []
+    for seed in range(DRAWS):
+        drawn = few_labels(rows.y, job.labels, seed)
+        y, some = rows.y[drawn], x[torch.from_numpy(drawn).to(device)]
+        C, a, classes = choose_and_fit(kernel_rows(some, some), y, protocol.folds(y), job.C)
+        predicted = classes[(kernel_rows(x_test, some).double() @ a).argmax(1).cpu().numpy()]
+        errors.append(float((predicted != rows.y_test).mean()))
+        Cs.append(C)
+    interval = protocol.t_interval(errors)
+    return protocol.FewLabels(job.labels, tuple(errors), tuple(Cs), float(np.mean(errors)), interval)
 
 
-def last_sixth(y: np.ndarray) -> np.ndarray:
-    """The fold of every image: 0 for the last sixth, the validation images, 1 for the others."""
-    return np.where(np.arange(len(y)) < len(y) * 5 // 6, 1, 0)
-
-
-def dense(x: Matrix, device: torch.device) -> torch.Tensor:
+def dense(x: Matrix, device: torch.device) -> Tensor:
     """Rows as a dense tensor."""
-    if isinstance(x, torch.Tensor):
+    if isinstance(x, Tensor):
         return x.to(device)
     return torch.from_numpy(x if isinstance(x, np.ndarray) else x.toarray()).to(device)

@@ -7,32 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
-from whatwhere.classification import Matrix, describe_images, protocol, side_by_side
+from whatwhere.classification import Matrix, describe_images, side_by_side
 from whatwhere.data import Images
 from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import Baseline
-from whatwhere.reproduction.classifiers import SOLVER, evaluate_job
+from whatwhere.reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
 from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, Job, ModelFeatures, TrainingJob
 from whatwhere.reproduction.models import ModelStore
 from whatwhere.reproduction.records import Record, ResultStore
 from whatwhere.reproduction.results import EvaluationResult, FewLabelResult
 from whatwhere.spec import Recipe
-
-
-@dataclass(frozen=True)
-class LabelledRows:
-    """Training images and evaluation images as rows, with their labels, and how long it took to describe one."""
-
-    x: Matrix
-    y: np.ndarray
-    x_test: Matrix
-    y_test: np.ndarray
-    image_milliseconds: float = 0.0
 
 
 @dataclass
@@ -135,13 +123,6 @@ class Evaluator:
         # On a GPU the rows stay there: the SVM is fitted there too, and moving them would take most of the time.
         on_device = self.device.type == "cuda"
         return describe_images(model, images, recipe, engine=self.models.engine, on_device=on_device)
-
-
-def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> protocol.FewLabels:
-    """The errors over ten draws of a few labels."""
-    return protocol.evaluate_few_labels(
-        rows.x, rows.y, rows.x_test, rows.y_test, job.labels, grid=job.C, solver=SOLVER, device=device
-    )
 
 
 def density(x: Matrix) -> float:

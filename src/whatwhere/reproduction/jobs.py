@@ -24,6 +24,7 @@ from whatwhere.data.deskew import deskewed
 from whatwhere.data.splits import train_validation
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
+from whatwhere.spec_checks import require
 
 EvalSplit = Literal["test", "validation"]
 
@@ -96,14 +97,21 @@ class TrainingJob:
 class ClassifierSpec:
     """The SVM: linear on images as they are, unless something else is asked for.
 
+    dual           solved by the support vectors: faster for wide rows, and what the settings below need
     widths         of a Gaussian kernel, one of which is chosen with C; empty for a linear SVM
     virtual_shift  support vectors shifted by so many pixels in four directions are learned from, too; 0: none
     virtual_turn   and turned by so many degrees to either side; 0: none
     """
 
+    dual: bool = False
     widths: tuple[float, ...] = ()
     virtual_shift: int = 0
     virtual_turn: float = 0.0
+
+    def __post_init__(self) -> None:
+        others = {"widths": self.widths, "virtual_shift": self.virtual_shift, "virtual_turn": self.virtual_turn}
+        given = [f"{name} = {value}" for name, value in others.items() if value]
+        require(self.dual or not given, " and ".join(given), "dual = true with them")
 
 
 LINEAR = ClassifierSpec()
@@ -121,12 +129,13 @@ class EvaluationJob:
 
 @dataclass(frozen=True)
 class FewLabelJob:
-    """The error rates of linear SVMs that learn from `labels` labels, over several draws."""
+    """The error rates of linear SVMs that learn from `labels` labels, over several draws; `dual`: as for all labels."""
 
     data: DataSpec
     features: ModelFeatures | Baseline
     C: tuple[float, ...]
     labels: int
+    dual: bool = False
 
 
 Job = TrainingJob | EvaluationJob | FewLabelJob
@@ -137,7 +146,7 @@ def seeds_of(job: Job) -> tuple[int, ...]:
     if isinstance(job, TrainingJob):
         return (job.recipe.seed,)
     if isinstance(job.features, ModelFeatures):
-        return tuple(recipe.seed for recipe in job.features.recipes())
+        return tuple(dict.fromkeys(recipe.seed for recipe in job.features.recipes()))
     return ()
 
 

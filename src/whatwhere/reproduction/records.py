@@ -133,7 +133,11 @@ def job_table(job: Job) -> dict[str, Any]:
         return {"kind": kind, "data": data, "recipe": asdict(job.recipe)}
     method = job.features.name if isinstance(job.features, Baseline) else MODEL_METHOD
     features = {"method": method, **asdict(job.features)}
-    own = {"labels": job.labels} if isinstance(job, FewLabelJob) else {"classifier": asdict(job.classifier)}
+    own = (
+        {"labels": job.labels, "dual": job.dual}
+        if isinstance(job, FewLabelJob)
+        else {"classifier": asdict(job.classifier)}
+    )
     return {"kind": kind, "data": data, "features": features, "C": list(job.C), **own}
 
 
@@ -151,7 +155,7 @@ def parse_job(table: Mapping[str, Any]) -> Job:
     if kind == "evaluation":
         return EvaluationJob(data, features, C, build(ClassifierSpec, table.get("classifier", {})))
     if kind == "few labels":
-        return FewLabelJob(data, features, C, table["labels"])
+        return FewLabelJob(data, features, C, table["labels"], table.get("dual", False))
     raise RunError(f"kind {kind!r} was given; expected one of {', '.join(map(repr, RESULT_TYPES))}")
 
 

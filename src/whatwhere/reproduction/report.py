@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,8 @@ def cell_text(cell: MeasuredCell) -> str:
     if not cell.results:
         return f"not run ({paper})" if paper else "not run"
     mean, deviation = mean_and_deviation(cell.values)
+    if math.isnan(mean):
+        return ""
     digits = ".2f" if cell.is_error else ".4g"
     ours = f"**{mean:{digits}}**"
     if deviation is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,10 +109,14 @@ Result = TrainingResult | EvaluationResult | FewLabelResult
 
 
 def value_of(result: Result, measure: Measure) -> float:
-    """The number that a table shows: an error rate, a cost of features, or a measure at the end of a training."""
+    """The number that a table shows: an error rate, a cost of features, or a measure at the end of a training.
+
+    nan where a result does not have it: a baseline is not trained.
+    """
     if isinstance(result, TrainingResult):
         return result.series(measure)[-1]
-    return result.error if measure == "error" else float(getattr(result, measure))
+    value = result.error if measure == "error" else getattr(result, measure)
+    return math.nan if value is None else float(value)
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:

@@ -47,11 +47,11 @@ class Scale:
     changes: tuple[dict[str, Any], ...]
     """of the recipe: paper.toml's, then this scale's own"""
 
-    def recipe(self, table: dict[str, Any] | None = None) -> Recipe:
+    def recipe(self, *table: dict[str, Any]) -> Recipe:
         """The recipe of this scale; the changes of a table come after paper.toml's and before the scale's own."""
         first, *own = self.changes
         recipe = Recipe.paper()
-        for changes in (first, table or {}, *own):
+        for changes in (first, *table, *own):
             recipe = override(recipe, changes)
         return recipe
 

@@ -45,7 +45,8 @@ from whatwhere.spec import Recipe
 from whatwhere.spec_toml import build, override
 
 TABLES = ("pooling", "joint", "nonnegativity", "reset", "steps", "priors", "cost", "sparsity", "comparison")
-EXTRA = ("fashion", "choice", "fashion_choice")  # not in the paper; a choice is made on validation images
+BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow
+EXTRA = ("fashion", *BEST, "choice", "fashion_choice")  # a choice is made on validation images
 ALL_TABLES = (*TABLES, *EXTRA)
 SEEDS = 5  # the most seeds that a cell can have
 
@@ -126,6 +127,7 @@ class Table:
     headline    measured with several seeds, its models published with the results
     data        the data set; empty takes the scale's
     eval_split  as in DataSpec
+    base        a file of recipes/: differences that come before those of the table
     recipe      differences that all rows share
     """
 
@@ -135,6 +137,7 @@ class Table:
     headline: bool = False
     data: str = ""
     eval_split: EvalSplit = "test"
+    base: str = ""
     recipe: dict[str, Any] = field(default_factory=dict)
     rows: tuple[Row, ...]
     columns: tuple[Column, ...] = ()
@@ -214,13 +217,13 @@ def _evaluation(
     data: DataSpec, features: ModelFeatures | Baseline, C: tuple[float, ...], row: Row, column: Column
 ) -> EvaluationJob | FewLabelJob:
     if column.labels:
-        return FewLabelJob(data, features, C, column.labels)
+        return FewLabelJob(data, features, C, column.labels, row.classifier.dual)
     return EvaluationJob(data, features, C, row.classifier)
 
 
 def recipe_of(table: Table, row: Row, column: Column, scale: Scale) -> Recipe:
     """The scale's recipe with the differences of the table, the row and the column."""
-    recipe = scale.recipe(table.recipe)
+    recipe = scale.recipe(*([data_file("recipes", table.base)] if table.base else []), table.recipe)
     for changes in (row.recipe, column.recipe):
         recipe = override(recipe, changes)
     return first_layers(recipe, column.layers) if column.layers else recipe
