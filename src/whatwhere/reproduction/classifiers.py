@@ -99,7 +99,7 @@ class DualEvaluation:
             del kernel
         f = kernel_rows(self.x_test, x, best.width) @ a.to(x)
         predicted = self.classes[f.argmax(1).cpu().numpy()]
-        score = protocol.score_predictions(predicted, self.rows.y_test, self.classes, best.C, DUAL)
+        score = protocol.score_predictions(predicted, self.rows.y_test, self.classes, C=best.C, solver=DUAL)
         return {"score": score, "trials": tuple(trials), "virtual_samples": virtual}
 
     def trials(self, width: float | None) -> list[CTrial]:
