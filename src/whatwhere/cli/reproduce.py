@@ -21,7 +21,8 @@ Names = Annotated[
     typer.Argument(
         metavar="NAME...",
         help="pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison; `all` of these; "
-        "`choice`: what the paper leaves open, on validation images; `report`: write RESULTS.md from the result files.",
+        "`best`: the best features (best, best_few and best_fashion); `choice`: what the paper leaves open, on "
+        "validation images; `report`: write RESULTS.md from the result files.",
     ),
 ]
 
@@ -55,9 +56,10 @@ def reproduce(
     from whatwhere.reproduction.reproduce import ReproduceOptions
     from whatwhere.reproduction.reproduce import reproduce as run
     from whatwhere.reproduction.scale import read_scale
-    from whatwhere.reproduction.table import TABLES
+    from whatwhere.reproduction.table import BEST, TABLES
 
-    tables = [table for name in names if name != "report" for table in (TABLES if name == "all" else (name,))]
+    groups = {"all": TABLES, "best": BEST, "report": ()}
+    tables = [table for name in names for table in groups.get(name, (name,))]
     remaining = 0
     if tables:
         options = ReproduceOptions(results, cache, device, engine, minutes, seeds, checkpoint_every, only)
