@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+import whatwhere.reproduction.classifiers as classifiers
 import whatwhere.reproduction.evaluation as evaluation
 import whatwhere.reproduction.jobs as jobs_module
 from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.classifiers import evaluate_linear
 from whatwhere.reproduction.evaluation import LabelledRows
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob
-from whatwhere.reproduction.results import CTrial
+from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, TrainingJob
+from whatwhere.reproduction.records import job_table, parse_job
+from whatwhere.reproduction.results import CTrial, value_of
 from whatwhere.reproduction.table import cells_of
 
 CPU = torch.device("cpu")
@@ -21,8 +23,8 @@ def test_c_is_chosen_without_the_test_images_and_they_are_used_once(monkeypatch)
     y = np.arange(60) % 3
     x = (np.eye(3)[y] + rng.normal(0, 1.0, (60, 3))).astype(np.float32)
     job = EvaluationJob(DataSpec("digits"), RawPixels(), (0.01, 1.0, 100.0))
-    evaluate, used = evaluation.protocol.evaluate, []
-    monkeypatch.setattr(evaluation.protocol, "evaluate", lambda *a, **k: (used.append(a[4]), evaluate(*a, **k))[1])
+    evaluate, used = classifiers.protocol.evaluate, []
+    monkeypatch.setattr(classifiers.protocol, "evaluate", lambda *a, **k: (used.append(a[4]), evaluate(*a, **k))[1])
     score, trials = evaluate_linear(LabelledRows(x, y, x, y), job, CPU)
     shuffled = LabelledRows(x, y, x[::-1].copy(), rng.permutation(y))
     other_score, other_trials = evaluate_linear(shuffled, job, CPU)
@@ -66,6 +68,24 @@ def test_an_ensemble_describes_images_by_its_models_side_by_side(scale, evaluato
         evaluator.run(job)
     rows = [r.x_test.toarray() if hasattr(r.x_test, "toarray") else r.x_test for r in seen]
     np.testing.assert_allclose(rows[0] * np.sqrt(3), np.concatenate(rows[1:], 1), rtol=1e-6)
+
+
+def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_side(scale, evaluator):
+    cells = {c.name: c for c in cells_of("best", scale)}
+    (job,) = cells["(b, upright) this model / error"].jobs
+    result = evaluator.run(job).result
+    assert [("onoff" in name, "upright" in name) for name in result.models] == [(False, True), (True, True)]
+    x = evaluator.labelled_rows(job).x
+    assert result.dimensions == x.shape[1]
+    dense = x.toarray() if hasattr(x, "toarray") else x
+    halves = [np.square(half).sum(1) for half in np.split(dense, 2, axis=1)]  # models of the same size weigh the same
+    np.testing.assert_allclose(halves, 0.5, atol=1e-5)
+    trained = [evaluator.results.find(TrainingJob(job.data, r)).result.history for r in job.features.recipes()]
+    assert result.training_seconds == pytest.approx(sum(e.seconds for h in trained for e in h), abs=1e-3)
+    assert value_of(result, "image_milliseconds") > 0
+    assert result.virtual_samples > 0
+    assert result.virtual_samples % 6 == 0
+    assert evaluator.results.find(parse_job(job_table(job))).result == result
 
 
 def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, monkeypatch):

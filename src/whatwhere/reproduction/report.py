@@ -10,6 +10,7 @@ from typing import Any
 
 from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.errors import RunError
+from whatwhere.reproduction.baselines import Baseline
 from whatwhere.reproduction.claims import MeasuredCell, Verdict, evaluate_claim, measured_cells
 from whatwhere.reproduction.index import index_page
 from whatwhere.reproduction.records import FIGURES, ResultStore
@@ -69,11 +70,16 @@ def results_page(scales: Sequence[tuple[Scale, ResultStore]]) -> str:
 
 
 def measured_tables(scale: Scale, store: ResultStore) -> dict[str, CellsByName]:
-    """For every table, its cells with their results; tables that are not in the paper only if they were run."""
+    """For every table, its cells with their results; tables that are not in the paper only if they were run.
+
+    A table that shares baselines with another one has some results before it is run.
+    """
     tables = {name: measured_cells(cells_of(name, scale, SEEDS), store) for name in ALL_TABLES}
-    return {
-        name: cells for name, cells in tables.items() if name not in EXTRA or any(c.results for c in cells.values())
-    }
+
+    def was_run(cell: MeasuredCell) -> bool:
+        return bool(cell.results) and not isinstance(getattr(cell.cell.jobs[0], "features", None), Baseline)
+
+    return {name: cells for name, cells in tables.items() if name not in EXTRA or any(map(was_run, cells.values()))}
 
 
 def summary(scale: Scale, tables: Mapping[str, CellsByName]) -> str:
@@ -118,7 +124,7 @@ def cell_text(cell: MeasuredCell) -> str:
     mean, deviation = mean_and_deviation(cell.values)
     if math.isnan(mean):
         return ""
-    digits = ".2f" if cell.is_error else ".4g"
+    digits = {"error": ".2f", "dimensions": ",.0f"}.get(cell.cell.measure, ".4g")
     ours = f"**{mean:{digits}}**"
     if deviation is not None:
         ours += f" ± {deviation:{'.2f' if cell.is_error else '.2g'}} ({len(cell.values)} seeds)"
