@@ -83,18 +83,6 @@ def test_the_page_is_served_until_it_is_ended(
     assert "http://127.0.0.1:" in capsys.readouterr().out
 
 
-def test_the_cards_of_the_included_models_state_their_checksums() -> None:
-    import hashlib
-
-    assert models.names() == ("mnist", "photographs")
-    for name in models.names():
-        card = models.path(name).with_suffix(".md").read_text(encoding="utf-8")
-        assert hashlib.sha256(models.path(name).read_bytes()).hexdigest() in card
-        assert f"{models.path(name).stat().st_size:,} bytes" in card
-    with pytest.raises(RunError, match="the package ships mnist"):
-        models.path("../mnist")
-
-
 def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     from whatwhere.model import DeconvNet, save
     from whatwhere.spec_toml import to_toml
