@@ -1,5 +1,7 @@
 """Evaluating jobs: C without the test images, rows described once, ensembles side by side."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ import whatwhere.reproduction.jobs as jobs_module
 from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.classifiers import evaluate_linear
 from whatwhere.reproduction.evaluation import LabelledRows
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, TrainingJob
+from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, FinetuneJob, TrainingJob
 from whatwhere.reproduction.records import job_table, parse_job
 from whatwhere.reproduction.results import CTrial, value_of
 from whatwhere.reproduction.table import cells_of
@@ -99,6 +101,20 @@ def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, m
         assert len(result.draws.errors) == 10
         assert result.error == pytest.approx(np.mean(result.draws.errors))
     assert len(calls) == 2, "training and test images, once each"
+
+
+def test_a_fine_tuned_model_is_tested_once_and_named_after_its_cell(scale, evaluator):
+    (job,) = next(c for c in cells_of("finetuning", scale) if c.column == "all labels").jobs
+    small = replace(job, data=DataSpec("digits", limit=60), labels=10)
+    small = replace(small, finetune=replace(job.finetune, steps=1, epochs=1, least_updates=0))
+    record = evaluator.run(small)
+    assert record.name == "other/fine-tuned-gaussian-2layers-10-labels-seed0"
+    assert record.result.score.images == 60
+    assert record.result.cost_before > 0
+    assert record.result.cost_after > 0
+    assert len(record.result.history) == 1
+    assert isinstance(job, FinetuneJob)
+    assert evaluator.results.name_of(job) == "finetuning/fine-tuned-all-labels-seed0"
 
 
 def test_a_known_result_is_not_measured_again(scale, evaluator, monkeypatch):

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from whatwhere.finetuning import FinetuneSpec
 from whatwhere.inference.plan import TWO_PHASES
 from whatwhere.reproduction.baselines import KMeans
 from whatwhere.reproduction.jobs import (
     DataSpec,
     EvaluationJob,
     FewLabelJob,
+    FinetuneJob,
     ModelFeatures,
     TrainingJob,
     fingerprint,
@@ -46,6 +48,10 @@ def test_whatever_determines_a_result_is_part_of_its_job():
         EvaluationJob(DATA, KMeans(), (1.0,)),
         EvaluationJob(DATA, KMeans(seed=1), (1.0,)),
         TrainingJob(DATA, RECIPE),
+        FinetuneJob(DATA, RECIPE, FinetuneSpec()),
+        FinetuneJob(DATA, RECIPE, FinetuneSpec(), 100),
+        FinetuneJob(DATA, RECIPE, FinetuneSpec(dropout=0.1)),
+        FinetuneJob(DATA, replace(RECIPE, seed=1), FinetuneSpec()),
     ]
     assert len(set(jobs)) == len(jobs)
     assert evaluation() == evaluation(Recipe.paper())

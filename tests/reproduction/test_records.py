@@ -8,10 +8,18 @@ import pytest
 
 from whatwhere.classification.protocol import FewLabels, Score
 from whatwhere.errors import RunError
+from whatwhere.finetuning import FinetuneEpoch, FinetuneSpec
 from whatwhere.reproduction.baselines import KMeans, RawPixels, Scattering
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, ModelFeatures, TrainingJob
+from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, FinetuneJob, ModelFeatures, TrainingJob
 from whatwhere.reproduction.records import ResultStore, parse_job
-from whatwhere.reproduction.results import CTrial, EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
+from whatwhere.reproduction.results import (
+    CTrial,
+    EpochRecord,
+    EvaluationResult,
+    FewLabelResult,
+    FinetuneResult,
+    TrainingResult,
+)
 from whatwhere.spec import Recipe
 
 DATA = DataSpec("digits")
@@ -21,6 +29,9 @@ EVALUATION = EvaluationJob(DATA, ModelFeatures(RECIPE), (1.0, 10.0))
 SCORE = Score(0.01, (0.005, 0.02), 2, 200, (0, 1), ((99, 1), (1, 99)), 1.0, "newton")
 HISTORY = (EpochRecord(layer=1, epoch=1, cost=3.0, nonzeros=4.0, seconds=1.5, engine="cpu"),)
 TRAINED = TrainingResult(history=HISTORY, training_seconds=1.5)
+
+
+PASS = FinetuneEpoch(epoch=1, loss=0.5, error=0.1, cost=None, seconds=1.0)
 
 
 def store(folder, name="table/row-column-seed0"):
@@ -40,6 +51,10 @@ def evaluated(error=0.01):
         (
             FewLabelJob(DataSpec("digits", "validation", 50), ModelFeatures(RECIPE, 3), (1.0,), 100),
             FewLabelResult(draws=FewLabels(100, (0.1, 0.2), (1.0, 1.0), 0.15, (0.1, 0.2)), dimensions=7, density=1.0),
+        ),
+        (
+            FinetuneJob(DATA, replace(RECIPE, seed=2), FinetuneSpec(steps=3), 100),
+            FinetuneResult(score=SCORE, cost_before=2.0, cost_after=3.0, history=(PASS,), models=("m",)),
         ),
         (EvaluationJob(DATA, RawPixels(), RawPixels.C), evaluated()),
         (EvaluationJob(DATA, KMeans(seed=3), KMeans.C), evaluated()),

@@ -159,7 +159,7 @@ def train(
                 f"the loss is {loss_mean} after epoch {epoch}; choose a learning rate below {spec.learning_rate:g}"
             )
         seconds, kept = time.monotonic() - began, cost_mean if spec.reconstruction else None
-        history.append(FinetuneEpoch(epoch, loss_mean, error, kept, seconds))
+        history.append(FinetuneEpoch(epoch, loss_mean, error, seconds, kept))
         progress(history[-1])
     return tuple(history)
 

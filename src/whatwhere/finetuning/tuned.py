@@ -25,18 +25,18 @@ class FinetuneEpoch:
     epoch    number of the pass, from 1
     loss     squared hinge of all classes, without regularisation and reconstruction
     error    share of the images that were classified wrongly
-    cost     of the codes, λ/2 ‖R p - v‖² + Σ|p|^α; None where reconstruction is not in the loss
     seconds  that it took
+    cost     of the codes, λ/2 ‖R p - v‖² + Σ|p|^α; None where reconstruction is not in the loss
 
-    >>> FinetuneEpoch(epoch=1, loss=0.1, error=0.02, cost=None, seconds=3.0).error
+    >>> FinetuneEpoch(epoch=1, loss=0.1, error=0.02, seconds=3.0).error
     0.02
     """
 
     epoch: int
     loss: float
     error: float
-    cost: float | None
     seconds: float
+    cost: float | None = None
 
 
 @dataclass(frozen=True)

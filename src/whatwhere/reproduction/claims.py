@@ -13,6 +13,7 @@ from whatwhere.reproduction.records import ResultStore
 from whatwhere.reproduction.results import (
     EvaluationResult,
     FewLabelResult,
+    FinetuneResult,
     Measure,
     Result,
     TrainingResult,
@@ -58,7 +59,7 @@ class MeasuredCell:
         first = self.results[0] if self.results else None
         if isinstance(first, FewLabelResult):
             low, high = first.draws.interval
-        elif isinstance(first, EvaluationResult):
+        elif isinstance(first, EvaluationResult | FinetuneResult) and self.is_error:
             low, high = wilson(self.mean / 100 * first.score.images, first.score.images)
         else:
             return None

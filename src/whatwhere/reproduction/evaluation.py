@@ -11,15 +11,26 @@ import torch
 
 from whatwhere.classification import Matrix, describe_images, side_by_side
 from whatwhere.data import Images
+from whatwhere.data.splits import few_labels
 from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError
+from whatwhere.finetuning import finetune
+from whatwhere.finetuning.trainer import untuned
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, Job, ModelFeatures, TrainingJob
+from whatwhere.reproduction.jobs import (
+    DataSpec,
+    EvaluationJob,
+    FewLabelJob,
+    FinetuneJob,
+    Job,
+    ModelFeatures,
+    TrainingJob,
+)
 from whatwhere.reproduction.models import ModelStore
 from whatwhere.reproduction.records import Record, ResultStore
-from whatwhere.reproduction.results import EvaluationResult, FewLabelResult
+from whatwhere.reproduction.results import EvaluationResult, FewLabelResult, FinetuneResult
 from whatwhere.spec import Recipe
 
 
@@ -46,6 +57,9 @@ class Evaluator:
             record = self.results.find(job)
             assert record is not None, "get() records every training"
             return record
+        if isinstance(job, FinetuneJob):
+            began = time.monotonic()
+            return self.results.put(job, self.finetune(job, publish), time.monotonic() - began)
         rows = self.labelled_rows(job, publish)
         began = time.monotonic()
         about: dict[str, Any] = {
@@ -59,6 +73,25 @@ class Evaluator:
         outcome = evaluate_job(rows, job, self.device, lambda moved: self._describe_moved(job, moved))
         about |= {"training_seconds": self.training_seconds(job), "image_milliseconds": rows.image_milliseconds}
         return self.results.put(job, EvaluationResult(**outcome, **about), time.monotonic() - began)
+
+    def finetune(self, job: FinetuneJob, publish: bool = False) -> FinetuneResult:
+        """Fine-tune the model of a job and test it once."""
+        training, test = self.images(job.data)
+        if training.labels is None or test.labels is None:
+            raise ImageError(f"{job.data.name} has no labels; fine-tuning needs one for each image")
+        trained = TrainingJob(job.data, job.recipe)
+        model = self.models.get(trained, training, publish=publish).to(self.device)
+        if job.labels:
+            training = training.subset(few_labels(training.labels, job.labels, job.recipe.seed))
+        before = untuned(model, test[:], job.finetune, job.recipe)
+        tuned = finetune(model, training, spec=job.finetune, recipe=job.recipe, device=str(self.device))
+        return FinetuneResult(
+            score=tuned.score(test, test.labels),
+            cost_before=before,
+            cost_after=tuned.cost(test),
+            history=tuned.history,
+            models=(self.results.name_of(trained),),
+        )
 
     def images(self, data: DataSpec) -> tuple[Images, Images]:
         if data not in self._images:

@@ -3,6 +3,7 @@
     TrainingJob     train a model                     → TrainingResult
     EvaluationJob   an error rate with all labels     → EvaluationResult
     FewLabelJob     error rates with a few labels     → FewLabelResult
+    FinetuneJob     fine-tune a model with labels     → FinetuneResult
 
 Jobs are values: two that are equal have the same result, whichever table asks for it.
 """
@@ -22,6 +23,7 @@ from whatwhere.data import Images
 from whatwhere.data.catalogue import find
 from whatwhere.data.deskew import deskewed
 from whatwhere.data.splits import train_validation
+from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
 from whatwhere.spec_checks import require
@@ -138,12 +140,25 @@ class FewLabelJob:
     dual: bool = False
 
 
-Job = TrainingJob | EvaluationJob | FewLabelJob
+@dataclass(frozen=True)
+class FinetuneJob:
+    """Fine-tune the model of a recipe with `labels` labels (0: all) and test it; the recipe's seed draws the labels."""
+
+    data: DataSpec
+    recipe: Recipe
+    finetune: FinetuneSpec
+    labels: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "finetune", replace(self.finetune, seed=self.recipe.seed))
+
+
+Job = TrainingJob | EvaluationJob | FewLabelJob | FinetuneJob
 
 
 def seeds_of(job: Job) -> tuple[int, ...]:
     """The seeds of the models that a job trains or uses; a baseline has none."""
-    if isinstance(job, TrainingJob):
+    if isinstance(job, TrainingJob | FinetuneJob):
         return (job.recipe.seed,)
     if isinstance(job.features, ModelFeatures):
         return tuple(dict.fromkeys(recipe.seed for recipe in job.features.recipes()))

@@ -13,7 +13,15 @@ import unicodedata
 from dataclasses import asdict
 from typing import Any
 
-from whatwhere.reproduction.jobs import DataSpec, Job, ModelFeatures, TrainingJob, first_layers, seeds_of
+from whatwhere.reproduction.jobs import (
+    DataSpec,
+    FinetuneJob,
+    Job,
+    ModelFeatures,
+    TrainingJob,
+    first_layers,
+    seeds_of,
+)
 from whatwhere.reproduction.records import MODELS
 from whatwhere.reproduction.scale import Scale
 from whatwhere.reproduction.table import ALL_TABLES, SEEDS, cells_of
@@ -41,6 +49,9 @@ class Names:
             return f"{MODELS}/{self.recipe_name(job.recipe, base, job.data)}{seed_suffix(job)}"
         if (name := self.cells.get(job)) is not None:
             return name
+        if isinstance(job, FinetuneJob):
+            name = f"fine-tuned-{self.recipe_name(job.recipe, self.scale.recipe(), job.data)}"
+            return f"{OTHER}/{name}-{job.labels or 'all'}-labels{seed_suffix(job)}"
         features = job.features
         if isinstance(features, ModelFeatures):
             name = self.recipe_name(features.recipe, self.scale.recipe(), job.data)

@@ -18,17 +18,19 @@ from typing import Any, Generic, TypeVar, overload
 from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.benchmark.machine import Machine, this_machine
 from whatwhere.errors import RunError, WhatwhereError
+from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import BASELINES, Baseline
 from whatwhere.reproduction.jobs import (
     ClassifierSpec,
     DataSpec,
     EvaluationJob,
     FewLabelJob,
+    FinetuneJob,
     Job,
     ModelFeatures,
     TrainingJob,
 )
-from whatwhere.reproduction.results import EvaluationResult, FewLabelResult, Result, TrainingResult
+from whatwhere.reproduction.results import EvaluationResult, FewLabelResult, FinetuneResult, Result, TrainingResult
 from whatwhere.spec import Recipe
 from whatwhere.spec_toml import build
 
@@ -40,6 +42,7 @@ RESULT_TYPES: dict[str, tuple[type[Job], type[Result]]] = {
     "training": (TrainingJob, TrainingResult),
     "evaluation": (EvaluationJob, EvaluationResult),
     "few labels": (FewLabelJob, FewLabelResult),
+    "fine-tuning": (FinetuneJob, FinetuneResult),
 }
 
 
@@ -71,6 +74,8 @@ class ResultStore:
     def find(self, job: EvaluationJob) -> Record[EvaluationResult] | None: ...
     @overload
     def find(self, job: FewLabelJob) -> Record[FewLabelResult] | None: ...
+    @overload
+    def find(self, job: FinetuneJob) -> Record[FinetuneResult] | None: ...
     def find(self, job: Job) -> Record[Any] | None:
         """The record of a job, or None where it has not been measured yet."""
         return self.records.get(job)
@@ -131,6 +136,11 @@ def job_table(job: Job) -> dict[str, Any]:
     data = {**asdict(job.data), "sha256": job.data.checksums()}
     if isinstance(job, TrainingJob):
         return {"kind": kind, "data": data, "recipe": asdict(job.recipe)}
+    if isinstance(job, FinetuneJob):
+        return {
+            "kind": kind, "data": data, "recipe": asdict(job.recipe),
+            "finetune": asdict(job.finetune), "labels": job.labels,
+        }  # fmt: skip
     method = job.features.name if isinstance(job.features, Baseline) else MODEL_METHOD
     features = {"method": method, **asdict(job.features)}
     own = (
@@ -151,6 +161,9 @@ def parse_job(table: Mapping[str, Any]) -> Job:
         raise RunError(f"its checksums are not those of {data.name!r} in the catalogue: it was measured on other files")
     if kind == "training":
         return TrainingJob(data, build(Recipe, table["recipe"]))
+    if kind == "fine-tuning":
+        spec = build(FinetuneSpec, table["finetune"])
+        return FinetuneJob(data, build(Recipe, table["recipe"]), spec, table["labels"])
     features, C = parse_features(table["features"]), tuple(map(float, table["C"]))
     if kind == "evaluation":
         return EvaluationJob(data, features, C, build(ClassifierSpec, table.get("classifier", {})))

@@ -12,7 +12,7 @@ from whatwhere.errors import SpecError
 from whatwhere.learning import TrainingStopped
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.reproduction.evaluation import Evaluator
-from whatwhere.reproduction.jobs import Job, TrainingJob, seeds_of
+from whatwhere.reproduction.jobs import FinetuneJob, Job, TrainingJob, seeds_of
 from whatwhere.reproduction.models import ModelStore
 from whatwhere.reproduction.naming import Names
 from whatwhere.reproduction.records import ResultStore
@@ -141,7 +141,7 @@ def job_cells(names: Sequence[str], scale: Scale, seeds: int | None = None, only
 
 def unavailable_reason(job: Job) -> str | None:
     """Why a job cannot run in this environment; None where it can."""
-    if isinstance(job, TrainingJob) or not isinstance(job.features, Baseline):
+    if isinstance(job, TrainingJob | FinetuneJob) or not isinstance(job.features, Baseline):
         return None
     return job.features.unavailable_reason()
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whatwhere.classification.protocol import FewLabels, Score
+from whatwhere.finetuning import FinetuneEpoch
 
 Measure = Literal[
-    "error", "cost", "reconstruction", "penalty", "nonzeros", "dimensions", "training_seconds", "image_milliseconds"
-]
+    "error", "cost", "reconstruction", "penalty", "nonzeros", "dimensions", "training_seconds", "image_milliseconds",
+    "cost_before", "cost_after",
+]  # fmt: skip
 TRAINING_MEASURES = ("cost", "reconstruction", "penalty", "nonzeros")
 
 
@@ -105,7 +107,27 @@ class FewLabelResult:
         return self.draws.mean
 
 
-Result = TrainingResult | EvaluationResult | FewLabelResult
+@dataclass(frozen=True, kw_only=True)
+class FinetuneResult:
+    """A fine-tuned model on test images.
+
+    cost_before, cost_after  mean cost of a test image after as many steps, before and after fine-tuning
+    history     every pass over the labelled images
+    models      name of the training that it began with
+    """
+
+    score: Score
+    cost_before: float
+    cost_after: float
+    history: tuple[FinetuneEpoch, ...]
+    models: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float:
+        return self.score.error
+
+
+Result = TrainingResult | EvaluationResult | FewLabelResult | FinetuneResult
 
 
 def value_of(result: Result, measure: Measure) -> float:

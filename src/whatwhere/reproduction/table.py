@@ -26,6 +26,7 @@ from functools import reduce
 from typing import Any, Literal
 
 from whatwhere.errors import SpecError
+from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import BASELINES, Baseline
 from whatwhere.reproduction.jobs import (
     LINEAR,
@@ -34,6 +35,7 @@ from whatwhere.reproduction.jobs import (
     EvalSplit,
     EvaluationJob,
     FewLabelJob,
+    FinetuneJob,
     Job,
     ModelFeatures,
     TrainingJob,
@@ -46,20 +48,26 @@ from whatwhere.spec_toml import build, override
 
 TABLES = ("pooling", "joint", "nonnegativity", "reset", "steps", "priors", "cost", "sparsity", "comparison")
 BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow
-EXTRA = ("fashion", *BEST, "choice", "fashion_choice")  # a choice is made on validation images
+EXTRA = ("finetuning", "fashion", *BEST, "choice", "fashion_choice")  # a choice is made on validation images
 ALL_TABLES = (*TABLES, *EXTRA)
 SEEDS = 5  # the most seeds that a cell can have
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column. `layers`: the recipe ends with this layer (0: the top); `labels`: learn from so few (0: from all)."""
+    """One column.
+
+    layers    the recipe ends with this layer (0: the top)
+    labels    learn from so few (0: from all)
+    finetune  differences of the settings of fine-tuning, after those of the row
+    """
 
     name: str
     recipe: dict[str, Any] = field(default_factory=dict)
     layers: int = 0
     measure: Measure = "error"
     labels: int = 0
+    finetune: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,7 @@ class Row:
     deskew         images are made upright first
     C              the grid that C is chosen from; empty takes the scale's, or the baseline's
     classifier     the SVM, as in `ClassifierSpec`
+    finetuned      the model is fine-tuned with labels, by `finetune`: differences from `FinetuneSpec()`
     """
 
     name: str
@@ -86,6 +95,8 @@ class Row:
     deskew: bool = False
     C: tuple[float, ...] = ()
     classifier: ClassifierSpec = LINEAR
+    finetuned: bool = False
+    finetune: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +217,9 @@ def jobs_of(table: Table, row: Row, column: Column, scale: Scale, data: DataSpec
     if row.ensemble_size > 1:  # its seeds are all within one job
         return (_evaluation(data, ModelFeatures(recipe, row.ensemble_size), C, row, column),)
     recipes = [replace(recipe, seed=seed) for seed in range(seeds)]
+    if row.finetuned:
+        spec = override(FinetuneSpec(), {**row.finetune, **column.finetune})
+        return tuple(FinetuneJob(data, recipe, spec, column.labels) for recipe in recipes)
     if column.measure in TRAINING_MEASURES:
         return tuple(TrainingJob(data, recipe) for recipe in recipes)
     also = [override(recipe, changes) for changes in row.also]
