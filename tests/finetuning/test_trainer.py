@@ -37,6 +37,8 @@ def test_it_lowers_the_loss_of_the_svm_it_begins_with_and_keeps_the_constraints(
         assert (new[~connected] == 0).all()
         length = new.square().sum((2, 3)).sqrt()
         assert torch.allclose(length[length > 0], torch.ones_like(length[length > 0]), atol=1e-5)
+    for used, parameter in zip(tuned.model.filters, tuned.network.coder.filters, strict=True):
+        assert torch.allclose(used, parameter, atol=1e-6), "projected after every update"
 
 
 def hinge(tuned: FinetunedModel, images: torch.Tensor, labels: np.ndarray) -> float:
