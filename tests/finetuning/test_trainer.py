@@ -93,7 +93,7 @@ def test_a_seed_repeats_it_and_another_differs() -> None:
 def test_reconstruction_in_the_loss_keeps_the_cost_lower() -> None:
     images, labels = bars()
     costs = []
-    for weight in (0.0, 0.1):
+    for weight in (0.0, 10.0):
         tuned = finetune(model(), images, labels, settings(reconstruction=weight), recipe=RECIPE, device="cpu")
         costs.append(tuned.cost(images))
         assert (tuned.history[-1].cost is None) == (weight == 0)
@@ -105,7 +105,7 @@ def test_the_first_sizes_are_those_of_the_line_search() -> None:
     images, _ = bars(7)
     schedule = measured_schedule(model(), images, RECIPE.inference, 2).schedule
     steps = infer(model(), images, RECIPE.inference, engine="reference").stats.step
-    assert schedule[0].size == pytest.approx(float(steps[0].median()), rel=1e-5)
+    assert schedule[0].size == pytest.approx(np.quantile(steps[0].numpy(), 0.1), rel=1e-4)
     assert len(schedule) == 2
 
 

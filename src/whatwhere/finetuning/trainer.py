@@ -33,6 +33,7 @@ from whatwhere.nn import SparseCode2d
 from whatwhere.spec import InferenceSpec, Recipe, StepSpec
 
 CALIBRATION = 200  # images whose line searches give the first sizes of the steps
+LOWEST = 0.1  # share of those images whose line search gives a smaller size
 WARM_UP = 0.05  # share of the updates in which the learning rate rises
 TOGETHER = 500  # images that are described at a time
 
@@ -117,9 +118,12 @@ def labelled(model: DeconvNet, images: ImageSource, labels: np.ndarray | None) -
 
 
 def measured_schedule(model: DeconvNet, images: Tensor, inference: InferenceSpec, steps: int) -> InferenceSpec:
-    """A schedule to start from: at every step the median of the sizes that the exact line search of images gives."""
+    """A schedule to start from: of the sizes that line searches give images at a step, one that few are below.
+
+    A step that is too large for an image can take it further from its code than it began; one that is too small cannot.
+    """
     plain = replace(inference, steps=steps, step_size="image", momentum=False, tolerance=0.0)
-    sizes = infer(model, images, plain, engine="reference").stats.step.median(1).values.tolist()
+    sizes = infer(model, images, plain, engine="reference").stats.step.quantile(LOWEST, dim=1).tolist()
     schedule = [StepSpec(size=beta, threshold=beta, pooling_step=(inference.pooling_step,)) for beta in sizes]
     return replace(plain, schedule=tuple(schedule), step_size="fixed")
 
