@@ -31,6 +31,14 @@ def test_the_coefficients_minimise_the_objective(C: float) -> None:
     assert (slack > 1e-3).any(), "some images are inside the margin"
 
 
+def test_kernels_are_what_their_formulas_say() -> None:
+    x, y = torch.randn(5, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
+    for i, j in np.ndindex(5, 4):
+        distance = float((x[i] - y[j]).square().sum())
+        assert float(kernel_rows(x, y, 0.7, batch=2)[i, j]) == pytest.approx(np.exp(-distance / (2 * 0.7**2)) + 1)
+        assert float(kernel_rows(x, y)[i, j]) == pytest.approx(float(x[i] @ y[j]) + 1)
+
+
 def test_it_separates_what_no_linear_svm_does() -> None:
     x, y = ring()
     other, labels = ring(seed=1)
