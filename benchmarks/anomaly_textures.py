@@ -58,7 +58,7 @@ def damage(normal: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def detector(residual_weight: float) -> Maps:
-    model = ww.load(ww.models.path("photographs"))
+    model = ww.load("photographs")
 
     def maps(normal: np.ndarray, images: np.ndarray) -> np.ndarray:
         found = ww.AnomalyDetector(model, aligned=False, residual_weight=residual_weight).fit(normal[:, None])

@@ -61,7 +61,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device(given.device)
-    model = ww.load(ww.models.path("mnist")).to(device)
+    model = ww.load("mnist").to(device)
     images = ww.data.load("digits", split="test")[:20].to(device)
     found: dict[str, Any] = {"machine": machine(), "device": str(device), "steps": given.steps, "rows": []}
     for rule in given.rules:

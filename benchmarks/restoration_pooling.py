@@ -42,7 +42,7 @@ def with_pooling(recipe: ww.Recipe, pooling: str) -> ww.Recipe:
 
 
 def one_layer(pooling: str) -> ww.DeconvNet:
-    shipped = ww.load(ww.models.path("photographs"))
+    shipped = ww.load("photographs")
     spec = with_pooling(read_recipe(RECIPES / "photographs.toml"), pooling).model
     return ww.DeconvNet.from_parts(spec, shipped.filters, shipped.connectivity)
 

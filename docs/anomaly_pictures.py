@@ -23,7 +23,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     """The least normal test digits of a detector that knows all but one class, and their maps."""
     known, test = ww.data.load("digits"), ww.data.load("digits", split="test")
     assert known.labels is not None
-    detector = ww.AnomalyDetector(ww.load(ww.models.path("mnist"))).fit(known[known.labels != UNKNOWN][:800])
+    detector = ww.AnomalyDetector(ww.load("mnist")).fit(known[known.labels != UNKNOWN][:800])
     images = test[:100]
     scores, maps = detector.decision_and_map(images)
     worst = scores.argsort()[:COLUMNS].copy()
@@ -33,7 +33,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 def textures() -> tuple[np.ndarray, np.ndarray]:
     """Bricks with a defect each, and the maps of a detector that saw bricks without."""
     images, _ = damage(tiles("brick", 1, COLUMNS, 10), 11)
-    model = ww.load(ww.models.path("photographs"))
+    model = ww.load("photographs")
     detector = ww.AnomalyDetector(model, aligned=False).fit(tiles("brick", 0, NORMAL, 12)[:, None])
     return images, np.asarray(detector.anomaly_map(images[:, None]))
 

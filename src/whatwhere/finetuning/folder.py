@@ -73,7 +73,7 @@ def load_finetuned(folder: str | os.PathLike[str]) -> FinetunedModel:
 
     folder  of the fine-tuned model
 
-    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> few = digits.subset(ww.data.few_labels(digits.labels, 10, seed=0))
     >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, epochs=1, least_updates=0), out="runs/tuned")
     >>> (load_finetuned("runs/tuned").predict(digits[:2]) == tuned.predict(digits[:2])).all()

@@ -62,7 +62,7 @@ def finetune(
     device      'auto' takes a GPU where there is one
     progress    called after every pass
 
-    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> few = digits.subset(ww.data.few_labels(digits.labels, 20, seed=0))
     >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, epochs=2, least_updates=0))
     >>> tuned.predict(digits[:3]).shape

@@ -47,7 +47,7 @@ class FinetunedModel:
     classes  the label of every score, [classes]
     history  one `FinetuneEpoch` a pass
 
-    >>> model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits")
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> few = digits.subset(ww.data.few_labels(digits.labels, 10, seed=0))
     >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, epochs=1, least_updates=0))
     >>> tuned.decision(digits[:3]).shape, len(tuned.inference.schedule)

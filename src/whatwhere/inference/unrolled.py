@@ -53,7 +53,7 @@ class UnrolledInference(nn.Module):
     steps      K
     inference  λ, α, bounds and, where it has one, the schedule to start from; None means the paper's settings
 
-    >>> unrolled = ww.UnrolledInference(ww.load(ww.models.path("mnist")), steps=2)
+    >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> unrolled(ww.data.load("digits")[:3]).p.shape
     torch.Size([3, 48, 10, 10])
     """
@@ -173,7 +173,7 @@ def distill(
     seed           of the choice of images
     progress       called after every batch with its number and its mean cost
 
-    >>> unrolled = ww.UnrolledInference(ww.load(ww.models.path("mnist")), steps=2)
+    >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> costs = ww.distill(unrolled, ww.data.load("digits")[:20], batches=2, batch_size=5)
     >>> len(costs)
     2

@@ -78,7 +78,7 @@ class SparseCode2d(UnrolledInference):
     ) -> SparseCode2d:
         """The layer that begins with the filters of a trained model.
 
-        >>> code = ww.nn.SparseCode2d.from_model(ww.load(ww.models.path("mnist")), steps=3, return_where=True)
+        >>> code = ww.nn.SparseCode2d.from_model(ww.load("mnist"), steps=3, return_where=True)
         >>> what, where = code(ww.data.load("digits")[:2])
         >>> what.shape, where[0].mu.shape
         (torch.Size([2, 48, 10, 10]), torch.Size([2, 2, 16, 16, 16]))
