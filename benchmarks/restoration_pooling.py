@@ -31,7 +31,7 @@ RESULTS = Path(__file__).parent / "results" / "restoration_pooling.json"
 RECIPES = Path(ww.__file__).parent / "reproduction" / "recipes"
 SIGMA = 25
 POOLING: dict[str, tuple[PoolingKind, int]] = {"none": ("sum", 1), "gaussian": ("gaussian", 2), "max": ("max", 2)}
-STEPS, THRESHOLDS = (10, 20, 60), {1: (1.3, 1.7), 2: (0.7, 1.3, 1.7)}
+STEPS, THRESHOLDS = (10, 20, 60), {1: (1.3, 1.7), 2: (0.7, 1.3)}
 
 
 def with_pooling(recipe: ww.Recipe, pooling: str) -> ww.Recipe:
