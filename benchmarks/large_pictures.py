@@ -4,8 +4,8 @@
     python benchmarks/large_pictures.py memory --sizes 1024 2048 4096 8192
     python benchmarks/large_pictures.py cores --size 1024
 
-One layer of 32 Gabor filters of 8×8 with 2×2 regions on the high-passed photograph china.jpg of scikit-learn, mirrored
-until it has the size. Every call adds its result to benchmarks/results/large_pictures.json.
+One layer of 32 Gabor filters of 8×8 (`--maps 8`: of 8) with 2×2 regions on the high-passed photograph china.jpg of
+scikit-learn, mirrored until it has the size. Every call adds its result to benchmarks/results/large_pictures.json.
 """
 
 from __future__ import annotations
@@ -34,22 +34,21 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "large_pictures.json"
-SPEC = ModelSpec(
-    layers=(LayerSpec(maps=32, filter_size=8),), nonnegative=False, input=InputSpec(kind="highpass", sigma=4.0)
-)
 
 
-def gabor_model(dtype: torch.dtype = torch.float32) -> DeconvNet:
-    """8 directions, 2 frequencies, 2 phases."""
+def gabor_model(dtype: torch.dtype = torch.float32, maps: int = 32) -> DeconvNet:
+    """8 directions, then 2 frequencies, then 2 phases."""
+    layer = LayerSpec(maps=maps, filter_size=8)
+    spec = ModelSpec(layers=(layer,), nonnegative=False, input=InputSpec(kind="highpass", sigma=4.0))
     place = torch.arange(8, dtype=torch.float64) - 3.5
     y, x = torch.meshgrid(place, place, indexing="ij")
     filters = []
-    for i in range(32):
+    for i in range(maps):
         angle, frequency, phase = math.pi * (i % 8) / 8, (0.12, 0.22)[i // 8 % 2], math.pi / 2 * (i // 16)
         wave = torch.cos(2 * math.pi * frequency * (x * math.cos(angle) + y * math.sin(angle)) + phase)
         f = torch.exp(-(x**2 + y**2) / 8) * wave
         filters.append((f - f.mean()) / (f - f.mean()).norm())
-    return DeconvNet.from_parts(SPEC, [torch.stack(filters)[None].to(dtype)], [torch.ones(1, 32, dtype=torch.bool)])
+    return DeconvNet.from_parts(spec, [torch.stack(filters)[None].to(dtype)], [torch.ones(1, maps, dtype=torch.bool)])
 
 
 def photograph(size: int) -> Tensor:
@@ -90,13 +89,14 @@ def equality(args: argparse.Namespace) -> dict[str, Any]:
 def memory(args: argparse.Namespace) -> dict[str, Any]:
     """The peak of resident memory while a picture in a file is encoded into a file, each size in its own process."""
     command = [sys.executable, __file__, "encode", "--steps", str(args.steps), "--tile", str(args.tile)]
-    command += ["--overlap", str(args.overlap), "--lam", str(args.lam)]
+    command += ["--overlap", str(args.overlap), "--lam", str(args.lam), "--maps", str(args.maps)]
     rows = []
     for size in args.sizes:
         finished = subprocess.run([*command, "--size", str(size)], capture_output=True, text=True, check=True)
         rows.append(json.loads(finished.stdout.splitlines()[-1]))
         print(rows[-1], flush=True)
-    return {"what": "memory", "steps": args.steps, "tile": args.tile, "overlap": args.overlap, "sizes": rows}
+    settings = {name: getattr(args, name) for name in ("maps", "steps", "tile", "overlap", "lam")}
+    return {"what": "memory", **settings, "sizes": rows}
 
 
 def encode(args: argparse.Namespace) -> dict[str, Any]:
@@ -106,9 +106,10 @@ def encode(args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path = Path(folder) / "picture.npy"
         write_picture(path, args.size)
-        recipe = Recipe(model=SPEC, learning=learning, inference=spec)
+        model = gabor_model(maps=args.maps)
+        recipe = Recipe(model=model.spec, learning=learning, inference=spec)
         groups = [(load(path), None)]
-        encoder = Encoder(recipe, gabor_model(), groups, "auto", True, True, args.tile, args.overlap)
+        encoder = Encoder(recipe, model, groups, "auto", True, True, args.tile, args.overlap)
         start = time.perf_counter()
         encoder.write_sparse(Path(folder) / "codes.npz", lambda _: None)
         seconds = time.perf_counter() - start
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("what", choices=["equality", "memory", "encode", "cores"])
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
+    parser.add_argument("--maps", type=int, default=32, help="of the model that `memory` uses")
     parser.add_argument("--tile", type=int, default=256)
     parser.add_argument("--overlap", type=int, default=64)
     parser.add_argument("--lam", type=float, default=5.0)

@@ -31,7 +31,8 @@ RESULTS = Path(__file__).parent / "results" / "restoration_pooling.json"
 RECIPES = Path(ww.__file__).parent / "reproduction" / "recipes"
 SIGMA = 25
 POOLING: dict[str, tuple[PoolingKind, int]] = {"none": ("sum", 1), "gaussian": ("gaussian", 2), "max": ("max", 2)}
-STEPS, THRESHOLDS = (10, 20, 60), {1: (1.3, 1.7), 2: (0.7, 1.3)}
+STEPS = {1: (10, 20, 60), 2: (10, 20)}  # by the number of layers
+THRESHOLDS = {1: (1.3, 1.7), 2: (0.7, 1.3)}
 
 
 def with_pooling(recipe: ww.Recipe, pooling: str) -> ww.Recipe:
@@ -56,11 +57,11 @@ def learn_second_layer(tiles: torch.Tensor, pooling: str) -> tuple[ww.DeconvNet,
     return run.model, {"tiles": len(tiles), "processor_seconds": round(time.process_time() - processor, 1)}
 
 
-def trials(model: ww.DeconvNet, thresholds: tuple[float, ...]) -> list[dict[str, Any]]:
+def trials(model: ww.DeconvNet) -> list[dict[str, Any]]:
     problems = [make_problem(name, "denoise", SIGMA) for name in VALIDATION]
     rows = []
-    for steps in STEPS:
-        for threshold in thresholds:
+    for steps in STEPS[model.spec.depth]:
+        for threshold in THRESHOLDS[model.spec.depth]:
             spec, processor = RestorationSpec(steps=steps, threshold=threshold), time.process_time()
             restored = [denoise(model, p.damaged[None, None], p.noise, spec=spec)[0, 0] for p in problems]
             seconds = time.process_time() - processor
@@ -90,7 +91,7 @@ def main() -> None:
             results.setdefault("learning of layer 2", {})[pooling] = learned
         for layers in args.layers if args.action == "denoise" else ():
             model = one_layer(pooling) if layers == 1 else ww.load(file)
-            results.setdefault("trials", {})[f"{layers} layers, {pooling}"] = trials(model, THRESHOLDS[layers])
+            results.setdefault("trials", {})[f"{layers} layers, {pooling}"] = trials(model)
         results["machine"] = machine()
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
