@@ -32,7 +32,7 @@ RECIPES = Path(ww.__file__).parent / "reproduction" / "recipes"
 SIGMA = 25
 POOLING: dict[str, tuple[PoolingKind, int]] = {"none": ("sum", 1), "gaussian": ("gaussian", 2), "max": ("max", 2)}
 STEPS = {1: (10, 20, 60), 2: (10, 20)}  # by the number of layers
-THRESHOLDS = {1: (1.3, 1.7), 2: (0.7, 1.3)}
+THRESHOLDS = {1: (1.3, 1.7), 2: (2.6, 4.0, 6.0, 8.0)}
 
 
 def with_pooling(recipe: ww.Recipe, pooling: str) -> ww.Recipe:
