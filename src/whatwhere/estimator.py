@@ -187,7 +187,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
         if learned:
             unrolled = UnrolledInference(trained.model, learned, InferenceSpec(lam=self.lam))
-            distill(unrolled, v / self.scale_, batches=DISTILL_BATCHES, batch_size=min(50, len(v)))
+            distill(unrolled, v / self.scale_, batches=DISTILL_BATCHES, engine=self.engine)
             self.learned_steps_ = unrolled.learned
         self._n_features_out = self._output(self._blank()).shape[1]
         return self

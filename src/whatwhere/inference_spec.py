@@ -86,7 +86,11 @@ class InferenceSpec:
     momentum      accelerate the features' steps (FISTA with restart)
     pooling_step  β_U, the step of the pooling variables
     gamma_min, gamma_max, moment_power  see `MomentFit`
+    mu_scale, gamma_scale  the fitted start of μ and γ is multiplied by these, a number for each layer; the last one
+                  serves every layer above. `inference.unrolled` learns them
     schedule      the sizes of every step; empty leaves them to the rules above. See `InferenceSpec.scheduled`
+    contrast      with a schedule: the largest |v| of the images that its β_U are meant for. They are multiplied by
+                  (contrast / max |v|)² for every image, so that brighter images take the same steps; None: by 1
 
     >>> ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200).moment_fit.gamma_max
     100.0
@@ -109,7 +113,10 @@ class InferenceSpec:
     gamma_min: float = MomentFit.gamma_min
     gamma_max: float = MomentFit.gamma_max
     moment_power: int = MomentFit.power
+    mu_scale: tuple[float, ...] = (1.0,)
+    gamma_scale: tuple[float, ...] = (1.0,)
     schedule: tuple[StepSpec, ...] = ()
+    contrast: float | None = None
 
     def __post_init__(self, sparsity: float | None) -> None:
         if sparsity is not None:
@@ -135,12 +142,17 @@ class InferenceSpec:
             "one of them, since both use the last change: momentum = False, or step_size = 'image'",
         )
         require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
+        for name in ("mu_scale", "gamma_scale"):
+            scales = getattr(self, name)
+            require(len(scales) > 0 and min(scales) > 0, f"{name} = {scales}", "a number above 0 for each layer")
         self._check_schedule()
         _ = self.moment_fit  # raises where its values are not possible
 
     def _check_schedule(self) -> None:
         """A schedule says everything about its steps: no rule may say it again."""
-        count = len(self.schedule)
+        count, contrast = len(self.schedule), self.contrast
+        require(contrast is None or contrast > 0, f"contrast = {contrast}", "a number above 0")
+        require(contrast is None or count > 0, f"contrast = {contrast} without a schedule", "a schedule, or None")
         rules = {"steps": count, "step_size": "fixed", "momentum": False, "tolerance": 0.0}
         for name, value in rules.items() if count else ():
             given = getattr(self, name)
@@ -189,6 +201,11 @@ class InferenceSpec:
         if self.lam == "auto":
             raise SpecError("lam = 'auto' was given; expected a number here (inference.resolve_lam chooses it)")
         return self.lam
+
+    def start_scales(self, k: int) -> tuple[float, float]:
+        """What the fitted μ and γ of layer k are multiplied by."""
+        mu, gamma = (scales[min(k, len(scales)) - 1] for scales in (self.mu_scale, self.gamma_scale))
+        return mu, gamma
 
     @property
     def moment_fit(self) -> MomentFit:

@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_cost_after_the_learned_steps_is_reported_and_lower_than_before(run: Path) -> None:
-    options = ("--steps", 2, "--set", "inference.lam=3", *QUICK)
+    options = ("--steps", 2, "--set", "inference.lam=3", "--imitation", 0.1, *QUICK)
     result = json.loads(whatwhere("distill", run, run / "bars.npz", *options, "--json"))
     assert result["images"] == 6
     assert result["file"] == str(run / "inference-2.safetensors")

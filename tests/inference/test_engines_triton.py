@@ -102,7 +102,7 @@ from whatwhere.inference.engines.triton.workspace import Workspace
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, StepSpec
 
 class NoDevice:  # a driver that only says what to compile for
     get_current_device = lambda self: 0
@@ -132,6 +132,9 @@ for pooling in ("gaussian", "max"):
             phase = Phase(layer=layer, update_pooling=update)
             Workspace(model, v, phase, spec).run()
             Workspace(model, v, phase, spec, masked=True).run()
+    if pooling == "gaussian":
+        scheduled = InferenceSpec.scheduled([StepSpec(size=0.01, threshold=0.01, momentum=0.5)] * 2)
+        Workspace(model, v, Phase(layer=2, update_pooling=(1, 2)), scheduled, from_zero=True).run()
     for k in (1, 2):
         workspace = Workspace(model, v, Phase(layer=k), InferenceSpec(steps=0, step_size="fixed"))
         latents = Latents(workspace.p[-1].permute(0, 3, 1, 2), start_pooling(model.at(28, 28), v, (), k, training))

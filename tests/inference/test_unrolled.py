@@ -1,18 +1,20 @@
 """Learned steps: their gradients are finite differences, engines agree on them, and learning lowers the cost."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from examples import SPECS, random_images
+from examples import SPECS, random_images, random_mask
 from whatwhere.errors import SpecError
-from whatwhere.inference import infer
-from whatwhere.inference.engines import unsupported_reasons
+from whatwhere.inference import infer, ista
+from whatwhere.inference.engines import get_engine, unsupported_reasons
 from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import safe_step
 from whatwhere.inference.unrolled import UnrolledInference, distill
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Recipe, StepSpec
 from whatwhere.spec_toml import override, parse_toml, to_toml
@@ -23,6 +25,11 @@ SCHEDULE = (
     StepSpec(size=0.01, threshold=0.03, momentum=0.7, pooling_step=(0.2, 0.1)),
 )
 SPEC = SPECS["2 layers"]
+
+
+def scheduled(**settings: Any) -> InferenceSpec:
+    """The schedule, with a start of the pooling variables and a contrast that are not the plain ones."""
+    return InferenceSpec.scheduled(SCHEDULE, mu_scale=(1.3, 0.8), gamma_scale=(0.4,), contrast=0.7, **settings)
 
 
 def problem(name: str = "2 layers", dtype: torch.dtype = torch.float64) -> tuple[DeconvNet, Tensor]:
@@ -38,12 +45,14 @@ def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
         (f + 0.05) * (f > 0).any((2, 3), keepdim=True) for f in model.filters
     ]  # at a weight of 0 there is a kink
     model = DeconvNet.from_parts(model.spec, positive, model.connectivity)
-    unrolled = UnrolledInference(model, 3, InferenceSpec.scheduled(SCHEDULE, lam=2.0, alpha=alpha))
+    unrolled = UnrolledInference(model, 3, scheduled(lam=2.0, alpha=alpha))
+    names = [name for name, _ in unrolled.named_parameters()]
 
-    def cost(log_sizes: Tensor, momentum: Tensor, *filters: Tensor) -> Tensor:
-        changed = DeconvNet.from_parts(model.spec, filters, model.connectivity)
+    def cost(*inputs: Tensor) -> Tensor:
+        changed = DeconvNet.from_parts(model.spec, inputs[len(names) :], model.connectivity)
         copy = UnrolledInference(changed, 3, unrolled.spec)
-        return torch.func.functional_call(copy, {"log_sizes": log_sizes, "momentum": momentum}, (images,)).p.sum()
+        parameters = dict(zip(names, inputs, strict=False))
+        return torch.func.functional_call(copy, parameters, (images,)).p.sum()
 
     inputs = (*unrolled.parameters(), *model.filters)
     inputs = tuple(tensor.detach().clone().requires_grad_() for tensor in inputs)
@@ -69,17 +78,27 @@ def test_a_schedule_of_safe_steps_is_the_fixed_rule(engine: str, dtype: torch.dt
 def test_the_cpu_engine_takes_the_steps_of_the_reference(name: str, alpha: float) -> None:
     pytest.importorskip("numba")
     model, images = problem(name)
-    spec = InferenceSpec.scheduled(SCHEDULE, lam=4.0, alpha=alpha)
-    expected, found = (infer(model, images, spec, engine=engine) for engine in ("reference", "cpu"))
-    assert expected.stats.nonzeros[-1].sum() > 0
-    for one, other in zip(expected.latents.tensors(), found.latents.tensors(), strict=True):
-        assert (one - other).norm() <= 1e-10 * one.norm()
-    assert torch.allclose(expected.stats.cost, found.stats.cost, rtol=1e-10)
+    spec = scheduled(lam=4.0, alpha=alpha)
+    latents = None
+    for mask in (None, random_mask(images, "weights"), None):  # the last time, from the latents of the one before
+        expected, found = (
+            infer(model, images, spec, mask=mask, latents=latents, engine=engine) for engine in ("reference", "cpu")
+        )
+        assert expected.stats.nonzeros[-1].sum() > 0
+        for one, other in zip(expected.latents.tensors(), found.latents.tensors(), strict=True):
+            assert (one - other).norm() <= 1e-10 * one.norm()
+        assert torch.allclose(expected.stats.cost, found.stats.cost, rtol=1e-10)
+        latents = expected.latents if mask is not None else None
 
 
 def test_the_network_is_what_infer_computes() -> None:
     model, images = problem()
-    unrolled = UnrolledInference(model, 3, InferenceSpec.scheduled(SCHEDULE, lam=2.0))
+    unrolled = UnrolledInference(model, 3, scheduled(lam=2.0))
+    assert unrolled.spec.mu_scale == pytest.approx((1.3, 0.8))
+    assert unrolled.spec.gamma_scale == pytest.approx((0.4, 0.4))
+    with torch.no_grad():
+        for parameter in unrolled.parameters():
+            parameter += 0.05
     solution = infer(model, images, unrolled.spec, engine="reference")
     latents = unrolled(images)
     assert torch.allclose(latents.p, solution.features)
@@ -92,10 +111,47 @@ def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
     unrolled = UnrolledInference(model, 3, InferenceSpec(lam=2.0))
     before = unrolled.cost(images[30:]).mean()
     seen: list[int] = []
-    costs = distill(unrolled, images[:30], batches=20, batch_size=5, progress=lambda number, cost: seen.append(number))
+
+    def progress(number: int, cost: float) -> None:
+        seen.append(number)
+
+    costs = distill(unrolled, images[:30], batches=20, batch_size=5, imitation=0.0, progress=progress)
     assert unrolled.cost(images[30:]).mean() < 0.98 * before
     assert seen == list(range(1, 21))
     assert len(costs) == 20
+    assert unrolled.contrast == pytest.approx(float(images[:30].amax((1, 2, 3)).mean()))
+    assert unrolled.learned.spec.contrast == unrolled.contrast
+
+
+def test_imitation_brings_the_features_nearer_to_those_of_the_teacher() -> None:
+    model, _ = problem()
+    images, teacher = random_images(SPEC, 20), InferenceSpec(lam=2.0, steps=8)
+    target = infer(model, images[15:], teacher, engine="reference").features
+    distances: list[Tensor] = []
+    for imitation in (0.0, 30.0):
+        unrolled = UnrolledInference(model, 2, InferenceSpec(lam=2.0))
+        options = {"batches": 15, "batch_size": 5, "imitation": imitation, "teacher": teacher, "engine": "reference"}
+        distill(unrolled, images[:15], **options)
+        distances.append((unrolled(images[15:]).p.detach() - target).norm() / target.norm())
+    assert distances[1] < 0.9 * distances[0]
+    with pytest.raises(SpecError, match="imitation = -1"):
+        distill(unrolled, images, imitation=-1)
+
+
+@pytest.mark.filterwarnings("ignore:images with values up to")
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+def test_with_a_contrast_brighter_images_take_the_same_steps(engine: str) -> None:
+    """Without thresholds, which are no share of the image: features in proportion, and the same pooling variables."""
+    model, images = problem()
+    sizes = [replace(sizes, threshold=0.0, pooling_step=(20.0,)) for sizes in SCHEDULE]
+    spec = InferenceSpec.scheduled([replace(size, size=size.size / 10) for size in sizes], contrast=1.0)
+    once, brighter = (get_engine(engine).solve(model, v, Latents(), joint(2)[0], spec) for v in (images, 8 * images))
+    assert torch.allclose(8 * once.features, brighter.features, rtol=1e-9)
+    for one, other in zip(once.latents.pooling_params, brighter.latents.pooling_params, strict=True):
+        assert torch.allclose(one.mu, other.mu, rtol=1e-9)
+        assert torch.allclose(one.gamma, other.gamma, rtol=1e-9)
+    plain = get_engine(engine).solve(model, 8 * images, Latents(), joint(2)[0], replace(spec, contrast=None))
+    assert not torch.allclose(plain.latents.pooling_params[0].mu, brighter.latents.pooling_params[0].mu, rtol=1e-3)
 
 
 TOO_LONG = InferenceSpec.scheduled([StepSpec(size=1.0, threshold=0.01, momentum=1.0, pooling_step=(30.0,))] * 5)
@@ -140,14 +196,37 @@ def test_an_image_has_the_same_code_in_every_batch() -> None:
 
 
 def test_a_schedule_is_written_and_read() -> None:
-    recipe = replace(Recipe.paper(), inference=InferenceSpec.scheduled(SCHEDULE))
+    recipe = replace(Recipe.paper(), inference=scheduled())
     assert override(Recipe.paper(), parse_toml(to_toml(recipe), "test")) == recipe
+
+
+def test_the_start_of_the_pooling_variables_is_scaled_within_its_bounds() -> None:
+    """Layer by layer: the start of layer 2 is fitted to what the scaled start of layer 1 pools."""
+    model, images = problem()
+    sized, plain, scaled = model.at(6, 5), InferenceSpec(), InferenceSpec(mu_scale=(3.0, 0.5), gamma_scale=(0.2,))
+    ours = ista.start(sized, images, Latents(), joint(2)[0], scaled).theta
+    theta = ista.start(sized, images, Latents(), joint(2)[0], plain).theta[0]
+    assert torch.allclose(ours[0].mu, (3 * theta.mu).clamp(-0.5, 0.5))
+    assert torch.allclose(ours[0].gamma, (theta.gamma / 5).clamp(0.01, 100))
+    assert (ours[0].mu != 3 * theta.mu).any()
+    second = ista.start(sized, images, Latents(pooling_params=ours[:1]), joint(2)[0], plain).theta[1]
+    assert torch.allclose(ours[1].mu, second.mu / 2)
+    assert not torch.allclose(second.mu, ista.start(sized, images, Latents(), joint(2)[0], plain).theta[1].mu)
+    known = ista.start(sized, images, Latents(pooling_params=ours), joint(2)[0], scaled).theta
+    assert all(torch.equal(a.mu, b.mu) for a, b in zip(known, ours, strict=True)), "what is known stays"
+    for name in ("mu_scale", "gamma_scale"):
+        for scales in ((), (1.0, 0.0)):
+            with pytest.raises(SpecError, match=f"{name} = .*expected a number above 0 for each layer"):
+                InferenceSpec(**{name: scales})
 
 
 def test_what_contradicts_a_schedule_is_an_error() -> None:
     for setting in ({"steps": 2}, {"step_size": "image"}, {"momentum": True}, {"tolerance": 1e-3}):
         with pytest.raises(SpecError, match=f"{next(iter(setting))} = .* with a schedule of 3 steps"):
             InferenceSpec.scheduled(SCHEDULE, **setting)
+    for contrast, schedule in ((0.0, SCHEDULE), (1.0, ())):
+        with pytest.raises(SpecError, match="contrast = "):
+            InferenceSpec(schedule=schedule, steps=3, step_size="fixed", contrast=contrast)
     with pytest.raises(SpecError, match="size = -1"):
         replace(SCHEDULE[0], size=-1.0)
     with pytest.raises(SpecError, match="a schedule of 3 steps was given; expected 5"):

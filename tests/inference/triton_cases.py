@@ -42,7 +42,7 @@ class Case:
     steps: int = 1
     still: tuple[int, ...] = ()  # layers whose pooling does not move
     loud: float = 1.0  # the images' largest value
-    start: float = 0.1  # about how large features are to begin with
+    start: float | None = 0.1  # about how large features are to begin with; None: nothing is known
     mask: str = ""  # the kind of `random_mask`
     weight: float = 1.0  # about how large its weights are
     spec: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def schedule(steps: int) -> dict[str, Any]:
         StepSpec(size=0.01 + 0.002 * t, threshold=0.02 - 0.003 * t, momentum=0.15 * t, pooling_step=(0.5 + t / 10, 0.3))
         for t in range(steps)
     )
-    return {"schedule": sizes, "step_size": "fixed"}
+    return {"schedule": sizes, "step_size": "fixed", "mu_scale": (1.2, 0.7), "gamma_scale": (0.5,), "contrast": 0.8}
 
 
 CASES = {
@@ -80,6 +80,10 @@ CASES = {
     "2 layers, schedule": Case(TWO, steps=6, spec=schedule(6)),
     "3 layers, colour, schedule, α ½": Case(
         SPECS["3 layers, colour"], mask="known", spec={**schedule(1), "alpha": 0.5}
+    ),
+    "2 layers, schedule from zero": Case(TWO, steps=6, start=None, spec=schedule(6)),
+    "3×3 regions, schedule from zero, mask": Case(
+        SPECS["2 layers, 3×3 regions"], start=None, mask="weights", spec={**schedule(1), "moment_power": 1}
     ),
     "2 layers, exact shrinkage": Case(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
     "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
@@ -139,7 +143,9 @@ def compare(case: Case, device: str) -> dict[str, float]:
     images, mask = target.v, target.mask
     latents = random_latents(reference, images)
     # what float32 can hold
-    latents = Latents(case.loud * case.start * latents.p, latents.pooling_params).to(torch.float32).to(torch.float64)
+    scale = case.loud * (case.start or 0.0)
+    latents = Latents(scale * latents.p, latents.pooling_params).to(torch.float32).to(torch.float64)
+    latents = Latents() if case.start is None else latents
     layer = case.model.depth
     phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": case.steps, "pooling_step": 1 / case.loud**2, **case.spec})
@@ -149,7 +155,8 @@ def compare(case: Case, device: str) -> dict[str, float]:
     mask = None if mask is None else mask.float()
     with np.errstate(all="ignore"):  # the interpreter computes in numpy both sides of every `where`
         found = get_engine("triton").solve(model, images, latents, phase, spec, mask)
-    return errors(found.to("cpu"), truth, latents.to("cpu"))
+    start = latents.to("cpu") if latents.pooling_params else truth.latents.map(torch.zeros_like)
+    return errors(found.to("cpu"), truth, start)
 
 
 def errors(found: Solution, truth: Solution, start: Latents) -> dict[str, float]:

@@ -16,6 +16,9 @@ Steps = Annotated[int, typer.Option(metavar="K", help="How many steps.", min=1)]
 Batches = Annotated[int, typer.Option(help="Batches to learn from; random images each.", min=1)]
 BatchSize = Annotated[int, typer.Option(help="Images in a batch.", min=1)]
 LearningRate = Annotated[float, typer.Option(help="Of Adam, at the beginning.", min=0)]
+Imitation = Annotated[
+    float, typer.Option(help="Weight of the distance from the features of 50 plain steps; 0: the cost alone.", min=0)
+]
 Seed = Annotated[int, typer.Option(help="Of the choice of images.")]
 
 HELD_OUT = 500  # images at most, and at most a tenth
@@ -25,9 +28,10 @@ def distill(
     run: RunOrModel,
     images: OptionalSource = None,
     steps: Steps = 5,
-    batches: Batches = 300,
-    batch_size: BatchSize = 50,
+    batches: Batches = 200,
+    batch_size: BatchSize = 20,
     learning_rate: LearningRate = 0.1,
+    imitation: Imitation = 1.0,
     seed: Seed = 0,
     set_: InferenceSet = None,
     engine: Engine = "auto",
@@ -56,7 +60,8 @@ def distill(
     network, stages = unrolled.UnrolledInference(model, steps, replace(spec, schedule=())), Stages(quiet=quiet)
     with stages.stage(f"learning {steps} steps from {training.name}", batches) as advance:
         unrolled.distill(
-            network, training, batches=batches, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
+            network, training, batches=batches, batch_size=batch_size, learning_rate=learning_rate,
+            imitation=imitation, engine=engine, seed=seed,
             progress=lambda number, cost: advance(1),
         )  # fmt: skip
     learned = network.learned

@@ -173,7 +173,8 @@ def take_plain_steps(
     worse = ~(cost[-1] < cost[0]) & (cost[0] > 0)  # an objective of 0 cannot be lowered
     if not worse.any():
         return solution
-    rule, mask = replace(spec, schedule=(), step_size="image"), None if mask is None else mask[worse]
+    rule = replace(spec, schedule=(), step_size="image", mu_scale=(1.0,), gamma_scale=(1.0,), contrast=None)
+    mask = None if mask is None else mask[worse]
     plain = engine.solve(model, images[worse], latents[worse], phase, rule, mask)
     stats = solution.stats.put(worse, plain.stats)
     return replace(solution, latents=solution.latents.put(worse, plain.latents), stats=stats)

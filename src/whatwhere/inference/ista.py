@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from whatwhere.inference.pooling_update import start_pooling, step_pooling
-from whatwhere.inference.step_size import line_search, safe_step, secant_step
+from whatwhere.inference.pooling_update import StartScales, start_pooling, step_pooling
+from whatwhere.inference.step_size import line_search, pooling_rate, safe_step, secant_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.sized import masked, objective, residual
@@ -45,7 +45,7 @@ class IstaState:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
 
     Without acceleration y is p itself. `momentum` is FISTA's t of every image; `beta` the size of the last step,
-    or of every step where it is fixed.
+    or of every step where it is fixed; `pooling_rate` what the β_U of a schedule are multiplied by.
     """
 
     p: Tensor
@@ -53,6 +53,7 @@ class IstaState:
     y: Tensor
     momentum: Tensor
     beta: Tensor
+    pooling_rate: Tensor
     before: Before | None = None
 
 
@@ -110,14 +111,18 @@ def step(
     p = shrink(y - lam * beta * g, threshold, alpha)  #     gradient and shrinkage step
     p = sparsity.project(p, model.spec.nonnegative)  #      projection step
     for k in moving:  #                                     pooling variables
-        beta_U = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
+        beta_U = spec.pooling_step if sizes is None else sizes.pooling_step_of(k) * state.pooling_rate
         theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec, beta_U)
 
     ahead = accelerate(y, p, state.p, state.momentum) if spec.momentum else (p, state.momentum)
     if sizes is not None:
         ahead = (p + sizes.momentum * (p - state.p), state.momentum)
     before = Before(y, e, state.before.first if state.before else beta) if spec.step_size == "secant" else None
-    return IstaState(p, tuple(theta), *ahead, beta, before), objective(e, y, lam, alpha), beta.flatten()
+    return (
+        IstaState(p, tuple(theta), *ahead, beta, state.pooling_rate, before),
+        objective(e, y, lam, alpha),
+        beta.flatten(),
+    )
 
 
 def step_size(
@@ -146,12 +151,14 @@ def start(
     phase: Phase,
     spec: InferenceSpec,
     mask: Tensor | None = None,
+    scales: StartScales | None = None,
 ) -> IstaState:
     """Fit the pooling variables that are not known; take the features that are known if they are this layer's, else 0.
 
     Known features belong to the last layer that has pooling variables.
     """
-    theta = start_pooling(model, masked(masked(images, mask), mask), latents.pooling_params, phase.layer, spec)
+    signal, known = masked(masked(images, mask), mask), latents.pooling_params
+    theta = start_pooling(model, signal, known, phase.layer, spec, scales)
     if latents.p is not None and len(latents.pooling_params) == phase.layer:
         p = latents.p
     else:
@@ -159,7 +166,8 @@ def start(
     ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
     fixed = spec.step_size == "fixed" and not spec.schedule
     beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if fixed else 0 * ones
-    return IstaState(p, theta, y=p, momentum=ones, beta=beta)
+    rate = pooling_rate(images, mask, spec.contrast).view(-1, 1, 1, 1, 1)
+    return IstaState(p, theta, y=p, momentum=ones, beta=beta, pooling_rate=rate)
 
 
 def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:

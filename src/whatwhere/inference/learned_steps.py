@@ -32,7 +32,17 @@ from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec_toml import build
 
 FORMAT = "whatwhere learned steps 1"
-RULES = ("schedule", "steps", "step_size", "momentum", "tolerance", "pooling_step")
+RULES = (
+    "schedule",
+    "steps",
+    "step_size",
+    "momentum",
+    "tolerance",
+    "pooling_step",
+    "mu_scale",
+    "gamma_scale",
+    "contrast",
+)
 """What a schedule takes the place of; all other settings are those that the steps were learned with."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor
 
 from whatwhere.latents import PoolingParams
@@ -21,13 +23,24 @@ from whatwhere.ops.pooling import (
 from whatwhere.spec import InferenceSpec, PoolingKind
 
 
+class StartScales(Protocol):
+    """What the fitted start of μ and γ is multiplied by: numbers (`InferenceSpec`), or tensors where it is learned."""
+
+    def start_scales(self, k: int) -> tuple[float | Tensor, float | Tensor]: ...
+
+
 def start_pooling(
-    model: SizedModel, images: Tensor, known: tuple[PoolingParams, ...], layer: int, spec: InferenceSpec
+    model: SizedModel,
+    images: Tensor,
+    known: tuple[PoolingParams, ...],
+    layer: int,
+    spec: InferenceSpec,
+    scales: StartScales | None = None,
 ) -> tuple[PoolingParams, ...]:
     """Fit the pooling variables of layers 1 … layer to the images propagated up (paper, "Initialization").
 
     Gaussians that are known already are latent variables, and stay. Switches are no latents but a function of
-    the image and the filters, so they are computed again.
+    the image and the filters, so they are computed again. `scales` are given in place of those of `spec`.
     """
     if len(known) >= layer and all(below.pooling_kind == "gaussian" for below in model.spec.layers[:layer]):
         return known[:layer]  # there is none left to fit
@@ -35,15 +48,28 @@ def start_pooling(
     for k, regions in enumerate(model.regions[:layer], start=1):
         kind = model.spec.layers[k - 1].pooling_kind
         s = convolve_up(signal, model.filters[k - 1])
-        fitted.append(known[k - 1] if kind == "gaussian" and k <= len(known) else fit(kind, s, regions, spec))
+        if kind == "gaussian" and k <= len(known):
+            fitted.append(known[k - 1])
+        else:
+            fitted.append(fit(kind, s, regions, spec, (scales or spec).start_scales(k)))
         signal = pool(s, gaussian_weights(fitted[-1], regions))
     return tuple(fitted)
 
 
-def fit(kind: PoolingKind, signal: Tensor, regions: Regions, spec: InferenceSpec) -> PoolingParams:
-    """The pooling variables that a bottom-up signal at z suggests."""
+def fit(
+    kind: PoolingKind,
+    signal: Tensor,
+    regions: Regions,
+    spec: InferenceSpec,
+    scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0),
+) -> PoolingParams:
+    """The pooling variables that a bottom-up signal at z suggests; those of a Gaussian times `scales`."""
     if kind == "gaussian":
-        return fit_moments(signal, regions, spec.gamma_min, spec.gamma_max, spec.moment_power)
+        theta = fit_moments(signal, regions, spec.gamma_min, spec.gamma_max, spec.moment_power)
+        if isinstance(scales[0], float) and scales == (1.0, 1.0):
+            return theta
+        scaled = PoolingParams(scales[0] * theta.mu, scales[1] * theta.gamma)
+        return bound(scaled, regions, spec.gamma_min, spec.gamma_max)
     return fit_switches(signal, regions) if kind == "max" else fit_flat(signal, regions)
 
 

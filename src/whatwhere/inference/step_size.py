@@ -76,6 +76,17 @@ def secant_step(change: Tensor, change_below: Tensor, lam: float, last: Tensor, 
     return torch.minimum(torch.maximum(beta, first / SECANT_RANGE), first * SECANT_RANGE)
 
 
+def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tensor:
+    """What β_U of a schedule is multiplied by for every image, (contrast / max |M ⊙ v|)², [N]; 0 for a black image.
+
+    The gradient of the pooling variables grows with the square of the images' contrast.
+    """
+    if contrast is None:
+        return v.new_ones(len(v))
+    largest = masked(v, mask).abs().amax((1, 2, 3))
+    return (contrast / largest).square().where(largest > 0, torch.zeros_like(largest))
+
+
 def safe_step(model: DeconvNet, layer: int, lam: float) -> float:
     """β = 1 / (λ L), the step of the 'fixed' rule: with L ≥ ‖R‖² no step of ISTA overshoots.
 

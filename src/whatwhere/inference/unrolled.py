@@ -1,27 +1,31 @@
 """A few steps of Algorithm 1 whose sizes are learned: inference as a network that back-propagation passes through.
 
     unrolled = UnrolledInference(model, steps=5)
-    distill(unrolled, images)                       # without labels, on the cost that inference minimises
+    distill(unrolled, images)                       # without labels, from images alone
     infer(model, images, steps=unrolled.learned)    # the same steps in every engine
     unrolled.learned.save("runs/digits")            # for `infer(…, steps="learned")` and the command line
 
-A step has a size β, a threshold, a momentum and a β_U for each layer: 3 + L numbers.
+A step has a size β, a threshold, a momentum and a β_U for each layer: 3 + L numbers. The start of the pooling variables
+has a scale of μ and one of γ for each layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from whatwhere.errors import SpecError
 from whatwhere.inference import ista
+from whatwhere.inference.auto_lam import sample_rows
 from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.plan import joint
-from whatwhere.inference.step_size import safe_step
+from whatwhere.inference.step_size import pooling_rate, safe_step
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective, SizedModel
@@ -69,10 +73,13 @@ class UnrolledInference(nn.Module):
             raise SpecError(f"a schedule of {len(schedule)} steps was given; expected {steps}, as steps says")
         depth = model.spec.depth
         sizes = [(s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1))) for s in schedule]
-        self.model_spec, self._model = model.spec, model
-        self.settings = replace(inference, schedule=(), steps=steps, step_size="image", momentum=False, tolerance=0.0)
+        self.model_spec, self._model, self.contrast = model.spec, model, inference.contrast
+        rules: dict[str, Any] = {"schedule": (), "contrast": None, "step_size": "image", "momentum": False}
+        self.settings = replace(inference, **rules, steps=steps, tolerance=0.0)
         self.log_sizes = nn.Parameter(torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log())
         self.momentum = nn.Parameter(torch.tensor([s.momentum for s in schedule], dtype=model.dtype))
+        scales = [inference.start_scales(k) for k in range(1, depth + 1)]
+        self.log_scales = nn.Parameter(torch.tensor(scales, dtype=model.dtype).log())
         self.to(model.device)
 
     @property
@@ -87,8 +94,13 @@ class UnrolledInference(nn.Module):
 
     def sizes(self) -> list[LearnedSizes]:
         """The sizes of every step; the logarithms that are learned keep them positive."""
-        sizes, momentum = self.log_sizes.exp(), self.momentum.clamp(0, 1)
+        sizes, momentum = self.log_sizes.exp(), self.momentum.clamp(min=0)
         return [LearnedSizes(s[0], s[1], m, s[2:]) for s, m in zip(sizes, momentum, strict=True)]
+
+    def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
+        """What the fitted μ and γ of layer k are multiplied by."""
+        mu, gamma = self.log_scales[k - 1].exp().unbind()
+        return mu, gamma
 
     @property
     def spec(self) -> InferenceSpec:
@@ -103,7 +115,14 @@ class UnrolledInference(nn.Module):
                 )
                 for s in self.sizes()
             ]
-        return replace(self.settings, schedule=tuple(schedule), step_size="fixed")
+            mu, gamma = (tuple(scales) for scales in self.log_scales.exp().T.tolist())
+        learned: dict[str, Any] = {
+            "schedule": tuple(schedule),
+            "mu_scale": mu,
+            "gamma_scale": gamma,
+            "contrast": self.contrast,
+        }
+        return replace(self.settings, **learned, step_size="fixed")
 
     @property
     def learned(self) -> LearnedSteps:
@@ -132,7 +151,9 @@ class UnrolledInference(nn.Module):
     def run(self, model: SizedModel, v: Tensor, mask: Tensor | None = None) -> Latents:
         """All steps with this model on what its input stage gave; no value is looked at, so that it can be exported."""
         moving = ista.moving_layers(model.model, self.phase)
-        state = ista.start(model, v, Latents(), self.phase, self.settings, mask)
+        state = ista.start(model, v, Latents(), self.phase, self.settings, mask, scales=self)
+        rate = pooling_rate(v, mask, self.contrast)
+        state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
         for sizes in self.sizes():
             state, _, _ = self.step(model, v, state, moving, self.settings, mask, sizes)
         return Latents(state.p, state.theta)
@@ -155,21 +176,28 @@ def distill(
     unrolled: UnrolledInference,
     images: ImageSource,
     *,
-    batches: int = 300,
-    batch_size: int = 50,
+    batches: int = 200,
+    batch_size: int = 20,
     learning_rate: float = 0.1,
+    imitation: float = 1.0,
+    teacher: InferenceSpec | None = None,
+    engine: str = "auto",
     seed: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Learn the sizes of the steps from images without labels; return the mean cost of every batch.
 
-    Adam on the mean cost after the last step, with a learning rate that falls to 0 along a cosine.
+    Adam, with a learning rate that falls to 0 along a cosine, on `loss`: the cost after the last step, and how far the
+    features are from those of many plain steps. The lowest cost alone gives features that a classifier can use less.
 
     unrolled       the steps, which are changed in place
     images         a tensor [N, C, H, W], or images that are read batch by batch
     batches        how many random batches to learn from
     batch_size     images in a batch
     learning_rate  of Adam, at the beginning
+    imitation      weight of the distance from the features of the teacher
+    teacher        settings of the plain steps that are imitated; None: 50 steps of the 'image' rule
+    engine         of the teacher
     seed           of the choice of images
     progress       called after every batch with its number and its mean cost
 
@@ -180,18 +208,41 @@ def distill(
     """
     require_count("batches", batches)
     require_count("batch_size", batch_size)
+    if not 0 <= imitation < float("inf"):
+        raise SpecError(f"imitation = {imitation} was given; expected a number of at least 0")
+    plain = teacher or replace(unrolled.settings, steps=50, mu_scale=(1.0,), gamma_scale=(1.0,))
     optimizer = torch.optim.Adam(unrolled.parameters(), learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, batches)
     generator, costs = torch.Generator().manual_seed(seed), []
+    unrolled.contrast = mean_contrast(unrolled.model, images)
     for number in range(1, batches + 1):
         chosen = torch.randint(len(images), (batch_size,), generator=generator).tolist()
-        batch = torch.stack([images[i] for i in chosen])
-        cost = unrolled.cost(batch).mean()
+        batch = torch.stack([images[i] for i in chosen]).to(unrolled.model.device)
+        target = infer(unrolled.model, batch, plain, engine=engine).features if imitation > 0 else None
+        latents, end = unrolled.unroll(batch)
+        assert latents.p is not None
+        value = loss(latents.p, end.cost, target, imitation)
         optimizer.zero_grad()
-        cost.backward()
-        optimizer.step()
+        value.backward()
+        if value.isfinite():  # steps that are far too long teach nothing
+            optimizer.step()
         schedule.step()
-        costs.append(cost.item())
+        costs.append(end.cost.mean().item())
         if progress is not None:
             progress(number, costs[-1])
     return costs
+
+
+def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Tensor:
+    """log mean C + imitation · ‖p - p_T‖² / ‖p_T‖², where p_T are the features of the teacher."""
+    value = cost.mean().log()
+    if target is None:
+        return value
+    return value + imitation * (p - target).square().sum() / target.square().sum().clamp(min=SMALLEST)
+
+
+def mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
+    """The mean over some images of the largest |v|; None if they are all black."""
+    v = [make_target(model, images[slice(row, row + 1)]).v for row in sample_rows(len(images))]
+    contrast = float(torch.stack([one.abs().amax() for one in v]).mean())
+    return contrast if contrast > 0 else None

@@ -18,7 +18,7 @@ from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
 from whatwhere.inference.engines.cpu.steps import SETTINGS
 from whatwhere.inference.engines.reference import flushed_denormals
 from whatwhere.inference.ista import moving_layers
-from whatwhere.inference.step_size import batch_sample, safe_step
+from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
@@ -48,15 +48,19 @@ class BatchSolver:
             known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
             self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
         self.settings = pack_settings(model, spec)
+        known = latents.p is not None or len(latents.pooling_params) > 0
+        self.settings["from_zero"] = len(spec.schedule) > 0 and not known
         self.initial = initial_latents(model, images, latents, phase)
-        self.packed = pack_latents(self.initial)
+        self.packed = pack_latents(self.initial, known=known)
         self.images, self.masks = pack_images(images), pack_mask(mask, images)
         self.beta = np.zeros((N, T))
-        if spec.step_size == "fixed":
-            self.beta[:] = safe_step(model, phase.layer, spec.lam_value)
         self.schedule = pack_schedule(spec, phase.layer)
+        self.rates = pooling_rate(images.double(), mask, spec.contrast).numpy()
+        self.scales = np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)])
         if spec.schedule:
             self.beta[:] = [sizes.size for sizes in spec.schedule]
+        elif spec.step_size == "fixed":
+            self.beta[:] = safe_step(model, phase.layer, spec.lam_value)
         self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
 
     def solve(self) -> Solution:
@@ -114,8 +118,8 @@ class BatchSolver:
         """Advance these images from point `first` to point `last`."""
         advance(
             first, last, self.spec.steps, self.images[chunk], self.masks[chunk], self.packed.numpy()[chunk], *buffers,
-            self.layers, self.filters, self.settings, self.schedule,
-            self.beta[chunk], self.norms[chunk], self.trace[chunk], self.fista[chunk],
+            self.layers, self.filters, self.settings, self.schedule, self.scales,
+            self.rates[chunk], self.beta[chunk], self.norms[chunk], self.trace[chunk], self.fista[chunk],
         )  # fmt: skip
 
     def solution(self) -> Solution:
@@ -160,8 +164,11 @@ def initial_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: P
     return Latents(p, (*latents.pooling_params[: phase.layer], *thetas))
 
 
-def pack_latents(latents: Latents) -> Tensor:
-    """All latents of each image in one row, [N, …]."""
+def pack_latents(latents: Latents, *, known: bool = True) -> Tensor:
+    """All latents of each image in one row, [N, …]; if none is known, memory for them."""
+    if not known:
+        first = latents.tensors()[0]
+        return first.new_zeros(len(first), sum(tensor[0].numel() for tensor in latents.tensors()))
     return torch.cat([tensor.reshape(len(tensor), -1) for tensor in latents.tensors()], 1)
 
 

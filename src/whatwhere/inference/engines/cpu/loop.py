@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from whatwhere.inference.engines.cpu.features import copy
-from whatwhere.inference.engines.cpu.start import copy_latents, start_pooling
+from whatwhere.inference.engines.cpu.start import copy_latents, first_gradient, start_pooling
 from whatwhere.inference.engines.cpu.steps import (
     Settings,
     line_search_norms,
@@ -22,8 +22,8 @@ from whatwhere.jit import Array, cached_jit
 def advance(source: str) -> Any:
     def advance(
         first: int, last: int, steps: int, images: Array, masks: Array, packed: Array, states: Array, codes: Array,
-        layers: Array, filters: Array, settings: Settings, schedule: Array, beta: Array, norms: Array, trace: Array,
-        fista: Array,
+        layers: Array, filters: Array, settings: Settings, schedule: Array, scales: Array, rates: Array, beta: Array,
+        norms: Array, trace: Array, fista: Array,
     ) -> None:  # fmt: skip
         """Advance every image from point `first` to point `last`; point t is the state before step t.
 
@@ -31,7 +31,8 @@ def advance(source: str) -> Any:
         packed  [N, …]  p, μ and γ of all layers, read at point 0, written at the last
         states  [1 or N, …]  memory for the state of one image, or of each image if they advance in several calls
         codes   [1 or N, …]  memory for p and the previous p, which momentum needs
-        schedule  see `update_latents`
+        schedule  see `update_latents`;  scales [layers, 2]  what the fitted μ and γ of a layer are multiplied by
+        rates   [N]  what the β_U of the schedule are multiplied by
         beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖² at the last point
         trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
         """
@@ -41,13 +42,20 @@ def advance(source: str) -> Any:
             state, code = states[n % len(states)], codes[n % len(states)]
             for t in range(first, last + 1):
                 if t == 0:
-                    copy_latents(packed[n], state, layers, True)
+                    if config.from_zero:
+                        state[top.features : top.features + length] = 0
+                    else:
+                        copy_latents(packed[n], state, layers, True)
                     bounds, power = (config.gamma_min, config.gamma_max), config.moment_power
-                    start_pooling(state, filters, layers, images[n], masks[n], bounds, power)
+                    start_pooling(state, filters, layers, images[n], masks[n], scales, bounds, power, config.from_zero)
                     copy(state, top.features, code, 0, length)
                     fista[n] = 1
+                    if config.from_zero:
+                        trace[n, 0, 0] = config.lam / 2 * first_gradient(state, layers, images[n], masks[n])
+                        continue
                 else:
-                    fista[n] = update_latents(state, code, layers, config, schedule, beta[n, t - 1], fista[n], t)
+                    size, rate = beta[n, t - 1], rates[n]
+                    fista[n] = update_latents(state, code, layers, config, schedule, rate, size, fista[n], t)
                 if t == steps and config.momentum:
                     copy(code, t % 2 * length, state, top.features, length)
                 record_objective(state, filters, layers, images[n], masks[n], config, trace[n, t])

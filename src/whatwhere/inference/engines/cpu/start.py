@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.inference.engines.cpu.convolution import convolve_up_directly
+import numpy as np
+
+from whatwhere.inference.engines.cpu.convolution import convolve_up, convolve_up_directly
 from whatwhere.inference.engines.cpu.mask import apply_mask
 from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool, region_offset
 from whatwhere.jit import Array, inline_jit, jit
@@ -18,10 +20,12 @@ from whatwhere.jit.simd import (
     noinline,
     splat,
     store,
+    total,
     where_positive,
 )
 from whatwhere.ops.pooling import SWITCH
 
+ROUNDING = 20  # of Winograd's method, in units of the last place of the largest signal
 KNOWN, MOMENTS, SWITCHES, FLAT = range(4)  # values of `layer.fit`: where the pooling variables of a layer come from
 
 
@@ -57,11 +61,13 @@ def copy_latents(packed: Array, state: Array, layers: Array, load_state: bool) -
 
 @inline_jit
 def start_pooling(
-    state: Array, filters: Array, layers: Array, image: Array, mask: Array, bounds: tuple[float, float], power: int
-) -> None:
+    state: Array, filters: Array, layers: Array, image: Array, mask: Array, scales: Array, bounds: tuple[float, float],
+    power: int, fast: bool,
+) -> None:  # fmt: skip
     """`pooling_update.start_pooling`: propagate the image up to the last layer that is fitted; compute all weights.
 
     By direct convolution, since a fit depends on the signal's shape only: rounding noise would look like a signal.
+    `fast`, by the fastest convolution; then what is within its rounding counts as no signal.
     """
     last = 0
     for k in range(1, len(layers)):
@@ -72,22 +78,58 @@ def start_pooling(
     for y in range(bottom.rows if last > 0 else 0):
         at = element_offset(bottom, bottom.error, y, 0)
         for i in range(length):
-            state[at + i] = image[y * length + i]
+            state[at + i] = -image[y * length + i]  # the residual of p = 0; a fit asks for |s| only
     if len(mask) > 0:
         apply_mask(state, bottom, bottom.error, mask)
-        apply_mask(state, bottom, bottom.error, mask)  # M² ⊙ v
+        apply_mask(state, bottom, bottom.error, mask)  # - M² ⊙ v
     for k in range(1, len(layers)):
         if k <= last:
-            convolve_up_directly(state, filters, layers[k - 1], layers[k])
-            fit(state, layers[k], bounds, power)
+            floor = 0.0
+            if fast and layers[k].winograd and layers[k].fit == MOMENTS:
+                convolve_up(state, filters, layers[k - 1], layers[k])
+                floor = ROUNDING * largest_signal(state, layers[k]) * np.finfo(state.dtype).eps
+            else:
+                convolve_up_directly(state, filters, layers[k - 1], layers[k])
+            fit(state, layers[k], scales[k - 1], bounds, power, floor)
         if not layers[k].unpooled:
             compute_weights(state, layers[k])
         if k < last:
             pool(state, layers[k])
 
 
+@inline_jit
+def first_gradient(state: Array, layers: Array, image: Array, mask: Array) -> float:
+    """What `reconstruct` and `propagate` do at p = 0, after `start_pooling` has fitted all layers; ‖M ⊙ v‖².
+
+    The fit has left the residual of p = 0 at every z_k; what is missing is g, and p̂_k = 0.
+    """
+    squares = 0.0
+    for i in range(len(image)):
+        weighted = image[i] * mask[i] if len(mask) > 0 else image[i]
+        squares += weighted * weighted
+    for k in range(1, len(layers) - 1):
+        layer = layers[k]
+        framed = (layer.rows + 2 * layer.border) * (layer.columns + 2 * layer.border) * layer.maps
+        state[layer.features : layer.features + framed] = 0
+    top = layers[len(layers) - 1]
+    if not top.unpooled:
+        pool(state, top)
+    return squares
+
+
 @jit
-def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> None:
+def largest_signal(state: Array, layer: Layer) -> float:
+    """The sum over lanes of the largest |s| at z in each: no less than the largest of all."""
+    noinline()
+    largest = splat(state, 0)
+    for i in range(layer.z_error, layer.z_error + layer.z_rows * layer.z_columns * layer.z_maps, LANES):
+        largest = maximum(largest, absolute(load(state, i)))
+    size: float = total(largest)
+    return size
+
+
+@jit
+def fit(state: Array, layer: Layer, scales: Array, bounds: tuple[float, float], power: int, floor: float) -> None:
     """`ops.pooling.fit_moments`, `fit_switches` or `fit_flat`, from the signal at z."""
     noinline()
     B, axes = layer.maps, layer.axes
@@ -99,7 +141,7 @@ def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> 
             for b in range(0, B, LANES):
                 mu, gamma = layer.mu + theta + b, layer.gamma + theta + b
                 if layer.fit == MOMENTS:
-                    fit_moments(state, layer, z + b, mu, gamma, bounds, power)
+                    fit_moments(state, layer, z + b, mu, gamma, scales, bounds, power, floor)
                 elif layer.fit == SWITCHES:
                     fit_switch(state, layer, z + b, mu, gamma)
                 else:
@@ -110,9 +152,11 @@ def fit(state: Array, layer: Layer, bounds: tuple[float, float], power: int) -> 
 
 @jit
 def fit_moments(
-    state: Array, layer: Layer, z: int, mu: int, gamma: int, bounds: tuple[float, float], power: int
-) -> None:
-    """Mean and precision of |s|^power in each of LANES regions; centred and flat where there is no signal."""
+    state: Array, layer: Layer, z: int, mu: int, gamma: int, scales: Array, bounds: tuple[float, float], power: int,
+    floor: float,
+) -> None:  # fmt: skip
+    """Mean and precision of |s|^power in each of LANES regions, times `scales`; centred and flat without a signal
+    above the floor."""
     B, s, m = layer.maps, layer.pool, layer.depth
     zero, one, pitch = splat(state, 0), splat(state, 1), layer.z_columns * layer.z_maps
     largest = zero
@@ -120,16 +164,17 @@ def fit_moments(
         for i in range(s):
             for j in range(s):
                 largest = maximum(largest, absolute(load(state, z + h * B + i * pitch + j * layer.z_maps)))
-    scale = one / where_positive(largest, largest, one)
-    total, y, x, d, yy, xx, dd = zero, zero, zero, zero, zero, zero, zero
+    largest = where_positive(largest - splat(state, floor), largest, zero)
+    scale = where_positive(largest, one / where_positive(largest, largest, one), zero)
+    mass, y, x, d, yy, xx, dd = zero, zero, zero, zero, zero, zero, zero
     for h in range(m):
         for i in range(s):
             for j in range(s):
                 w = absolute(load(state, z + h * B + i * pitch + j * layer.z_maps)) * scale  # only the shape counts
                 w = w * w if power == 2 else w
-                total = total + w
+                mass = mass + w
                 y, x, d = fma(w, splat(state, i), y), fma(w, splat(state, j), x), fma(w, splat(state, h), d)
-    divisor = where_positive(total, total, one)
+    divisor = where_positive(mass, mass, one)
     y, x, d = y / divisor, x / divisor, d / divisor
     for h in range(m):
         for i in range(s):
@@ -138,20 +183,24 @@ def fit_moments(
                 w = w * w if power == 2 else w
                 dy, dx, dh = splat(state, i) - y, splat(state, j) - x, splat(state, h) - d
                 yy, xx, dd = fma(w, dy * dy, yy), fma(w, dx * dx, xx), fma(w, dh * dh, dd)
-    store_moments(state, mu, gamma, s, total, y, yy, bounds)
-    store_moments(state, mu + B, gamma + B, s, total, x, xx, bounds)
+    store_moments(state, mu, gamma, s, mass, y, yy, scales, bounds)
+    store_moments(state, mu + B, gamma + B, s, mass, x, xx, scales, bounds)
     if layer.axes == 3:
-        store_moments(state, mu + 2 * B, gamma + 2 * B, m, total, d, dd, bounds)
+        store_moments(state, mu + 2 * B, gamma + 2 * B, m, mass, d, dd, scales, bounds)
 
 
 @jit
 def store_moments(
-    state: Array, mu: int, gamma: int, s: int, total: Any, mean: Any, spread: Any, bounds: tuple[float, float]
-) -> None:
-    """μ and γ of one axis with s elements, from the sum of weights, their mean and Σ w (x - mean)²."""
-    zero, least, most = splat(state, 0), splat(state, bounds[0]), splat(state, bounds[1])
-    store(state, mu, where_positive(total, mean - splat(state, (s - 1) / 2), zero))
-    store(state, gamma, minimum(maximum(where_positive(total, total / spread, zero), least), most))
+    state: Array, mu: int, gamma: int, s: int, mass: Any, mean: Any, spread: Any, scales: Array,
+    bounds: tuple[float, float],
+) -> None:  # fmt: skip
+    """μ and γ of one axis with s elements, from the sum of weights, their mean and Σ w (x - mean)², times `scales`."""
+    zero, centre = splat(state, 0), splat(state, (s - 1) / 2)
+    least, most = splat(state, bounds[0]), splat(state, bounds[1])
+    offset = where_positive(mass, mean - centre, zero) * scales[0]
+    store(state, mu, minimum(maximum(offset, zero - centre), centre))
+    precision = minimum(maximum(where_positive(mass, mass / spread, zero), least), most) * scales[1]
+    store(state, gamma, minimum(maximum(precision, least), most))
 
 
 @jit

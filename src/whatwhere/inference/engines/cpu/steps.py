@@ -27,6 +27,7 @@ SETTINGS = np.dtype(
         ("line_search", np.bool_),  # measure ‖M ⊙ R g‖² too
         ("own_step", np.bool_),  # and use it for the step size of the image
         ("secant", np.bool_),  # of the first step only: the others take the secant
+        ("from_zero", np.bool_),  # no latents are known: the fit of the start is the first pass up, too
     ]
 )
 Settings = Any  # one such record
@@ -138,12 +139,14 @@ def record_objective(
 
 @inline_jit
 def update_latents(
-    state: Array, codes: Array, layers: Array, settings: Settings, schedule: Array, beta: float, t: float, number: int
-) -> float:
+    state: Array, codes: Array, layers: Array, settings: Settings, schedule: Array, rate: float, beta: float, t: float,
+    number: int,
+) -> float:  # fmt: skip
     """Step `number`: update the pooling variables and then the features from one residual; return FISTA's next t.
 
     With momentum p is stored as well as y: the new and the old p alternate between the two halves of `codes`.
-    A row of `schedule` [T or 0, 2 + layers] has the threshold, the momentum and β_U of every layer of a step.
+    A row of `schedule` [T or 0, 2 + layers] has the threshold, the momentum and β_U of every layer of a step; `rate` is
+    what its β_U are multiplied by.
     """
     top, scheduled = layers[len(layers) - 1], len(schedule) > 0
     for k in range(1, len(layers)):
@@ -152,7 +155,7 @@ def update_latents(
                 if number == 1:
                     bound_pooling(state, layers[k], settings.gamma_min, settings.gamma_max)
                 continue
-            step = settings.lam * (schedule[number - 1, 1 + k] if scheduled else settings.pooling_step)
+            step = settings.lam * (schedule[number - 1, 1 + k] * rate if scheduled else settings.pooling_step)
             update_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
     threshold = schedule[number - 1, 0] if scheduled else beta
     lam, alpha, exact, signed = settings.lam, settings.alpha, settings.exact, not settings.nonnegative

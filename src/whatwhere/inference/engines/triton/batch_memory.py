@@ -14,7 +14,7 @@ from whatwhere.inference.engines.triton.shapes import (
     up_size,
 )
 from whatwhere.inference.ista import moving_layers
-from whatwhere.inference.step_size import batch_sample, safe_step
+from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
@@ -26,12 +26,18 @@ class BatchMemory:
     """Everything that T steps on N images of one size touch, allocated once and used again."""
 
     def __init__(
-        self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, masked: bool = False
+        self,
+        model: DeconvNet,
+        images: Tensor,
+        phase: Phase,
+        spec: InferenceSpec,
+        masked: bool = False,
+        from_zero: bool = False,
     ) -> None:
         N, C, height, width = images.shape
         self.model_spec, self.spec, self.N, self.top = model.spec, spec, N, phase.layer
         self.shapes = layer_shapes(model, height, width, phase.layer)
-        self.moving = moving_layers(model, phase)
+        self.moving, self.from_zero = moving_layers(model, phase), from_zero
         self.sample = {"image": N, "secant": N, "batch": batch_sample(N), "fixed": 0}[spec.step_size]
         self.secant = spec.step_size == "secant"
         self.device = images.device
@@ -69,39 +75,47 @@ class BatchMemory:
         T = spec.steps
         self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
         self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
-        self.beta = empty(max(T, 1), N)
+        self.beta, self.rates = empty(max(T, 1), N), empty(N)
 
     def load(
         self,
         model: DeconvNet,
         images: Tensor,
-        p: Tensor,
+        p: Tensor | None,
         theta: tuple[PoolingParams, ...],
         mask: Tensor | None = None,
     ) -> None:
-        """Take a batch with its mask, where to start from, and the filters."""
+        """Take a batch with its mask, where to start from (p = None where that is `from_zero`), and the filters."""
         self.images.copy_(images)
         self.load_filters(model)
-        unit, weight = to_unit(torch.maximum(images.abs().amax(), p.abs().amax())), torch.ones_like(self.scale[0])
+        largest = images.abs().amax()
+        unit = to_unit(largest if p is None else torch.maximum(largest, p.abs().amax()))
+        weight = torch.ones_like(self.scale[0])
         if self.mask is not None:
             assert mask is not None
             self.mask.copy_(mask.expand_as(images))
             weight = to_unit(mask.amax()).square()
         error = unit * weight
         self.scale.copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
+        if p is not None:
+            self.load_latents(p, theta)
+        if self.spec.momentum:
+            self.momentum[0].fill_(1.0)
+        if self.spec.schedule:
+            self.rates.copy_(pooling_rate(images, mask, self.spec.contrast))
+            for beta, sizes in zip(self.beta, self.spec.schedule, strict=True):
+                beta.fill_(sizes.size)
+        elif self.spec.step_size == "fixed" and self.spec.steps:
+            self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
+
+    def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
+        """Take features and pooling variables."""
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
         for planes, known in zip(self.theta, theta, strict=True):
             for plane, variable in zip(planes, (*known.mu.unbind(1), *known.gamma.unbind(1)), strict=True):
                 plane.copy_(variable.permute(0, 2, 3, 1))
         if self.features is not self.p[-1]:
             self.features.copy_(self.p[-1])
-        if self.spec.momentum:
-            self.momentum[0].fill_(1.0)
-        if self.spec.schedule:
-            for beta, sizes in zip(self.beta, self.spec.schedule, strict=True):
-                beta.fill_(sizes.size)
-        elif self.spec.step_size == "fixed" and self.spec.steps:
-            self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
 
     def load_filters(self, model: DeconvNet) -> None:
         """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""

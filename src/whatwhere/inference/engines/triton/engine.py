@@ -81,7 +81,24 @@ class Problem:
         waits = self.spec.step_size == "fixed" and not self.spec.schedule  # for the bound on ‖R‖²
         return fresh and not waits and len(self.images) <= FEW and self.images.is_cuda
 
+    @property
+    def from_zero(self) -> bool:
+        """Whether the first step of a schedule fits the pooling variables as well, which fitted apart take longer.
+
+        Products of float16 leave no noise where there is no signal if nothing is negative.
+        """
+        spec, layers = self.model.spec, self.model.spec.layers[: self.phase.layer]
+        unknown = self.latents.p is None and not self.latents.pooling_params
+        regular = all(
+            layer.pooling_kind == "gaussian" and layer.stride == layer.pool_size and layer.pool_maps == 1
+            for layer in layers
+        )
+        return len(self.spec.schedule) > 0 and unknown and regular and spec.nonnegative
+
     def load(self, workspace: Workspace) -> None:
+        if self.from_zero:
+            workspace.load(self.model.model, self.images, None, (), self.mask)
+            return
         state = start(self.model, self.images, self.latents, self.phase, self.spec, self.mask)
         workspace.load(self.model.model, self.images, state.p, state.theta, self.mask)
 
@@ -121,8 +138,9 @@ class TritonEngine:
         """Run all steps of one phase for one batch of images."""
         sized = check_problem(model, images, latents, phase, mask)
         require_supported(self.name, unsupported(model, images, phase))
-        prepared = prepare(model, images, phase, spec, masked=mask is not None)
-        prepared.solve(Problem(sized, images, latents, phase, spec, mask))
+        problem = Problem(sized, images, latents, phase, spec, mask)
+        prepared = prepare(model, images, phase, spec, masked=mask is not None, from_zero=problem.from_zero)
+        prepared.solve(problem)
         return Solution(prepared.workspace.latents(), prepared.workspace.stats(), engine=self.name)
 
     def filter_map(
@@ -148,15 +166,17 @@ class TritonEngine:
         return unsupported(model, images, phase)
 
 
-def prepare(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, masked: bool) -> Prepared:
+def prepare(
+    model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, *, masked: bool, from_zero: bool = False
+) -> Prepared:
     """The workspace for batches like this one: the last few are cached."""
     from whatwhere.inference.engines.triton.workspace import Workspace
 
-    key = (model.spec, phase, spec, images.shape, images.device, masked)
+    key = (model.spec, phase, spec, images.shape, images.device, masked, from_zero)
     if key not in _prepared:
         while len(_prepared) >= CACHED:
             _prepared.popitem(last=False)
-        _prepared[key] = Prepared(Workspace(model, images, phase, spec, masked))
+        _prepared[key] = Prepared(Workspace(model, images, phase, spec, masked, from_zero))
     _prepared.move_to_end(key)
     return _prepared[key]
 

@@ -15,7 +15,16 @@ more than its direction. Without a mask, e is c.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import axis_weight, clamp, penalty, pooled, shrink
+from whatwhere.inference.engines.triton.math import (
+    axis_weight,
+    clamp,
+    fitted,
+    load_theta,
+    penalty,
+    pooled,
+    shrink,
+    store_theta,
+)
 
 # what the upward pass does with what arrives at a layer
 BETWEEN = tl.constexpr(0)  # hand the pooled error to the layer above
@@ -125,14 +134,6 @@ def unpool(
 
 
 @triton.jit
-def load_theta(theta, at, here, plane):
-    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
-    theta += 2 * plane
-    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
-    return mu_y, mu_x, gamma_y, gamma_x
-
-
-@triton.jit
 def store_unpooled(
     p, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here,
     B: tl.constexpr, S: tl.constexpr, H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
@@ -150,17 +151,19 @@ def store_unpooled(
 
 @triton.jit
 def up(
-    error, matrix, p, theta, z, features, error_above, beta, penalties, nonzeros, squares, uphill, scale,
-    rows, plane, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
+    error, matrix, p, theta, z, features, error_above, beta, rates, penalties, nonzeros, squares, uphill, scale,
+    rows, plane, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, mu_scale, gamma_scale,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
-    SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+    SCHEDULED: tl.constexpr, FIT: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
-    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it. SCHEDULED: the threshold and the momentum are given."""
+    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it. SCHEDULED: the threshold and the momentum are given. FIT, by moments
+    of this power: the first step from p = 0, which fits θ, too."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
@@ -170,16 +173,24 @@ def up(
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < B)[None, :]
     at = row.to(tl.int64)[:, None] * B + b[None, :]
-    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane)
     RAGGED_Y: tl.constexpr = Z_H % S != 0
     RAGGED_X: tl.constexpr = Z_W % S != 0
     room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
+    if FIT:
+        mu_y, mu_x, gamma_y, gamma_x = fitted(
+            errors, room_y, room_x, mu_scale, gamma_scale, gamma_min, gamma_max, S, FIT, PLACES
+        )
+        store_theta(theta, at, here, plane, mu_y, mu_x, gamma_y, gamma_x)
+    else:
+        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane)
     g, along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = pooled(
         errors, mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X, PLACES
     )
-    p_hat = tl.load(p + at, mask=here, other=0.0)
+    p_hat = g * 0 if FIT else tl.load(p + at, mask=here, other=0.0)
     if MOVE:
         rate = pooling_rate * p_hat
+        if SCHEDULED:
+            rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
         REACH: tl.constexpr = (S - 1) / 2
         new_mu_y = clamp(mu_y - rate * gamma_y / 2 * along_mu_y, -REACH, REACH)
         new_mu_x = clamp(mu_x - rate * gamma_x / 2 * along_mu_x, -REACH, REACH)
@@ -187,10 +198,7 @@ def up(
         new_gamma_x = clamp(gamma_x + rate / 4 * along_gamma_x, gamma_min, gamma_max)
         moved = (new_mu_y != mu_y) | (new_mu_x != mu_x) | (new_gamma_y != gamma_y) | (new_gamma_x != gamma_x)
         written = here & some_in_row(moved)
-        tl.store(theta + at, new_mu_y, mask=written)
-        tl.store(theta + plane + at, new_mu_x, mask=written)
-        tl.store(theta + 2 * plane + at, new_gamma_y, mask=written)
-        tl.store(theta + 3 * plane + at, new_gamma_x, mask=written)
+        store_theta(theta, at, written, plane, new_mu_y, new_mu_x, new_gamma_y, new_gamma_x)
         mu_y, mu_x, gamma_y, gamma_x = new_mu_y, new_mu_x, new_gamma_y, new_gamma_x
 
     c = tl.load(scale)
@@ -203,7 +211,7 @@ def up(
     if ROLE == STEP:
         new = take_step(
             p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
-            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED,
+            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, FIT,
         )  # fmt: skip
         if not MOMENTUM:
             store_unpooled(new * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
@@ -225,6 +233,7 @@ def take_step(
     p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
     threshold, ahead, H: tl.constexpr, W: tl.constexpr, CHUNKS: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr,
     NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
+    FIT: tl.constexpr,
 ):  # fmt: skip
     """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features.
     `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
@@ -235,8 +244,8 @@ def take_step(
         new = tl.maximum(new, 0.0)
     new = tl.where(here, new, 0.0)
     if SCHEDULED:
-        old = tl.load(features + at, mask=here, other=0.0)
-        tl.store(features + at, new, mask=here & some_in_row(new != old))
+        old = p_hat if FIT else tl.load(features + at, mask=here, other=0.0)
+        tl.store(features + at, new, mask=here if FIT else here & some_in_row(new != old))
         new += ahead * (new - old)
     if MOMENTUM:
         change = new - tl.load(features + at, mask=here, other=0.0)
@@ -244,7 +253,7 @@ def take_step(
         tl.store(features + at, new, mask=here)
         tl.store(p + at, change, mask=here)
     else:
-        tl.store(p + at, new, mask=here & some_in_row(new != p_hat))
+        tl.store(p + at, new, mask=here if FIT else here & some_in_row(new != p_hat))
         if SECANT:
             tl.store(uphill + row * CHUNKS + chunk, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
         tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)

@@ -92,6 +92,53 @@ def pooled(
 
 
 @triton.jit
+def fitted(
+    errors, room_y, room_x, mu_scale, gamma_scale, gamma_min, gamma_max,
+    S: tl.constexpr, POWER: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    """`ops.pooling.fit_moments` of the signal at z, times the scales: μ and γ along rows and columns."""
+    largest = tl.max(tl.abs(errors), axis=1)
+    unit = tl.where(largest > 0, 1 / tl.where(largest > 0, largest, 1.0), 0.0)
+    total, y, x, yy, xx = unit * 0, unit * 0, unit * 0, unit * 0, unit * 0
+    for i in tl.static_range(S):
+        for j in tl.static_range(S):
+            w = fit_weight(errors, unit, room_y, room_x, i, j, S, POWER, PLACES)
+            total += w
+            y += w * (i - (S - 1) / 2)
+            x += w * (j - (S - 1) / 2)
+    share = tl.where(total > 0, 1 / tl.where(total > 0, total, 1.0), 0.0)
+    y, x = y * share, x * share
+    for i in tl.static_range(S):
+        for j in tl.static_range(S):
+            w = fit_weight(errors, unit, room_y, room_x, i, j, S, POWER, PLACES)
+            dy, dx = i - (S - 1) / 2 - y, j - (S - 1) / 2 - x
+            yy += w * dy * dy
+            xx += w * dx * dx
+    REACH: tl.constexpr = (S - 1) / 2
+    gamma_y = clamp(precision(total, yy, gamma_min, gamma_max) * gamma_scale, gamma_min, gamma_max)
+    gamma_x = clamp(precision(total, xx, gamma_min, gamma_max) * gamma_scale, gamma_min, gamma_max)
+    return clamp(y * mu_scale, -REACH, REACH), clamp(x * mu_scale, -REACH, REACH), gamma_y, gamma_x
+
+
+@triton.jit
+def fit_weight(
+    errors, unit, room_y, room_x, i: tl.constexpr, j: tl.constexpr,
+    S: tl.constexpr, POWER: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    """|s|^power of one element of every region; 0 where it does not exist."""
+    w = tl.abs(place(errors, i * S + j, PLACES)) * unit
+    w = w * w if POWER == 2 else w
+    return tl.where((room_y > i) & (room_x > j), w, 0.0)
+
+
+@triton.jit
+def precision(total, spread, gamma_min, gamma_max):
+    """1 / variance within its bounds; the least where there is no signal."""
+    inverse = tl.where(spread > 0, total / tl.where(spread > 0, spread, 1.0), gamma_max)
+    return clamp(tl.where(total > 0, inverse, 0.0), gamma_min, gamma_max)
+
+
+@triton.jit
 def moments(mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
     """x̄ = Σ q x and Σ q (x - μ)² along one axis, q = w²."""
     mean = mu * 0
@@ -142,3 +189,20 @@ def penalty(p, ALPHA: tl.constexpr):
 @triton.jit
 def clamp(x, low, high):
     return tl.minimum(tl.maximum(x, low), high)
+
+
+@triton.jit
+def load_theta(theta, at, here, plane):
+    """μ and γ along rows and columns, from four planes one after the other."""
+    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
+    theta += 2 * plane
+    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
+    return mu_y, mu_x, gamma_y, gamma_x
+
+
+@triton.jit
+def store_theta(theta, at, here, plane, mu_y, mu_x, gamma_y, gamma_x):
+    tl.store(theta + at, mu_y, mask=here)
+    tl.store(theta + plane + at, mu_x, mask=here)
+    tl.store(theta + 2 * plane + at, gamma_y, mask=here)
+    tl.store(theta + 3 * plane + at, gamma_x, mask=here)

@@ -49,7 +49,7 @@ def propagate(
 
 @triton.jit
 def pool(
-    z_error, p, theta, features, gradient, error_above, beta, penalties, nonzeros, squares, uphill, scale,
+    z_error, p, theta, features, gradient, error_above, beta, rates, penalties, nonzeros, squares, uphill, scale,
     rows, plane, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
@@ -107,6 +107,8 @@ def pool(
     p_hat = tl.load(p + at, mask=here, other=0.0)
     if MOVE:
         rate = pooling_rate * unit * p_hat
+        if SCHEDULED:
+            rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
         bounds = (gamma_min, gamma_max)
         move_axis(theta, AXES - 2, AXES, at, here, plane, mu_y, gamma_y, rate, along_mu_y, along_gamma_y, bounds, S)
         move_axis(theta, AXES - 1, AXES, at, here, plane, mu_x, gamma_x, rate, along_mu_x, along_gamma_x, bounds, S)
@@ -122,7 +124,7 @@ def pool(
     if ROLE == STEP:
         take_step(
             p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
-            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED,
+            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, False,
         )  # fmt: skip
 
 

@@ -29,8 +29,11 @@ class Workspace(BatchMemory):
 
     def run(self) -> None:
         """All T steps, and the measurements of the end."""
-        self.unpool(self.top, self.N, self.p[-1], measure=True)
-        for t in range(self.spec.steps):
+        if self.from_zero:
+            self.take_first_step()
+        else:
+            self.unpool(self.top, self.N, self.p[-1], measure=True)
+        for t in range(int(self.from_zero), self.spec.steps):
             self.reconstruct(self.N, self.p, secant=self.secant)
             self.measure(t)
             if self.secant and t > 0:
@@ -46,6 +49,15 @@ class Workspace(BatchMemory):
             self.unpool(self.top, self.N, self.p[-1], measure=True)
         self.reconstruct(self.N, self.p)
         self.measure(self.spec.steps)
+
+    def take_first_step(self) -> None:
+        """The step from p = 0, whose pass up fits the pooling variables on its way."""
+        for empty in (self.z[0], self.penalties, self.nonzeros):
+            empty.zero_()
+        self.reconstruct(self.N, self.p, top=1)
+        self.measure(0)
+        for k in range(1, self.top + 1):
+            self.propagate(k, self.N, kernels.STEP if k == self.top else kernels.BETWEEN, False, 0, fit=True)
 
     def reconstruct(
         self,
@@ -96,8 +108,8 @@ class Workspace(BatchMemory):
                 **UNPOOL,
             )  # fmt: skip
 
-    def propagate(self, k: int, images: int, role: Any, move: bool, t: int) -> None:
-        """The error below layer k up to its features, and what `role` does with it there."""
+    def propagate(self, k: int, images: int, role: Any, move: bool, t: int, *, fit: bool = False) -> None:
+        """The error below layer k up to its features, and what `role` does with it there; `fit` θ to it first."""
         shape, spec, lam = self.shapes[k - 1], self.spec, self.spec.lam_value
         rows, cells = images * shape.grid[0] * shape.grid[1], images * shape.cells[0] * shape.cells[1]
         above, last, p, theta = min(k, self.top - 1), t == spec.steps - 1, self.p[k - 1], self.theta[k - 1]
@@ -105,8 +117,9 @@ class Workspace(BatchMemory):
         rate = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
         threshold, ahead = (0.0, 0.0) if sizes is None else (sizes.threshold, 0.0 if last else sizes.momentum)
         after = (
-            self.error[above], self.beta[t], self.penalties, self.nonzeros, self.squares_above, self.uphill,
-            self.scale, rows, theta[0].numel(), lam, lam * rate, spec.gamma_min, spec.gamma_max, threshold, ahead,
+            self.error[above], self.beta[t], self.rates, self.penalties, self.nonzeros, self.squares_above,
+            self.uphill, self.scale, rows, theta[0].numel(), lam, lam * rate, spec.gamma_min, spec.gamma_max,
+            threshold, ahead,
         )  # fmt: skip
         options = {
             "ROLE": role, "MOVE": move, "S_ABOVE": self.shapes[above].cell, "ALPHA": spec.alpha, "MAPS": CHUNK,
@@ -118,7 +131,7 @@ class Workspace(BatchMemory):
         if shape.tiled:
             kernels.up[programs](
                 self.error[k - 1], self.up[k - 1], p, theta, self.z[k - 1], self.features, *after,
-                **shape.constants(), **options, **product,
+                *spec.start_scales(k), **shape.constants(), **options, FIT=spec.moment_power if fit else 0, **product,
             )  # fmt: skip
             return
         regions.propagate[programs](
