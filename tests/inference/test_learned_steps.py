@@ -129,6 +129,16 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
             read_steps(file)
 
 
+def test_the_steps_that_ship_belong_to_their_model_and_reach_the_cost_of_30_plain_ones() -> None:
+    model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits", split="test")[:10]
+    assert "mnist.inference-5" not in ww.models.names()
+    learned = ww.infer(model, digits, steps="learned", engine="reference").stats
+    plain = ww.infer(model, digits, ww.InferenceSpec(steps=30), engine="reference").stats
+    assert len(learned.step) == 5
+    assert learned.cost[-1].mean() < 1.03 * plain.cost[-1].mean()
+    assert learned.cost[-1].mean() < 0.75 * plain.cost[5].mean()
+
+
 def test_a_model_remembers_its_file_until_its_filters_change(saved: tuple[Path, LearnedSteps]) -> None:
     path, _ = saved
     model = ww.load(path.parent)

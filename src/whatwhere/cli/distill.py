@@ -31,7 +31,7 @@ def distill(
     batches: Batches = 200,
     batch_size: BatchSize = 20,
     learning_rate: LearningRate = 0.1,
-    imitation: Imitation = 1.0,
+    imitation: Imitation = 10.0,
     seed: Seed = 0,
     set_: InferenceSet = None,
     engine: Engine = "auto",

@@ -179,7 +179,7 @@ def distill(
     batches: int = 200,
     batch_size: int = 20,
     learning_rate: float = 0.1,
-    imitation: float = 1.0,
+    imitation: float = 10.0,
     teacher: InferenceSpec | None = None,
     engine: str = "auto",
     seed: int = 0,
