@@ -130,7 +130,7 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
 
 
 def test_the_steps_that_ship_belong_to_their_model_and_reach_the_cost_of_30_plain_ones() -> None:
-    model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits", split="test")[:10]
+    model, digits = ww.load(ww.models.path("mnist")), ww.data.load("digits", split="test")[:4]
     assert "mnist.inference-5" not in ww.models.names()
     learned = ww.infer(model, digits, steps="learned", engine="reference").stats
     plain = ww.infer(model, digits, ww.InferenceSpec(steps=30), engine="reference").stats
