@@ -71,7 +71,7 @@ def distill(
         for settings in (learned.spec, plain):
             costs.append(infer(model, held_out, settings, engine=engine).stats.cost.mean(1).tolist())
             advance(1)
-    file = learned.save(run)
+    file = learned.save(model.source or run)
     result = {f"{steps} learned steps": costs[0][-1], f"{steps} plain steps": costs[1][steps]}
     result[f"{plain.steps} plain steps"] = costs[1][-1]
     if as_json:
