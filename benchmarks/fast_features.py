@@ -7,9 +7,9 @@ kymatio 0.3 needs scipy < 1.17, so this runs in an environment of its own:
     scattering-env/bin/python benchmarks/fast_features.py --out benchmarks/results/fast_features.json
 
 Ours is `describe_images`: inference with the model that ships with the package, and the descriptor. kymatio's is
-`Scattering2D` with the settings of the baseline in the reproduction (J = 3, L = 8, order 2), at the batch size that is its
-fastest. All take turns in one process, so that what else the machine does falls on all of them; the best of the rounds
-counts. Compilation is not counted.
+`Scattering2D` with the settings of the baseline in the reproduction (J = 3, L = 8, order 2), at the batch size that is
+its fastest. All take turns in one process, so that what else the machine does falls on all of them; the best of the
+rounds counts. Compilation is not counted.
 """
 
 from __future__ import annotations
