@@ -96,7 +96,10 @@ def inference_settings(spec: RestorationSpec, noise: float, strength: float) -> 
     share = min(1.0, noise / strength) if strength > 0 else 1.0
     steps = min(MOST_STEPS, max(FEWEST_STEPS, round(5 / share**2))) if spec.steps is None else spec.steps
     lam = 1 / ((spec.threshold + share) * noise)
-    return InferenceSpec(lam=lam, steps=steps, momentum=True, pooling_step=spec.pooling_step)
+    momentum = spec.step_size == "image"  # the secant rule has none
+    return InferenceSpec(
+        lam=lam, steps=steps, step_size=spec.step_size, momentum=momentum, pooling_step=spec.pooling_step
+    )
 
 
 def with_fewer_steps(spec: RestorationSpec) -> RestorationSpec:
