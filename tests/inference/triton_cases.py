@@ -114,7 +114,9 @@ LARGE_CASES = {  # on the device only: the interpreter would take minutes
     "overlapping, max": Case(replace(OVERLAPPING, layers=tuple(map(with_switches, OVERLAPPING.layers)))),
     "3-D pooling": Case(THREE_D, 25, 17, 23),
     "3-D pooling, weights": Case(THREE_D, mask="weights", spec={"momentum": True}),
-    "overlapping 3-D, many maps": Case(WIDE_DEEP, 3, 28, 28, spec={"step_size": "batch"}),
+    # with so many maps, steps of θ as in the other cases lead from one bound of μ to the other, and where a gradient is
+    # near 0, rounding decides to which: the float64 reference with inputs rounded to float16 then differs by 3e-3, too
+    "overlapping 3-D, many maps": Case(WIDE_DEEP, 3, 28, 28, spec={"step_size": "batch", "pooling_step": 0.0005}),
     "2 layers, secant step": Case(TWO, images=9, steps=6, spec={"step_size": "secant"}),
     "overlapping, secant step, weights": Case(OVERLAPPING, mask="weights", spec={"step_size": "secant"}),
     "2 layers, 6001 images": Case(TWO, images=6001, spec={"step_size": "batch", "alpha": 0.5}),

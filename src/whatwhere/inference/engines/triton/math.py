@@ -29,7 +29,8 @@ def axis_weight(i: tl.constexpr, mu, gamma, room, S: tl.constexpr, RAGGED: tl.co
             top = tl.maximum(top, tl.where(room > j, exponent(j, mu, gamma, S), -float("inf")))
         total = mu * 0
         for j in tl.static_range(S):
-            total += tl.where(room > j, tl.exp(exponent(j, mu, gamma, S) - top), 0.0)
+            root = tl.exp((exponent(j, mu, gamma, S) - top) / 2)  # of every element once: the compiler shares them
+            total += tl.where(room > j, root * root, 0.0)
         w = tl.where(room > i, tl.exp((exponent(i, mu, gamma, S) - top) / 2) * tl.rsqrt(total), 0.0)
     return w
 
