@@ -30,10 +30,10 @@ class FinetuneSpec:
     epochs: int = 10
     least_updates: int = 100
     batch_size: int = 250
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     size_rate: float = 5.0
     C: float = 30.0
-    dropout: float = 0.5
+    dropout: float = 0.0
     reconstruction: float = 0.0
     seed: int = 0
 
