@@ -14,7 +14,7 @@ from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.restoration.views import Progress
 
 LEAST_NOISE = 0.2  # of the strength of the known details: what a model of photographs leaves unexplained of them
-INPAINTING = RestorationSpec(steps=28, step_size="secant", scales=3)
+INPAINTING = RestorationSpec(steps=24, scales=3)
 
 
 def inpaint(
@@ -34,7 +34,7 @@ def inpaint(
     mask      [N, 1 or C, H, W], 0 where a pixel is unknown; whatever the images hold there has no influence
     noise     standard deviation of the noise of the known pixels, in units of the images. With 0 they come out as they
               went in; otherwise they are denoised, too
-    spec      how: see `RestorationSpec`; None: `INPAINTING`, which has 28 secant steps and 3 scales
+    spec      how: see `RestorationSpec`; None: `INPAINTING`, which has 24 steps and 3 scales
     engine    as `infer` takes it
     progress  called with the number of tiles just done
 
