@@ -73,7 +73,7 @@ def test_a_schedule_of_safe_steps_is_the_fixed_rule(engine: str, dtype: torch.dt
         assert (one - other).norm() <= tolerance * one.norm()
 
 
-@pytest.mark.parametrize("name", ["1 layer", "2 layers", "2 layers, max", "3 layers, colour"])
+@pytest.mark.parametrize("name", ["1 layer", "2 layers", "2 layers, max", "3 layers, colour", "2 layers, overlapping"])
 @pytest.mark.parametrize("alpha", [1.0, 0.5, 0.8])
 def test_the_cpu_engine_takes_the_steps_of_the_reference(name: str, alpha: float) -> None:
     pytest.importorskip("numba")
