@@ -82,7 +82,7 @@ def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tens
     The gradient of the pooling variables grows with the square of the images' contrast.
     """
     if contrast is None:
-        return v.new_ones(len(v))
+        return v.new_ones(v.shape[0])  # not len(): a size may be symbolic (torch.export)
     largest = masked(v, mask).abs().amax((1, 2, 3))
     return (contrast / largest).square().where(largest > 0, torch.zeros_like(largest))
 
