@@ -1,4 +1,7 @@
-"""Draw the pictures of docs/howto/restoration.md:  python docs/restoration_pictures.py  (needs scikit-image)."""
+"""Draw the pictures of docs/howto/restoration.md and one of the README:  python docs/restoration_pictures.py
+
+Needs scikit-image.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,13 @@ def main() -> None:
     pixels = skimage.data.chelsea()[60:188, 120:248]
     truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
     noisy = truth + 25 / 255 * torch.randn(truth.shape, generator=random)
-    side_by_side([noisy, ww.restoration.denoise(model, noisy), truth], IMAGES / "denoise.png")
+    restored = ww.restoration.denoise(model, noisy)
+    side_by_side([noisy, restored, truth], IMAGES / "denoise.png")
     known = (torch.rand(1, 1, 128, 128, generator=random) > 0.8).float()
     filled = ww.restoration.inpaint(model, truth * known, known)
     side_by_side([truth * known, filled, truth], IMAGES / "inpaint.png")
+    eye = (..., slice(20, 84), slice(0, 64))
+    side_by_side([image[eye] for image in (noisy, restored, truth * known, filled)], IMAGES / "use-restore.png")
 
 
 if __name__ == "__main__":

@@ -58,21 +58,16 @@ def strip(rows: list[Tensor]) -> Figure:
     return figure
 
 
-def uses(model: ww.DeconvNet, digits: ww.data.Images, parts: Tensor) -> dict[str, Figure]:
+def uses(digits: ww.data.Images, parts: Tensor) -> dict[str, Figure]:
     """The small pictures of the README."""
     strongest = parts[parts.flatten(1).sum(1).argsort(descending=True)[[1, 0, 3, 5]]]
     shown = strongest / strongest.amax((1, 2, 3), keepdim=True)
-    images = digits[60:65]
-    mask = (torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.5).float()
-    filled = ww.infer(model, images, SPARSE, mask=mask).reconstruction
-    given = torch.where(mask > 0, images, torch.tensor(0.35))
     z = digits[[11, 16, 18, 20, 30]]
     switched = max_unpool2d(*max_pool2d(z, 4, return_indices=True), 4)
     unpooled = ww.nn.GaussianUnpool2d(4)(*ww.nn.GaussianPool2d(4, return_where=True)(z))
     return {
         "use-labels": label_chart(),
         "use-parts": strip([torch.cat([digits[:1], shown])]),
-        "use-fill": strip([given, filled]),
         "use-pooling": strip([switched, unpooled]),
     }
 
@@ -116,7 +111,7 @@ def main() -> None:
         "parts": row_of(shown, 9, 7.0),
         "exchange": row_of(exchanged, 4, 7.0),
     }
-    for name, figure in (pictures | uses(model, digits, parts)).items():
+    for name, figure in (pictures | uses(digits, parts)).items():
         (IMAGES / f"{name}.png").write_bytes(png(figure))
 
 
