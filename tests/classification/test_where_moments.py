@@ -46,7 +46,7 @@ def test_a_cell_has_the_weighted_mean_and_deviation_of_its_positions() -> None:
 def test_a_descriptor_with_where_adds_columns_and_keeps_those_of_what() -> None:
     p, position = drawn(3, 2, 6, 6).clamp(min=0), drawn(3, 2, 2, 6, 6, seed=1).tanh()
     alone = describe([p], DescriptorSpec(), [2])
-    both = describe([p], DescriptorSpec(where=0.5), [2], [position])
+    both = describe([p], DescriptorSpec(where=0.5), [2], positions=[position])
     assert both.shape == (3, 5 * alone.shape[1])
     what = both.view(3, 5, -1)[:, 0]
     np.testing.assert_allclose(what / what.norm(dim=1, keepdim=True), alone, atol=1e-12)
@@ -64,4 +64,5 @@ def test_images_are_described_with_where() -> None:
     position = mean_position(solution.latents.pooling_params[0], 2)
     found = describe_images(model, images, recipe, engine="reference")
     found = found.toarray() if hasattr(found, "toarray") else found
-    np.testing.assert_allclose(found, describe([solution.features], recipe.descriptor, [1], [position]), atol=1e-6)
+    expected = describe([solution.features], recipe.descriptor, [1], positions=[position])
+    np.testing.assert_allclose(found, expected, atol=1e-6)

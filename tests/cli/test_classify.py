@@ -42,6 +42,7 @@ def test_the_error_of_a_run_on_images_from_files(run: Path, files: Path) -> None
 
 def test_without_images_it_uses_those_of_the_run(files: Path, tmp_path: Path) -> None:
     training = ("--set", "learning.each.epochs=1", "--set", "learning.each.inference.steps=2")
+    training += ("--set", "model.layers=[{maps=4}]", "--set", "inference.steps=5")
     whatwhere("train", files / "train.npz", "--out", tmp_path / "run", *training, "--quiet")
     assert "train.npz" in whatwhere("classify", tmp_path / "run", "--C", 1, *PLAIN)
 

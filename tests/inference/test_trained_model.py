@@ -48,7 +48,7 @@ def test_the_test_error_is_that_of_the_reference(engine: str) -> None:
     model = on_its_device(engine)
     training, test = load_data("digits", split="train"), load_data("digits", split="test")
     if engine == "cpu":
-        training, test = training.subset(np.arange(60)), test.subset(np.arange(30))
+        training, test = training.subset(np.arange(40)), test.subset(np.arange(20))
     recipe = replace(Recipe.paper(), inference=replace(FIFTY, steps=20))
     rates = []
     for name in (engine, "reference"):

@@ -59,7 +59,7 @@ def test_an_emptied_recipe_of_the_papers_own_model(tmp_path):
 def test_a_recipe_cut_short_is_noticed_by_the_checkpoint(run):
     text = (run / "recipe.toml").read_text()
     (run / "recipe.toml").write_text("".join(text.splitlines(keepends=True)[:-1]))
-    with pytest.raises(RunError, match=r"lacks descriptor\.raw"):
+    with pytest.raises(RunError, match=r"lacks descriptor\.where"):
         read_run(run)
 
 

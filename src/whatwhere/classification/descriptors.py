@@ -31,6 +31,7 @@ def describe(
     features: Sequence[Tensor],
     spec: DescriptorSpec,
     layers: Sequence[int],
+    *,
     floor: float = 0.0,
     positions: Sequence[Tensor | None] | None = None,
 ) -> Tensor:

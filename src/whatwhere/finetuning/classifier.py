@@ -77,7 +77,7 @@ class SparseCodeClassifier(nn.Module):
     def describe(self, latents: Latents) -> Tensor:
         """The descriptors of images, [N, D], from their latents."""
         assert latents.p is not None
-        return describe([latents.p], self.descriptor, [self.coder.model_spec.depth], self.floor)
+        return describe([latents.p], self.descriptor, [self.coder.model_spec.depth], floor=self.floor)
 
     def scores_and_cost(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The score of every class, and the cost of the code, [N]: λ/2 ‖R p - v‖² + Σ|p|^α."""
