@@ -74,7 +74,6 @@ COVERED_BY = {
     "nn/triton_overlap.py": "nn/test_triton_pooling.py",
     "nn/triton_region.py": "nn/test_triton_pooling.py",
     "reproduction/demo.py": "cli/test_demo.py",
-    "reproduction/demo_report.py": "cli/test_demo.py",
     "reproduction/index.py": "reproduction/test_report.py",
     "restoration/checks.py": "restoration/test_denoise.py",
     "restoration/planes.py": "restoration/test_denoise.py",

@@ -12,7 +12,7 @@ import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere.data import load
 from whatwhere.errors import RunError
-from whatwhere.reproduction import demo, demo_report
+from whatwhere.reproduction import demo
 
 FILES = {"demo.json", "explorer.html", "history.jsonl", "model.safetensors", "recipe.toml", "report.html"}
 
@@ -36,7 +36,7 @@ def run(folder, stage=lambda title, total: nullcontext(lambda done: None)):
 @pytest.fixture
 def no_drawing(monkeypatch):
     """Drawing takes most of the time of so small a demo."""
-    monkeypatch.setattr(demo_report, "demo_page", lambda *_: "a page")
+    monkeypatch.setattr(demo, "demo_page", lambda *_: "a page")
 
 
 def content_of(folder):

@@ -25,7 +25,6 @@ def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> Infer
     """The settings of inference of a run by --preset, with those of --set changed."""
     from dataclasses import replace
 
-    from whatwhere.cli.train import parse_change
     from whatwhere.errors import SpecError
     from whatwhere.inference_spec import CODING
     from whatwhere.spec_toml import override
@@ -63,13 +62,19 @@ def source_of(run: Path) -> str:
 
     Otherwise the included digits.
     """
-    from whatwhere.cli.train import notes_of
     from whatwhere.models import example_images
     from whatwhere.storage import has_checkpoint
 
     if run.is_dir() and has_checkpoint(run / "checkpoint"):
         return str(notes_of(run).get("source", "digits"))
     return example_images(run)
+
+
+def notes_of(folder: Path) -> dict[str, Any]:
+    """What the command that began a run was given."""
+    from whatwhere.learning.run_folder import RunFolder
+
+    return RunFolder(folder).read().notes
 
 
 def absolute_source(source: str) -> str:
@@ -91,3 +96,17 @@ def labelled(images: Images, option: str) -> Images:
     if images.labels is None:
         raise ImageError(f"{images.name} has no labels; give them with {option}, an IDX or .npy file")
     return images
+
+
+def parse_change(change: str) -> dict[str, Any]:
+    """KEY=VALUE as a parsed TOML table; a word as the value needs no quotes."""
+    from whatwhere.errors import SpecError
+    from whatwhere.spec_toml import parse_toml
+
+    key, _, value = change.partition("=")
+    for text in (f"{key} = {value}", f"{key} = {value!r}"):
+        try:
+            return parse_toml(text, "--set")
+        except SpecError:
+            continue
+    raise SpecError(f"--set {change[:80]!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")

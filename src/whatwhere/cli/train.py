@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whatwhere.cli.inputs import absolute_mask, absolute_source, notes_of, parse_change
 from whatwhere.cli.options import SOURCE_HELP, Mask, OptionalDevice, OptionalEngine, Quiet, Set
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def train(
 
     Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train SOURCE --out RUN
     """
-    from whatwhere.cli.inputs import absolute_mask, absolute_source
-
     if (out is None) == (resume is None):
         raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
     given: dict[str, Any] = {
@@ -196,20 +195,6 @@ def read_settings(file: Path | None, run: Path | None, changes: list[str]) -> Re
     return recipe
 
 
-def parse_change(change: str) -> dict[str, Any]:
-    """KEY=VALUE as a parsed TOML table; a word as the value needs no quotes."""
-    from whatwhere.errors import SpecError
-    from whatwhere.spec_toml import parse_toml
-
-    key, _, value = change.partition("=")
-    for text in (f"{key} = {value}", f"{key} = {value!r}"):
-        try:
-            return parse_toml(text, "--set")
-        except SpecError:
-            continue
-    raise SpecError(f"--set {change[:80]!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
-
-
 def read_images(source: str, mask: str | None, crop: int | None, limit: int | None) -> tuple[Images, Images | None]:
     """The images or their crops, and their mask, where there is one; of both only the first `limit`."""
     import numpy as np
@@ -221,13 +206,6 @@ def read_images(source: str, mask: str | None, crop: int | None, limit: int | No
         return images, masks
     rows = np.arange(limit)
     return images.subset(rows), None if masks is None else masks.subset(rows)
-
-
-def notes_of(folder: Path) -> dict[str, Any]:
-    """What the command that began a run was given."""
-    from whatwhere.learning.run_folder import RunFolder
-
-    return RunFolder(folder).read().notes
 
 
 @contextmanager

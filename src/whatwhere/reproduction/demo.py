@@ -21,6 +21,7 @@ from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError
 from whatwhere.explorer.export import export
+from whatwhere.inference import infer
 from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
@@ -37,6 +38,9 @@ REPORT = "report.html"
 EXPLORER = "explorer.html"
 EXPLORED = 250  # examples in the explorer
 LEARNED = 2_000  # images that each layer learns from in a stream
+TITLE = "whatwhere: the demo"
+LEAD = "Two layers of features learned from digits without their labels, and what a linear classifier makes of them."
+SHOWN = 36  # reconstructed digits, in the report
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 
 
@@ -90,8 +94,6 @@ def run_demo(
 
     images  for training and for the test; by default the embedded digits
     """
-    from whatwhere.reproduction.demo_report import demo_page
-
     start = time.monotonic()
     recipe = recipe or demo_recipe()
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
@@ -200,3 +202,45 @@ def score_text(score: DemoScore) -> str:
         f"{score.score.error:.2%} ({score.score.errors} of {score.score.images:,}; {low:.2%} to {high:.2%}), "
         f"{score.dimensions:,} dimensions, C = {score.score.C:g}"
     )
+
+
+def demo_page(demo: Demo, test: Images) -> str:
+    """The report as one HTML file; it needs no other file, and links to the explorer."""
+    from whatwhere.figures import Section, report
+    from whatwhere.figures.sections import error_section, filter_section, plane_section, reconstruction_section
+
+    shown = test[:SHOWN]
+    solution = infer(demo.model, shown, demo.recipe.inference, demo.recipe.plan, engine=demo.engine)
+    sections = [
+        error_section(
+            {score.name: (score.score.error, *score.score.interval) for score in demo.scores},
+            f"The same linear SVM on {len(test):,} test digits, which were used neither for training nor for choosing "
+            "settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the training "
+            "digits. A line is the 95 % interval.",
+            {score.name: score_text(score) for score in demo.scores},
+        ),
+        reconstruction_section(demo.model, shown, solution.latents, len(shown)),
+        filter_section(demo.model),
+    ]
+    if demo.model.spec.depth > 1:
+        sections.append(plane_section(demo.model))
+    explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
+    sections.append(Section("Explore it", explain, links={"Open the explorer": EXPLORER}))
+    return report(TITLE, sections, LEAD, facts(demo))
+
+
+def facts(demo: Demo) -> dict[str, str]:
+    """The settings and the time, by name."""
+    recipe = demo.recipe
+    maps = " and ".join(str(layer.maps) for layer in recipe.model.layers)
+    return {
+        "model": f"{recipe.model.depth} layers of {maps} maps",
+        "training": ", ".join(
+            f"layer {k}: {sum(report.images for report in demo.history if report.layer == k):,} digits, "
+            f"{spec.steps} steps each at λ {spec.lam_value:g}"
+            for k, learning in enumerate(recipe.learning, start=1)
+            for spec in [learning.inference]
+        ),
+        "inference": f"λ {recipe.inference.lam_value:g}, {recipe.inference.steps} steps, {demo.engine} engine",
+        "time": f"{demo.seconds:.0f} s, of which {demo.learning_seconds:.0f} s of learning",
+    }
