@@ -31,7 +31,7 @@ def hostile_digits() -> Images:
 @pytest.fixture(scope="session")
 def page() -> str:
     """The shipped model with a few examples."""
-    return export(load_model(models.path("mnist")), Recipe.paper(), hostile_digits(), name=HOSTILE, engine="reference")
+    return export(load_model(models.path("mnist")), Recipe.paper(), hostile_digits(), name=HOSTILE)
 
 
 @pytest.fixture(scope="session")

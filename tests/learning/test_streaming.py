@@ -124,11 +124,11 @@ def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(every, r
 def train_or_resume_stream(folder: Path) -> None:
     torch.set_num_threads(1)
     resume = has_checkpoint(folder / "checkpoint")
-    tiny.train(tiny.stream_recipe(), endless(), folder, image_count=200, resume=resume, checkpoint_every=1)
+    tiny.train(tiny.stream_recipe(), endless(), folder, image_count=140, resume=resume, checkpoint_every=1)
 
 
 def test_killed_and_resumed_it_ends_with_the_same_bits(tmp_path):
-    expected = tiny.train(tiny.stream_recipe(), endless(), image_count=200).model
+    expected = tiny.train(tiny.stream_recipe(), endless(), image_count=140).model
     tiny.process(time.sleep, 0).join()  # the first one waits for torch to be imported
     began = time.monotonic()
     tiny.process(train_or_resume_stream, tmp_path / "timed").join()
