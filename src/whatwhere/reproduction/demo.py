@@ -27,7 +27,7 @@ from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.classifiers import SOLVER
-from whatwhere.spec import Recipe
+from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec_toml import read_recipe
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -210,7 +210,9 @@ def demo_page(demo: Demo, test: Images) -> str:
     from whatwhere.figures.sections import error_section, filter_section, plane_section, reconstruction_section
 
     shown = test[:SHOWN]
-    solution = infer(demo.model, shown, demo.recipe.inference, demo.recipe.plan, engine=demo.engine)
+    # the few steps that serve a classifier leave reconstructions blurred
+    converged = InferenceSpec.coding(lam=demo.recipe.inference.lam)
+    solution = infer(demo.model, shown, converged, demo.recipe.plan, engine=demo.engine)
     sections = [
         error_section(
             {score.name: (score.score.error, *score.score.interval) for score in demo.scores},
