@@ -80,7 +80,7 @@ def stall_amid_training(rank: int, count: int, port: int, folder: Path) -> None:
         (folder / f"error{rank}").write_text(str(error))
 
 
-def join(processes: list, limit: float = 60) -> list[int]:
+def join(processes: list, limit: float = 180) -> list[int]:
     end = time.monotonic() + limit
     for process in processes:
         process.join(max(0, end - time.monotonic()))
@@ -151,7 +151,7 @@ def test_a_stream_that_processes_cannot_share_is_an_error(batch_size, step_size,
 def test_a_killed_process_ends_the_others_and_the_run_resumes_in_another_number(alone, tmp_path):
     began = time.monotonic()
     assert join(start(3, die_amid_training, tmp_path)) == [0, 0, -9]
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 100  # well before the 120 s of a process that does not answer
     for rank in (0, 1):
         message = (tmp_path / f"error{rank}").read_text()
         assert f"process {rank} of 3 lost the others: process 2 ended, or did not answer within 120 s" in message

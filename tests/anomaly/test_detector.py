@@ -34,6 +34,7 @@ def double_model() -> ww.DeconvNet:
     return ww.DeconvNet(small_recipe(nonnegative=False).model, dtype=torch.float64)
 
 
+@pytest.mark.filterwarnings("ignore:images with values up to")  # the checks' own data
 @parametrize_with_checks(
     [detector(model=double_model(), recipe=small_recipe(nonnegative=False))],
     expected_failed_checks=lambda _: {"check_estimators_overwrite_params": "joblib does not hash tensors by value"},

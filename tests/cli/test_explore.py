@@ -63,7 +63,7 @@ def test_the_page_is_served_until_it_is_ended(
 
     def open_browser(url: str) -> None:
         def visit() -> None:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 seen.append(answer.read())
             running[0].shutdown()
 

@@ -74,7 +74,7 @@ cli.main()
     for word in ("working", "cleaning", "exiting"):
         assert process.stdout.readline() == f"{word}\n"
         process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert errors == ""
 

@@ -124,12 +124,12 @@ def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
 ) -> None:
     content = header(2**32 - 1, 2**32 - 1, 2**32 - 1, 2**32 - 1, code=0x0E) + bytes(100)
     path.write_bytes(content)
-    began = time.perf_counter()
+    began = time.process_time()
     with little_memory(1 << 20), pytest.raises(ImageError, match="truncated"):
         idx.read(path)
     with little_memory(1 << 20), pytest.raises(ImageError, match="compressed bytes can hold"):
         idx.read(save_gzip(path, content))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memory) -> None:
@@ -138,10 +138,10 @@ def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memor
         stream.compress(content) + stream.flush(zlib.Z_FULL_FLUSH) for content in (header(1, 28, 28), bytes(1 << 20))
     )
     path.write_bytes(start + 8192 * a_megabyte)  # 8 GB
-    began = time.perf_counter()
+    began = time.process_time()
     with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
         idx.read(path)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_a_file_that_decompresses_to_more_than_the_limit_raises(path: Path, save_gzip, little_memory) -> None:

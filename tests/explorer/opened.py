@@ -1,6 +1,7 @@
 """The page in a browser, with everything that must not happen recorded: errors, and requests to any host."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,15 @@ class Opened:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until inference has ended and the pictures show its end."""
-        self.tab.locator("#step-label:not(:empty)").wait_for()
-        self.tab.locator("#running").wait_for(state="hidden")
-        self.tab.wait_for_timeout(250)
+        """Wait until inference has ended, and the pictures and the address show its end."""
+        self.tab.locator("body[aria-busy=false]").wait_for()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what the page does in the background; what comes of it is for the test to hold."""
+        for _ in range(200):
+            if condition():
+                return
+            self.tab.wait_for_timeout(100)
 
     def number(self, selector: str) -> float:
         return float(self.tab.locator(selector).inner_text())
@@ -46,7 +52,7 @@ class Opened:
 
     def address(self) -> dict[str, str]:
         """The state in the address, once it has been written."""
-        self.tab.wait_for_timeout(400)
+        self.settle()
         fragment = self.tab.evaluate("location.hash").lstrip("#")
         return dict(part.split("=", 1) for part in fragment.split("&") if "=" in part)
 

@@ -69,7 +69,7 @@ def test_drawing_is_explained_and_the_cost_falls(opened: Opened) -> None:
     assert drawn[:, :9].max() < 0.01
     end = opened.number("#cost")
     opened.tab.locator("#scrub").fill("0")
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     assert end < 0.5 * opened.number("#cost")
     assert ink(opened.pixels("#reconstruction")).max() < 0.01, "before the first step nothing is explained"
     opened.tab.locator("#undo").click()
@@ -80,10 +80,6 @@ def test_drawing_is_explained_and_the_cost_falls(opened: Opened) -> None:
 def select_first(opened: Opened) -> int:
     """Select the strongest feature; its region."""
     opened.tab.locator("#active .tile").first.click()
-    for _ in range(50):  # the address follows the page a moment later
-        if "selected" in opened.address():
-            break
-        opened.tab.wait_for_timeout(100)
     return int(opened.address()["selected"])
 
 
@@ -101,7 +97,7 @@ def test_dragging_an_ellipse_changes_the_reconstruction_where_it_should_and_nowh
     before, mu = opened.pixels("#reconstruction"), opened.number("#mu-x-value")
     x, y = place_on_screen(opened, region)
     opened.drag((x, y), (x - 9 if mu > 0 else x + 9, y))
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     changed = (opened.pixels("#reconstruction") != before).any(2)
     row, column = region // COLUMNS % COLUMNS, region % COLUMNS
     reach = np.zeros((28, 28), bool)  # its 2×2 of z₂, 6×6 of p₁, 12×12 of z₁ and 16×16 pixels
@@ -116,28 +112,28 @@ def test_dragging_the_rim_changes_the_precision_and_scrolling_the_strength(opene
     region = select_first(opened)
     x, y = place_on_screen(opened, region)
     opened.tab.locator("#gamma-x").fill("0")  # γ = 1: σ is one element of z, 2 pixels
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     scale = opened.box("#code")["width"] / 40
     mu, strength = opened.number("#mu-x-value"), opened.number("#amplitude-value")
     opened.drag((x + 2 * scale, y), (x + scale, y))
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     assert opened.number("#gamma-x-value") == pytest.approx(4, rel=0.35)  # half as wide
     assert opened.number("#mu-x-value") == mu
     opened.tab.mouse.move(x, y)
     opened.tab.mouse.wheel(0, -100)
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     assert opened.number("#amplitude-value") == pytest.approx(1.08 * strength, rel=0.02)
 
 
 def test_scrubbing_shows_an_earlier_step(opened: Opened, model: DeconvNet) -> None:
     opened.tab.locator("#scrub").fill("7")
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     assert opened.text("#step-label") == "step 7 of 60"
     stats = solve(model, 0).stats
     assert opened.number("#cost") == pytest.approx(float(stats.cost[7]), rel=5e-3)
     assert opened.number("#nonzeros") == int(stats.nonzeros[7])
     opened.tab.locator("#step-on").click()
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     assert opened.text("#step-label") == "step 8 of 60"
     assert opened.address()["step"] == "8"
     opened.tab.locator("#play").click()
@@ -146,18 +142,14 @@ def test_scrubbing_shows_an_earlier_step(opened: Opened, model: DeconvNet) -> No
 
 def test_what_of_a_is_drawn_with_where_of_b(browser: Any, page_file: Path, model: DeconvNet) -> None:
     with Opened(browser, page_file, "steps=60&image=e0&other=e1") as opened:
-        opened.tab.wait_for_timeout(500)
         a, b = solve(model, 0), solve(model, 1)
         swapped = explain(model, a.features, b.latents.pooling_params)
         own = explain(model, a.features, a.latents.pooling_params)
         assert np.abs(swapped - own).max() > 0.1, "nothing to tell apart"
-        for _ in range(40):  # B is inferred in the background
-            if np.abs(ink(opened.pixels("#pair-ab")) - swapped).max() < 0.02:
-                break
-            opened.tab.wait_for_timeout(250)
+        opened.until(lambda: bool(np.abs(ink(opened.pixels("#pair-ab")) - swapped).max() < 0.02))
         np.testing.assert_allclose(ink(opened.pixels("#pair-ab")), swapped, atol=0.02)
         opened.tab.locator("#blend").fill("0")
-        opened.tab.wait_for_timeout(200)
+        opened.settle()
         np.testing.assert_allclose(ink(opened.pixels("#pair-ab")), own, atol=0.02)
         opened.tab.locator("#swap").click()
         opened.settle()
@@ -175,7 +167,7 @@ def test_a_link_shows_the_same_thing(browser: Any, page_file: Path) -> None:
         opened.tab.locator("#continue").click()
         opened.settle()
         opened.tab.locator("#amplitude").fill("0.015")
-        opened.tab.wait_for_timeout(300)
+        opened.settle()
         shown = [opened.pixels("#reconstruction"), opened.text("#cost"), opened.text("#amplitude-value")]
         link = "&".join(f"{name}={value}" for name, value in opened.address().items())
     with Opened(browser, page_file, link) as other:
@@ -210,7 +202,7 @@ def test_inference_continues_from_an_edit(opened: Opened) -> None:
     select_first(opened)
     found = opened.number("#cost")
     opened.tab.locator("#amplitude").fill("0")
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     spoiled = opened.number("#cost")
     assert spoiled > found
     opened.tab.locator("#continue").click()
@@ -224,18 +216,18 @@ def test_features_are_added_and_deleted_with_the_keyboard_alone(opened: Opened) 
     count = opened.number("#nonzeros")
     opened.tab.locator("#code").focus()
     opened.tab.keyboard.press("n")
-    opened.tab.wait_for_timeout(150)
+    opened.settle()
     mu = opened.number("#mu-x-value")
     opened.tab.keyboard.press("ArrowLeft" if mu > 0 else "ArrowRight")
-    opened.tab.wait_for_timeout(150)
+    opened.settle()
     assert abs(opened.number("#mu-x-value") - mu) == pytest.approx(0.05, abs=0.011)
     opened.tab.keyboard.press("Delete")
-    opened.tab.wait_for_timeout(150)
+    opened.settle()
     assert opened.number("#nonzeros") == count - 1
     opened.tab.locator("#legend .swatch").nth(7).press("Enter")
     opened.tab.locator("#add").press("Enter")
     opened.tab.locator("#add").press("Enter")
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     assert opened.number("#nonzeros") == count
     assert opened.text("#element-title").startswith("Feature 8 of layer 2")
 
@@ -269,11 +261,11 @@ def test_the_signal_is_shown_on_its_way_down_and_lower_layers_can_be_moved(opene
     opened.tab.locator("#signal h4", has_text="z₁").wait_for()
     assert opened.tab.locator("#signal h4").count() == 5
     opened.tab.locator("#layer").select_option("1")
-    opened.tab.wait_for_timeout(300)
+    opened.settle()
     before = opened.pixels("#reconstruction")
     opened.tab.locator("#active .tile").first.click()
     opened.tab.locator("#mu-y").fill("0.5" if opened.number("#mu-y-value") < 0 else "-0.5")
-    opened.tab.wait_for_timeout(200)
+    opened.settle()
     assert opened.tab.locator("#amplitude").is_disabled()
     assert (opened.pixels("#reconstruction") != before).any()
 
@@ -285,8 +277,7 @@ def test_a_picture_file_becomes_the_image(opened: Opened) -> None:
     picture.save(content, "PNG")
     file = {"name": "<img src=x>.png", "mimeType": "image/png", "buffer": content.getvalue()}
     opened.tab.locator("#file").set_input_files(file)
-    opened.tab.wait_for_timeout(500)
-    opened.settle()
+    opened.until(lambda: opened.address().get("image", "e0") != "e0")
     drawn = ink(opened.pixels("#draw"))
     assert drawn[6:22, 13:15].min() > 0.95
     assert drawn[:, :10].max() < 0.05

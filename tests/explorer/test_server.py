@@ -21,7 +21,7 @@ def server() -> Iterator[PageServer]:
 
 
 def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     content = answer.read()

@@ -126,6 +126,7 @@ def test_other_images_raise_an_error(images: object, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
+@pytest.mark.filterwarnings("ignore:images with values up to")
 def test_an_objective_beyond_the_range_raises_an_error(name: str) -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
     with pytest.raises(ImageError, match=r"images up to 1e\+20.*scale the images"):

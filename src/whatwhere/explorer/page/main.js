@@ -42,6 +42,7 @@ function addressPanel(session) {
       } catch {
         // a page inside another document may not change its address
       }
+      document.body.setAttribute("aria-busy", String(session.running));
     }, 150);
   });
   window.addEventListener("hashchange", () => {

@@ -78,6 +78,7 @@ export class Session extends Shown {
   /** @param {...Change} changes */
   changed(...changes) {
     if (this.changes.size === 0) requestAnimationFrame(() => this.#draw());
+    document.body.setAttribute("aria-busy", "true"); // until the address, which is written last
     for (const change of changes) this.changes.add(change);
     if (changes.includes("latents") || changes.includes("image")) this.cache.clear();
     if (changes.length === 0) this.changes.add("view");
@@ -137,6 +138,7 @@ export class Session extends Shown {
    */
   #segment(from, actions) {
     this.running = true;
+    this.changed("trace");
     const job = { image: this.image, settings: this.settings(), pooling: null, from, everyStep: true };
     this.inference.start(job, ({ objective: parts, latents, done }) => {
       this.trace.push({ objective: parts, latents });
