@@ -12,8 +12,9 @@ from torch import Tensor
 
 from whatwhere.classification import Matrix, protocol
 from whatwhere.classification.few_label_svm import choose_and_fit
-from whatwhere.classification.kernel_svm import kernel_rows, solve, targets_of
+from whatwhere.classification.kernel_svm import kernel_rows, targets_of
 from whatwhere.classification.virtual_samples import moved, moves
+from whatwhere.classification.working_set import SupportVectors, decision, fit_support_vectors
 from whatwhere.data import Images
 from whatwhere.data.splits import few_labels
 from whatwhere.reproduction.jobs import EvaluationJob, FewLabelJob
@@ -67,7 +68,7 @@ def evaluate_linear(rows: LabelledRows, job: EvaluationJob, device: torch.device
 
 
 class DualEvaluation:
-    """An SVM by its support vectors, linear or with a Gaussian kernel: one kernel matrix serves all values of C."""
+    """An SVM by its support vectors, linear or with a Gaussian kernel."""
 
     def __init__(self, rows: LabelledRows, job: EvaluationJob, device: torch.device) -> None:
         self.rows, self.job = rows, job
@@ -77,46 +78,42 @@ class DualEvaluation:
 
     def run(self, describe: Describe) -> dict[str, Any]:
         """Choose C, and the width of a Gaussian kernel; fit all training images; move support vectors; test."""
-        trials = [trial for width in self.job.classifier.widths or (None,) for trial in self.trials(width)]
-        best = min(trials, key=lambda trial: trial.error)
-        kernel = kernel_rows(self.x, self.x, best.width)
-        a = solve(kernel, self.t, best.C)
-        del kernel
-        support = a.ne(0).any(1)
-        x, labels, virtual = self.x[support], self.rows.y[support.cpu().numpy()], 0
-        a = a[support]
+        pairs = [pair for width in self.job.classifier.widths or (None,) for pair in self.trials(width)]
+        best, start = min(pairs, key=lambda pair: pair[0].error)
+        found = fit_support_vectors(self.x, self.t, best.C, best.width, start)
+        x, virtual = self.x[found.rows], 0
         if steps := moves(self.job.classifier.virtual_shift, self.job.classifier.virtual_turn):
-            numbers = support.nonzero()[:, 0].cpu().numpy()
+            numbers = found.rows.cpu().numpy()
+            labels = self.rows.y[numbers]
 
             def wanted(training: Images) -> Images:
                 pixels = torch.cat([moved(training[numbers], move) for move in steps])
                 return Images(pixels.numpy(), np.tile(labels, len(steps)), f"{training.name}, moved")
 
             x, virtual = torch.cat([x, dense(describe(wanted), x.device)]), len(steps) * len(labels)
-            labels = np.tile(labels, 1 + len(steps))
-            kernel = kernel_rows(x, x, best.width)
-            a = solve(kernel, targets_of(labels, self.classes, x.device), best.C)
-            del kernel
-        f = kernel_rows(self.x_test, x, best.width) @ a.to(x)
+            t = targets_of(np.tile(labels, 1 + len(steps)), self.classes, x.device)
+            unmoved = SupportVectors(torch.arange(len(labels), device=x.device), found.a)
+            found = fit_support_vectors(x, t, best.C, best.width, unmoved)
+            x = x[found.rows]
+        f = decision(self.x_test, x, found.a, best.width)
         predicted = self.classes[f.argmax(1).cpu().numpy()]
         score = protocol.score_predictions(predicted, self.rows.y_test, self.classes, C=best.C, solver=DUAL)
-        return {"score": score, "trials": tuple(trials), "virtual_samples": virtual}
+        return {"score": score, "trials": tuple(trial for trial, _ in pairs), "virtual_samples": virtual}
 
-    def trials(self, width: float | None) -> list[CTrial]:
+    def trials(self, width: float | None) -> list[tuple[CTrial, SupportVectors]]:
         """The validation error of every C: on the last sixth of the training images, or on the evaluation images."""
         y, held = self.rows.y, len(self.rows.y) * 5 // 6
         if self.job.data.eval_split == "validation":
             training, evaluated, truth = self.x, self.x_test, self.rows.y_test
         else:
             training, evaluated, truth = self.x[:held], self.x[held:], y[held:]
-        kernel = kernel_rows(training, training, width)
-        across = kernel_rows(evaluated, training, width)
-        found, a = [], None
-        for C in sorted(self.job.C):
-            a = solve(kernel, self.t[: len(training)], C, a)
-            predicted = self.classes[(across @ a.to(across)).argmax(1).cpu().numpy()]
-            found.append(CTrial(C=C, width=width, error=float((predicted != truth).mean())))
-        return found
+        pairs: list[tuple[CTrial, SupportVectors]] = []
+        for C in sorted(self.job.C, reverse=True):  # the largest has the fewest support vectors
+            found = fit_support_vectors(training, self.t[: len(training)], C, width, pairs[-1][1] if pairs else None)
+            f = decision(evaluated, training[found.rows], found.a, width)
+            predicted = self.classes[f.argmax(1).cpu().numpy()]
+            pairs.append((CTrial(C=C, width=width, error=float((predicted != truth).mean())), found))
+        return pairs[::-1]
 
 
 def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> protocol.FewLabels:

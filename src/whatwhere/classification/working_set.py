@@ -1,0 +1,86 @@
+"""The SVMs of `kernel_svm` without a kernel matrix of all images: solved for the few that can be support vectors.
+
+An image beyond the margin of every class has no coefficient, and leaving it out changes nothing. So the problem is
+solved for some of the images; those of the others that lie inside a margin of this solution are added, and it is
+solved again, until there are none. The minimum is that of all images. 60,000 digits have 5,000 to 10,000 support
+vectors: their kernel matrix takes 0.1 to 0.4 GB, and that of all digits would take 14.4 GB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from whatwhere.classification.kernel_svm import ROUNDING, kernel_rows, solve
+
+QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
+NEAR = 0.5  # beyond the margin: images farther away are looked at again only when no others are left to add
+
+
+@dataclass(frozen=True)
+class SupportVectors:
+    """The rows [S] that have a coefficient in some class, in ascending order, and the coefficients [S, K]."""
+
+    rows: Tensor
+    a: Tensor
+
+
+def fit_support_vectors(
+    x: Tensor, t: Tensor, C: float, width: float | None = None, start: SupportVectors | None = None
+) -> SupportVectors:
+    """The support vectors of every class:  x [N, D], t [N, K] (float64).
+
+    x      descriptors
+    t      1 for images of a class and -1 for others
+    C      weight of the loss against the regularisation
+    width  of a Gaussian kernel; None for a linear SVM
+    start  a solution that may be near, such as that for another C or for some of the images
+
+    >>> x, t = torch.tensor([[-9.0], [-1.0], [1.0], [9.0]]), torch.tensor([[-1.0], [-1.0], [1.0], [1.0]]).double()
+    >>> fit_support_vectors(x, t, C=10.0).rows
+    tensor([1, 2])
+    """
+    if start is not None:
+        rows, a = start.rows, start.a
+    elif len(x) > QUARTERED:
+        part = fit_support_vectors(x[: len(x) // 4], t[: len(x) // 4], C, width)
+        rows, a = part.rows, part.a
+    else:
+        rows, a = torch.arange(len(x), device=x.device), torch.zeros_like(t)
+    everything = torch.arange(len(x), device=x.device)
+    near = everything
+    while True:  # it ends, since images are only added
+        a = solve(kernel_rows(x[rows], x[rows], width), t[rows], C, a)
+        missing, near = _missing(x, t, width, rows, a, near)
+        if not len(missing):
+            missing, near = _missing(x, t, width, rows, a, everything)
+        if not len(missing):
+            order = rows.argsort()
+            rows, a = rows[order], a[order]
+            used = a.ne(0).any(1)
+            return SupportVectors(rows[used], a[used])
+        rows, a = torch.cat([rows, missing]), torch.cat([a, a.new_zeros(len(missing), a.shape[1])])
+
+
+def _missing(
+    x: Tensor, t: Tensor, width: float | None, rows: Tensor, a: Tensor, among: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The images inside a margin that are not in `rows`, and all that are near one; both `among` these images."""
+    used = a.ne(0).any(1)
+    margin = (t[among] * decision(x, x[rows[used]], a[used], width, among)).amin(1)
+    outside = torch.ones(len(x), dtype=torch.bool, device=x.device)
+    outside[rows] = False
+    return among[(margin < 1 - ROUNDING[x.dtype]) & outside[among]], among[margin < 1 + NEAR]
+
+
+def decision(
+    x: Tensor, support: Tensor, a: Tensor, width: float | None, among: Tensor | None = None, batch: int = 4096
+) -> Tensor:
+    """The decision function of each class, [N, K]: of rows x, or only of those `among` them, by support vectors."""
+    among = torch.arange(len(x), device=x.device) if among is None else among
+    if width is None:
+        w, intercept = support.T @ a.to(x), a.sum(0).to(x)
+        return torch.cat([x[part] @ w + intercept for part in among.split(batch)])
+    return torch.cat([kernel_rows(x[part], support, width) @ a.to(x) for part in among.split(batch)])
