@@ -42,7 +42,7 @@ def decode_known(file: Path) -> np.ndarray:
 def _open(file: Path, read: Callable[[Any], np.ndarray]) -> np.ndarray:
     """What `read` returns for the picture in a file, [H, W] or [H, W, C], as [C, H, W]."""
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError:
         raise MissingExtra("Pillow", "data", "reading pictures") from None
 
@@ -51,6 +51,7 @@ def _open(file: Path, read: Callable[[Any], np.ndarray]) -> np.ndarray:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_regular(file) as stream, Image.open(stream, formats=FORMATS) as picture:
                 _check_header(file, picture)
+                ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
                 pixels = read(picture)
     except ImageError:
         raise
