@@ -5,11 +5,12 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo test lint types imports docs coverage fuzz clean
+.PHONY: demo test lint types imports machine-code docs coverage fuzz clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
-test: $(VENV)/.dev lint types imports
+test: $(VENV)/.dev
+	$(MAKE) --jobs 2 lint types imports machine-code
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
@@ -21,6 +22,9 @@ types: $(VENV)/.dev
 
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+machine-code: $(VENV)/.dev
+	$(BIN)/python tests/compile_engine.py
 
 # The documentation site, docs/_build/html; a warning is an error. GALLERY=0 leaves out running its examples.
 GALLERY ?= 1
