@@ -160,8 +160,8 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
         within_span: Tensor = Q.double() @ newton(R.T.contiguous(), t, C, tolerance=tolerance, steps=steps)
         return within_span
 
-    def transposed_product(s: Tensor) -> Tensor:
-        return (s.to(x.dtype).T @ x).T.double()  # xᵀs, written so that x is read row by row
+    def transposed_product(rows: Tensor, s: Tensor) -> Tensor:
+        return (s.to(x.dtype).T @ rows).T.double()  # xᵀs, written so that x is read row by row
 
     w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
     margin = torch.zeros_like(t, dtype=torch.float64)
@@ -169,10 +169,14 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
         active = (t * margin < 1).to(x.dtype)
         residual = active * (margin - t)
         objective = w.square().sum(0) / 2 + C * residual.square().sum(0)
-        g = w + 2 * C * transposed_product(residual)
+        g = w + 2 * C * transposed_product(x, residual)
 
-        def hessian(v: Tensor, active: Tensor = active) -> Tensor:
-            return v + 2 * C * transposed_product(active * (x @ v.to(x.dtype)))
+        near = active.any(1)  # of some class; the other rows have no part in any Hessian
+        few = 2 * int(near.sum()) < len(x)
+        rows, share = (x[near], active[near]) if few else (x, active)
+
+        def hessian(v: Tensor, rows: Tensor = rows, share: Tensor = share) -> Tensor:
+            return v + 2 * C * transposed_product(rows, share * (rows @ v.to(x.dtype)))
 
         d = _conjugate_gradient(hessian, -g)
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):

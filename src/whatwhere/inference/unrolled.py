@@ -150,6 +150,7 @@ class UnrolledInference(nn.Module):
 
     def run(self, model: SizedModel, v: Tensor, mask: Tensor | None = None) -> Latents:
         """All steps with this model on what its input stage gave; no value is looked at, so that it can be exported."""
+        model = replace(model, pairs=True)  # the same numbers in fewer operations, each of which has its backward pass
         moving = ista.moving_layers(model.model, self.phase)
         state = ista.start(model, v, Latents(), self.phase, self.settings, mask, scales=self)
         rate = pooling_rate(v, mask, self.contrast)

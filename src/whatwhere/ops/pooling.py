@@ -12,9 +12,10 @@ At the border a region may reach beyond the map: its weights are normalised over
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -129,8 +130,28 @@ class Weights:
     regions: Regions
     factors: tuple[Tensor, ...]
 
-    def __getitem__(self, images: slice) -> Weights:
-        return Weights(self.regions, tuple(w[images] for w in self.factors))
+    def __getitem__(self, images: slice) -> Self:
+        return replace(self, factors=tuple(w[images] for w in self.factors))
+
+    def unpool(self, p: Tensor) -> Tensor:
+        return scatter(reduce(mul, self.factors, on_region(p)), self.regions)
+
+    def pool(self, z: Tensor) -> Tensor:
+        return reduce(mul, self.factors, gather(z, self.regions)).sum((2, 3, 4))
+
+    def gradient(self, error: Tensor, p: Tensor, pooling: PoolingParams) -> PoolingParams:
+        regions, slopes = self.regions, reduce(mul, self.factors, gather(error, self.regions))
+        d_mu, d_gamma = [], []
+        for a, axis in enumerate(regions.axes):
+            mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
+            x, q, along = regions.coordinates(axis, mu), self.factors[a].square(), 2 + axis
+            slope = slopes.sum([d for d in (2, 3, 4) if d != along], keepdim=True)  # w_i Σ_others w ∇w, but for p̂
+            spread = (x - mu).square()
+            from_mean = x - (q * x).sum(along, keepdim=True)
+            from_variance = spread - (q * spread).sum(along, keepdim=True)
+            d_mu.append(p * (gamma / 2 * slope * from_mean).sum((2, 3, 4)))
+            d_gamma.append(p * (-slope * from_variance / 4).sum((2, 3, 4)))
+        return PoolingParams(torch.stack(d_mu, 1), torch.stack(d_gamma, 1))
 
 
 def on_region(theta: Tensor) -> Tensor:
@@ -177,12 +198,12 @@ def scatter(elements: Tensor, regions: Regions) -> Tensor:
 
 def unpool(p: Tensor, weights: Weights) -> Tensor:
     """z(i) = w(i) p(j):  [N, b, h, w] → [N, B, H, W]  (Eqn. unpool; Deviation: the print's p_k is p_b)."""
-    return scatter(reduce(mul, weights.factors, on_region(p)), weights.regions)
+    return weights.unpool(p)
 
 
 def pool(z: Tensor, weights: Weights) -> Tensor:
     """p(j) = Σ_i w(i) z(i), the adjoint of `unpool`  (Eqn. pool; Deviation: the print's z_b(j) is z_b(i))."""
-    return reduce(mul, weights.factors, gather(z, weights.regions)).sum((2, 3, 4))
+    return weights.pool(z)
 
 
 def pooling_gradient(error: Tensor, p: Tensor, pooling: PoolingParams, weights: Weights) -> PoolingParams:
@@ -195,18 +216,7 @@ def pooling_gradient(error: Tensor, p: Tensor, pooling: PoolingParams, weights: 
 
     Deviation: ∂w/∂a as printed belongs to another w and points uphill about half the time.
     """
-    regions, slopes = weights.regions, reduce(mul, weights.factors, gather(error, weights.regions))
-    d_mu, d_gamma = [], []
-    for a, axis in enumerate(regions.axes):
-        mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
-        x, q, along = regions.coordinates(axis, mu), weights.factors[a].square(), 2 + axis
-        slope = slopes.sum([d for d in (2, 3, 4) if d != along], keepdim=True)  # w_i Σ_others w ∇w, but for p̂
-        spread = (x - mu).square()
-        from_mean = x - (q * x).sum(along, keepdim=True)
-        from_variance = spread - (q * spread).sum(along, keepdim=True)
-        d_mu.append(p * (gamma / 2 * slope * from_mean).sum((2, 3, 4)))
-        d_gamma.append(p * (-slope * from_variance / 4).sum((2, 3, 4)))
-    return PoolingParams(torch.stack(d_mu, 1), torch.stack(d_gamma, 1))
+    return weights.gradient(error, p, pooling)
 
 
 def bound(pooling: PoolingParams, regions: Regions, gamma_min: float, gamma_max: float) -> PoolingParams:
