@@ -28,18 +28,29 @@ from whatwhere.data import Images
 from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
-from whatwhere.spec_toml import build
 
 PART = 5000  # images that are described at a time
 
 
-def learn(model: DeconvNet, images: Images, steps: int, given: argparse.Namespace) -> dict[str, Any]:
-    """The schedule, by `distill`."""
+def learn(model: DeconvNet, images: Images, steps: int, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """The steps, by `distill`."""
     fitting = images.subset(np.arange(len(images) * 5 // 6))
-    unrolled, began = UnrolledInference(model, steps), time.process_time()
-    settings = {name: getattr(given, name) for name in ("batches", "batch_size", "imitation") if getattr(given, name)}
+    unrolled, began = UnrolledInference(model, steps, untied=not given.tied), time.process_time()
+    names = ("batches", "batch_size", "imitation")
+    settings = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     distill(unrolled, fitting, **settings, seed=given.seed)
-    return {"settings": settings, "learning_seconds": time.process_time() - began, "spec": asdict(unrolled.spec)}
+    learned = unrolled.learned
+    ww.save(model.to("cpu"), steps_of(given, steps, seed))
+    learned.save(steps_of(given, steps, seed))
+    seconds = time.process_time() - began
+    return {"untied": not given.tied, **settings, "learning_seconds": seconds, "spec": asdict(learned.spec)}
+
+
+def steps_of(given: argparse.Namespace, steps: int, seed: int) -> Path:
+    """The file of a model whose learned steps are those of the cell: they lie next to it."""
+    folder: Path = given.cache / f"{given.loss}-{steps}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "model.safetensors"
 
 
 def measure(model: DeconvNet, images: Images, spec: InferenceSpec) -> dict[str, float]:
@@ -83,16 +94,17 @@ def run_cell(steps: int, seed: int, given: argparse.Namespace, cell: dict[str, A
     model = ww.load(given.models / f"gaussian-2layers-seed{seed}.safetensors")
     model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     if "spec" not in cell:
-        yield learn(model, training, steps, given)
-    spec = build(InferenceSpec, cell["spec"])
+        yield learn(model, training, steps, seed, given)
+    learned = ww.LearnedSteps.load(steps_of(given, steps, seed))
+    model, spec = learned.model_for(model), learned.spec
     if "cost" not in cell:
         yield measure(model, test, spec)
     if "error" in cell or not given.C:
         return
-    name, rows = given.cache / f"{given.loss}-{steps}-{seed}", []
+    rows = []
     for split, images in (("train", training), ("test", test)):
         parts = []
-        for part in described(model, images, spec, name.with_name(f"{name.name}-{split}")):
+        for part in described(model, images, spec, steps_of(given, steps, seed).with_name(split)):
             parts.append(part)
             yield {}
         rows.append(np.concatenate(parts))
@@ -103,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="+", default=["5:0", "3:0", "10:0", "5:1", "5:2"], metavar="K:SEED")
     parser.add_argument("--loss", default="default", help="name of the settings of `distill` in the result")
+    parser.add_argument("--tied", action="store_true", help="only the sizes are learned")
     parser.add_argument("--batches", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--imitation", type=float)

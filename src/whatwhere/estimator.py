@@ -228,11 +228,16 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _output(self, v: Tensor) -> Matrix:
         if self.output == "descriptor":
-            return describe_images(self.model_.to(choose_device(self.device)), v, self._recipe(), engine=self.engine)
+            return describe_images(self._model_in_use(), v, self._recipe(), engine=self.engine)
         return torch.cat([tensor.flatten(1) for tensor in self._encode(v).tensors()], 1).cpu().numpy()
 
+    def _model_in_use(self) -> DeconvNet:
+        """The model on its device, with the filters that learned steps have on the pass up."""
+        model = self.model_.to(choose_device(self.device))
+        return self.learned_steps_.model_for(model) if isinstance(self.steps, str) else model
+
     def _encode(self, v: Tensor) -> Latents:
-        model, spec = self.model_.to(choose_device(self.device)), self._recipe().inference
+        model, spec = self._model_in_use(), self._recipe().inference
         if self.steps is None:
             spec = InferenceSpec.coding(lam=self.lam)
         return infer(model, v, spec, engine=self.engine, batch_size=self.batch_size).latents

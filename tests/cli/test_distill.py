@@ -32,13 +32,14 @@ def test_the_cost_after_the_learned_steps_is_reported_and_lower_than_before(run:
     model, held_out = ww.load(run), ww.data.load(run / "bars.npz")[slice(54, 60)]
     learned = ww.LearnedSteps.load(run, 2)
     assert learned.spec.lam == 3
+    assert len(learned.upward) == model.spec.depth
     settings = {
-        "2 learned steps": learned.spec,
-        "2 plain steps": ww.InferenceSpec(lam=3.0, steps=2),
-        "50 plain steps": ww.InferenceSpec(lam=3.0),
+        "2 learned steps": (learned.model_for(model), learned.spec),
+        "2 plain steps": (model, ww.InferenceSpec(lam=3.0, steps=2)),
+        "50 plain steps": (model, ww.InferenceSpec(lam=3.0)),
     }
-    for name, spec in settings.items():
-        cost = ww.infer(model, held_out, spec, engine="reference").stats.cost[-1].mean()
+    for name, (used, spec) in settings.items():
+        cost = ww.infer(used, held_out, spec, engine="reference").stats.cost[-1].mean()
         assert result["cost"][name] == pytest.approx(float(cost), rel=1e-5)
     guess = ww.UnrolledInference(model, 2, ww.InferenceSpec(lam=3.0)).spec
     before = ww.infer(model, held_out, guess, engine="reference").stats.cost[-1].mean()

@@ -47,6 +47,21 @@ def test_steps_come_back_as_they_were(saved: tuple[Path, LearnedSteps]) -> None:
     assert (path.parent / "inference-2.safetensors").read_bytes() == before
 
 
+def test_filters_of_the_pass_up_come_back_and_are_used(saved: tuple[Path, LearnedSteps]) -> None:
+    path, tied = saved
+    learned = replace(tied, upward=DeconvNet(SPECS["2 layers"], seed=4).filters)
+    assert learned != tied
+    learned.save(path)
+    assert LearnedSteps.load(path) == learned
+    model = ww.load(path)
+    used = learned.model_for(model)
+    assert not used.tied
+    assert all(torch.equal(a, b) for a, b in zip(used.upward, learned.upward, strict=True))
+    features = ww.infer(model, IMAGES, steps="learned", engine="reference").features
+    assert torch.equal(features, ww.infer(used, IMAGES, SPEC, engine="reference").features)
+    assert not torch.equal(features, ww.infer(model, IMAGES, SPEC, engine="reference").features)
+
+
 def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None:
     for name in ("one", "two"):
         ww.save(MODEL, tmp_path / f"{name}.safetensors")

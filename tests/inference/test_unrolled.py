@@ -11,11 +11,15 @@ from examples import SPECS, random_images, random_mask
 from whatwhere.errors import SpecError
 from whatwhere.inference import infer, ista
 from whatwhere.inference.engines import get_engine, unsupported_reasons
+from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import safe_step
 from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.files import model_checksum
+from whatwhere.ops.convolution import convolve_up
+from whatwhere.ops.pooling import fit_moments, gaussian_weights, pool
 from whatwhere.spec import InferenceSpec, Recipe, StepSpec
 from whatwhere.spec_toml import override, parse_toml, to_toml
 
@@ -39,18 +43,18 @@ def problem(name: str = "2 layers", dtype: torch.dtype = torch.float64) -> tuple
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 @pytest.mark.parametrize("name", ["2 layers", "2 layers, max"])
 def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
-    """Of the cost with respect to the sizes of the steps and to the filters of both layers."""
+    """Of the features with respect to the sizes of the steps and to the filters of both layers, on both passes."""
     model, images = problem(name)
     positive = [
         (f + 0.05) * (f > 0).any((2, 3), keepdim=True) for f in model.filters
     ]  # at a weight of 0 there is a kink
     model = DeconvNet.from_parts(model.spec, positive, model.connectivity)
-    unrolled = UnrolledInference(model, 3, scheduled(lam=2.0, alpha=alpha))
+    unrolled = UnrolledInference(model, 3, scheduled(lam=2.0, alpha=alpha), untied=True)
     names = [name for name, _ in unrolled.named_parameters()]
 
     def cost(*inputs: Tensor) -> Tensor:
         changed = DeconvNet.from_parts(model.spec, inputs[len(names) :], model.connectivity)
-        copy = UnrolledInference(changed, 3, unrolled.spec)
+        copy = UnrolledInference(changed, 3, unrolled.spec, untied=True)
         parameters = dict(zip(names, inputs, strict=False))
         return torch.func.functional_call(copy, parameters, (images,)).p.sum()
 
@@ -103,6 +107,43 @@ def test_the_network_is_what_infer_computes() -> None:
     latents = unrolled(images)
     assert torch.allclose(latents.p, solution.features)
     assert torch.allclose(unrolled.cost(images), solution.stats.cost[-1])
+
+
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+def test_untied_steps_infer_with_their_filters_on_the_pass_up(engine: str) -> None:
+    """Against a plain evaluation of one step from 0: p = max(0, size · λ · Uᵀ(W * v) - threshold)."""
+    if engine == "cpu":
+        pytest.importorskip("numba")
+    model, images = problem("1 layer")
+    upward = DeconvNet(model.spec, seed=7, dtype=torch.float64).filters
+    assert not torch.equal(upward[0], model.filters[0])
+    spec = InferenceSpec.scheduled([StepSpec(size=0.02, threshold=0.01, pooling_step=(0.0,))], lam=4.0)
+    found = infer(model, images, engine=engine, steps=LearnedSteps(spec, model_checksum(model), upward))
+    theta = found.latents.pooling_params[0]
+    s = convolve_up(images, upward[0])
+    moments = fit_moments(s, model.at(6, 5).regions[0], spec.gamma_min, spec.gamma_max)
+    assert torch.allclose(theta.mu, moments.mu)
+    expected = (0.02 * 4.0 * pool(s, gaussian_weights(moments, model.at(6, 5).regions[0])) - 0.01).clamp(min=0)
+    assert expected.sum() > 0
+    assert torch.allclose(found.features, expected)
+
+
+def test_untied_filters_are_learned_and_stay_connected() -> None:
+    model, _ = problem()
+    images = random_images(SPEC, 20)
+    costs = {}
+    for untied in (False, True):
+        unrolled = UnrolledInference(model, 2, InferenceSpec(lam=2.0), untied=untied)
+        distill(unrolled, images, batches=15, batch_size=5, imitation=0.0, filter_rate=0.1)
+        costs[untied] = unrolled.cost(images).mean()
+    learned = unrolled.learned
+    assert costs[True] < 0.99 * costs[False]
+    assert learned.model_checksum == model_checksum(model)
+    for f, own, connected in zip(learned.upward, model.filters, model.connectivity, strict=True):
+        assert not torch.equal(f, own)
+        assert not f[~connected].any()
+    solution = infer(model, images, steps=learned, engine="reference")
+    assert torch.allclose(solution.stats.cost[-1].mean(), costs[True])
 
 
 def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
@@ -186,6 +227,10 @@ def test_images_that_a_schedule_does_not_suit_take_plain_steps(engine: str) -> N
     for ours, theirs in zip(found.latents.tensors(), rule.latents.tensors(), strict=True):
         assert torch.equal(ours[1], theirs[1])
     assert (found.stats.cost[-1] < found.stats.cost[0]).all()
+    untied = LearnedSteps(spec, model_checksum(model), DeconvNet(model.spec, seed=7, dtype=torch.float64).filters)
+    found = infer(model, images, steps=untied, engine=engine)  # plain steps have the filters of the model
+    for ours, theirs in zip(found.latents.tensors(), rule.latents.tensors(), strict=True):
+        assert torch.equal(ours[1], theirs[1])
 
 
 def test_an_image_has_the_same_code_in_every_batch() -> None:

@@ -45,6 +45,7 @@ class Case:
     start: float | None = 0.1  # about how large features are to begin with; None: nothing is known
     mask: str = ""  # the kind of `random_mask`
     weight: float = 1.0  # about how large its weights are
+    untied: bool = False  # the pass up has filters of its own
     spec: dict[str, Any] = field(default_factory=dict)
 
 
@@ -82,6 +83,7 @@ CASES = {
         SPECS["3 layers, colour"], mask="known", spec={**schedule(1), "alpha": 0.5}
     ),
     "2 layers, schedule from zero": Case(TWO, steps=6, start=None, spec=schedule(6)),
+    "2 layers, schedule, untied": Case(TWO, steps=6, start=None, spec=schedule(6), untied=True),
     "3×3 regions, schedule from zero, mask": Case(
         SPECS["2 layers, 3×3 regions"], start=None, mask="weights", spec={**schedule(1), "moment_power": 1}
     ),
@@ -139,6 +141,8 @@ UNKNOWN = "unknown pixels"  # changes them, and reports what else changes
 def compare(case: Case, device: str) -> dict[str, float]:
     """Relative errors of everything that a solve returns, against the reference in float64."""
     reference = DeconvNet(case.model, seed=0, dtype=torch.float64)
+    if case.untied:
+        reference = reference.with_upward(DeconvNet(case.model, seed=1, dtype=torch.float64).filters)
     images = case.loud * random_images(case.model, case.images, case.height, case.width)
     mask = random_mask(images, case.mask)
     target = make_target(reference, images, None if mask is None else case.weight * mask)

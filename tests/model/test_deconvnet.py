@@ -213,6 +213,19 @@ def test_a_copy_and_a_pickle_are_equal(duplicate: Callable[[DeconvNet], DeconvNe
     assert torch.equal(again.connectivity[1], model.connectivity[1])
 
 
+def test_a_model_may_have_other_filters_on_the_pass_up() -> None:
+    model, upward = DeconvNet(SPECS["2 layers"]), DeconvNet(SPECS["2 layers"], seed=1).filters
+    untied = model.with_upward(upward)
+    assert model.tied
+    assert not untied.tied
+    assert untied != model
+    assert untied.with_upward(None) == model
+    for copied in (untied.to(torch.float64).to(torch.float32), pickle.loads(pickle.dumps(untied))):
+        assert copied == untied
+    with pytest.raises(SpecError, match="filters of 1 and connectivity of 2 layers"):
+        model.with_upward(upward[:1])
+
+
 def test_the_repr_names_every_layer() -> None:
     assert repr(DeconvNet(ModelSpec.paper())) == (
         "DeconvNet(1 → 16 maps 5×5, gaussian 2×2 → 48 maps 5×5, fan-in 8, gaussian 2×2; float32, cpu)"

@@ -68,7 +68,8 @@ def classify(
     if layer:
         recipe = replace(recipe, descriptor=replace(recipe.descriptor, layers=tuple(layer)))
     if steps is not None:
-        recipe = replace(recipe, inference=learned_settings(model, steps, []), plan=())
+        model, inference = learned_settings(model, steps, [])
+        recipe = replace(recipe, inference=inference, plan=())
     sets = read_sets(images or source_of(run), labels, test, test_labels)
     grid, stages = tuple(C or protocol.C_GRID), Stages(quiet=quiet)
     (x, y), (x_test, y_test) = _describe(model, sets, recipe, engine, stages)

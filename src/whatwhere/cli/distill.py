@@ -19,6 +19,9 @@ LearningRate = Annotated[float, typer.Option(help="Of Adam, at the beginning.", 
 Imitation = Annotated[
     float, typer.Option(help="Weight of the distance from the features of 50 plain steps; 0: the cost alone.", min=0)
 ]
+Untied = Annotated[
+    bool, typer.Option("--untied/--tied", help="Learn filters for the pass up, too, or only the sizes of the steps.")
+]
 Seed = Annotated[int, typer.Option(help="Of the choice of images.")]
 
 HELD_OUT = 500  # images at most, and at most a tenth
@@ -32,6 +35,7 @@ def distill(
     batch_size: BatchSize = 20,
     learning_rate: LearningRate = 0.1,
     imitation: Imitation = 10.0,
+    untied: Untied = True,
     seed: Seed = 0,
     set_: InferenceSet = None,
     engine: Engine = "auto",
@@ -57,7 +61,8 @@ def distill(
     recipe, model = open_run(run, device)
     training, held_out = split(in_model_units(model.spec, load_for_training(images or source_of(run))[0]))
     spec = resolve_lam(model, training, inference_settings(recipe, "recipe", set_ or []))
-    network, stages = unrolled.UnrolledInference(model, steps, replace(spec, schedule=())), Stages(quiet=quiet)
+    network = unrolled.UnrolledInference(model, steps, replace(spec, schedule=()), untied=untied)
+    stages = Stages(quiet=quiet)
     with stages.stage(f"learning {steps} steps from {training.name}", batches) as advance:
         unrolled.distill(
             network, training, batches=batches, batch_size=batch_size, learning_rate=learning_rate,
@@ -68,8 +73,8 @@ def distill(
     plain = replace(spec, schedule=(), step_size="image", steps=max(50, steps))
     with stages.stage(f"measuring {len(held_out):,} held-out images", 2) as advance:
         costs = []
-        for settings in (learned.spec, plain):
-            costs.append(infer(model, held_out, settings, engine=engine).stats.cost.mean(1).tolist())
+        for used, settings in ((learned.model_for(model), learned.spec), (model, plain)):
+            costs.append(infer(used, held_out, settings, engine=engine).stats.cost.mean(1).tolist())
             advance(1)
     file = learned.save(model.source or run)
     result = {f"{steps} learned steps": costs[0][-1], f"{steps} plain steps": costs[1][steps]}

@@ -83,7 +83,8 @@ def encode(
         spec = resolve_lam(model, most, inference_settings(recipe, preset, set_ or []), recipe.plan, mask=masks)
         recipe = replace(recipe, inference=spec)
     else:
-        recipe = replace(recipe, inference=learned_settings(model, steps, set_ or []), plan=())
+        model, inference = learned_settings(model, steps, set_ or [])
+        recipe = replace(recipe, inference=inference, plan=())
     encoder = Encoder(recipe, model, groups, engine, where, reconstruction, tile, overlap)
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
     with Stages(quiet=quiet).stage(f"encoding {title}", encoder.pieces) as advance:

@@ -39,8 +39,8 @@ def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> Infer
     return override(spec, changed, "inference.")
 
 
-def learned_settings(model: DeconvNet, steps: str, changes: list[str]) -> InferenceSpec:
-    """The settings of the learned steps next to a model, which --set does not change."""
+def learned_settings(model: DeconvNet, steps: str, changes: list[str]) -> tuple[DeconvNet, InferenceSpec]:
+    """The model and the settings for the learned steps next to it, which --set does not change."""
     from whatwhere.errors import SpecError
     from whatwhere.inference.learned_steps import resolve_steps
 

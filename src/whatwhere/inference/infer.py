@@ -85,7 +85,7 @@ def infer(
         if phase.layer > model.spec.depth:
             raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
     if steps is not None:
-        spec = resolve_steps(model, steps, spec, plan)
+        model, spec = resolve_steps(model, steps, spec, plan)
     spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
     first = make_target(model, source[slice(0, 1)], None if mask is None else mask[:1])
     sized = model.at(*first.v.shape[2:])
@@ -175,7 +175,7 @@ def take_plain_steps(
         return solution
     rule = replace(spec, schedule=(), step_size="image", mu_scale=(1.0,), gamma_scale=(1.0,), contrast=None)
     mask = None if mask is None else mask[worse]
-    plain = engine.solve(model, images[worse], latents[worse], phase, rule, mask)
+    plain = engine.solve(model.with_upward(None), images[worse], latents[worse], phase, rule, mask)
     stats = solution.stats.put(worse, plain.stats)
     return replace(solution, latents=solution.latents.put(worse, plain.latents), stats=stats)
 

@@ -1,4 +1,4 @@
-"""Learned steps as files: their schedule, the settings they were learned with, and the model that they belong to.
+"""Learned steps as files: their schedule and filters, the settings they were learned with, the model they belong to.
 
 runs/digits/model.safetensors   its steps are in   runs/digits/inference-5.safetensors
 models/digits.safetensors                          models/digits.inference-5.safetensors
@@ -10,8 +10,11 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from whatwhere.atomic import write_atomic
 from whatwhere.errors import RunError, SpecError, printable
@@ -46,12 +49,13 @@ RULES = (
 """What a schedule takes the place of; all other settings are those that the steps were learned with."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LearnedSteps:
     """A few steps of inference whose sizes were learned for one model, as `UnrolledInference.learned` gives them.
 
     spec            settings of inference with the schedule of the steps
     model_checksum  of the model that they were learned for
+    upward          filters of their pass up, one tensor a layer; empty: those of the model
     source          the file that they were loaded from
 
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
@@ -65,11 +69,25 @@ class LearnedSteps:
 
     spec: InferenceSpec
     model_checksum: str
+    upward: tuple[Tensor, ...] = ()
     source: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.spec.schedule:
             raise SpecError("settings without a schedule were given as learned steps; expected one of at least 1 step")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LearnedSteps):
+            return NotImplemented
+        same = (self.spec, self.model_checksum, len(self.upward)) == (
+            other.spec,
+            other.model_checksum,
+            len(other.upward),
+        )
+        return same and all(torch.equal(a, b) for a, b in zip(self.upward, other.upward, strict=True))
+
+    def __hash__(self) -> int:
+        return hash((self.spec, self.model_checksum))
 
     def __len__(self) -> int:
         """The number of steps."""
@@ -83,8 +101,9 @@ class LearnedSteps:
         file = steps_file(path, len(self))
         spec = canonical(asdict(self.spec))
         text = canonical({"spec": spec, "model": self.model_checksum})
-        metadata = {"format": FORMAT, "sha256": checksum(text, {}), "model": self.model_checksum, "spec": spec}
-        write_atomic(file, to_bytes({}, metadata))
+        tensors = {f"upward.{k}": f.detach().cpu() for k, f in enumerate(self.upward, start=1)}
+        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "model": self.model_checksum, "spec": spec}
+        write_atomic(file, to_bytes(tensors, metadata))
         return file
 
     @classmethod
@@ -102,6 +121,12 @@ class LearnedSteps:
             raise RunError(f"{wanted} requested of {printable(path)}; saved next to it: {there} ({learn} learns them)")
         return read_steps(saved[max(saved) if steps is None else steps])
 
+    def model_for(self, model: DeconvNet) -> DeconvNet:
+        """The model with the filters that the steps have on the pass up: what `spec` is used with."""
+        self.check(model)
+        like = model.filters[0]
+        return model.with_upward([f.to(like) for f in self.upward]) if self.upward else model
+
     def check(self, model: DeconvNet) -> None:
         """Raise a RunError if the steps were learned for another model."""
         if self.model_checksum == model_checksum(model):
@@ -118,8 +143,11 @@ Steps = str | LearnedSteps
 
 def resolve_steps(
     model: DeconvNet, steps: Steps, spec: InferenceSpec | None = None, plan: Sequence[Phase] = ()
-) -> InferenceSpec:
-    """The settings of learned steps, once they belong to the model and contradict nothing else that was given."""
+) -> tuple[DeconvNet, InferenceSpec]:
+    """The model and the settings for learned steps, once they belong to it and contradict nothing else that was given.
+
+    The model is the same but for the filters of the pass up.
+    """
     if not isinstance(steps, LearnedSteps):
         count = parse_steps(steps)
         if model.source is None:
@@ -128,14 +156,14 @@ def resolve_steps(
                 "give steps = whatwhere.LearnedSteps.load(RUN), or load the model with whatwhere.load"
             )
         steps = LearnedSteps.load(model.source, count)
-    steps.check(model)
+    used = steps.model_for(model)
     if spec is not None:
         require_same_settings(steps.spec, spec)
     if plan and tuple(plan) != joint(model.spec.depth):
         raise SpecError(
             f"learned steps were given with plan = {tuple(plan)}; expected none: they infer all layers jointly"
         )
-    return steps.spec
+    return used, steps.spec
 
 
 def parse_steps(name: str) -> int | None:
@@ -182,10 +210,11 @@ def read_steps(file: Path) -> LearnedSteps:
         form = metadata.get("format", "no format at all")
         if form != FORMAT:
             raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
-        if tensors:
-            raise SpecError(f"the tensor {min(tensors)!r} belongs to no step")
+        names = [f"upward.{k}" for k in range(1, len(tensors) + 1)]
+        if unknown := set(tensors) - set(names):
+            raise SpecError(f"the tensor {min(unknown)!r} belongs to no step")
         text = canonical({"spec": metadata["spec"], "model": metadata["model"]})
-        if metadata["sha256"] != checksum(text, {}):
+        if metadata["sha256"] != checksum(text, tensors):
             raise SpecError("its checksum does not match its content")
         spec = build(InferenceSpec, json.loads(metadata["spec"]))
-        return replace(LearnedSteps(spec, metadata["model"]), source=file)
+        return LearnedSteps(spec, metadata["model"], tuple(tensors[name] for name in names), source=file)

@@ -47,7 +47,7 @@ def start_pooling(
     signal, fitted = images, []
     for k, regions in enumerate(model.regions[:layer], start=1):
         kind = model.spec.layers[k - 1].pooling_kind
-        s = convolve_up(signal, model.filters[k - 1])
+        s = convolve_up(signal, model.model.upward[k - 1])
         if kind == "gaussian" and k <= len(known):
             fitted.append(known[k - 1])
         else:

@@ -6,12 +6,12 @@
     unrolled.learned.save("runs/digits")            # for `infer(…, steps="learned")` and the command line
 
 A step has a size β, a threshold, a momentum and a β_U for each layer: 3 + L numbers. The start of the pooling variables
-has a scale of μ and one of γ for each layer.
+has a scale of μ and one of γ for each layer. `untied` steps also have filters of their own on the pass up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,6 +56,7 @@ class UnrolledInference(nn.Module):
     model      the trained model, whose filters stay as they are
     steps      K
     inference  λ, α, bounds and, where it has one, the schedule to start from; None means the paper's settings
+    untied     the pass up, from the error to a step, has filters that are learned, too; those of `model` to begin with
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> unrolled(ww.data.load("digits")[:3]).p.shape
@@ -64,7 +65,9 @@ class UnrolledInference(nn.Module):
 
     step = staticmethod(ista.step)  # an instance may have a compiled one
 
-    def __init__(self, model: DeconvNet, steps: int = 5, inference: InferenceSpec | None = None) -> None:
+    def __init__(
+        self, model: DeconvNet, steps: int = 5, inference: InferenceSpec | None = None, *, untied: bool = False
+    ) -> None:
         super().__init__()
         require_count("steps", steps)
         inference = inference if inference is not None else InferenceSpec()
@@ -80,12 +83,24 @@ class UnrolledInference(nn.Module):
         self.momentum = nn.Parameter(torch.tensor([s.momentum for s in schedule], dtype=model.dtype))
         scales = [inference.start_scales(k) for k in range(1, depth + 1)]
         self.log_scales = nn.Parameter(torch.tensor(scales, dtype=model.dtype).log())
+        self.upward = nn.ParameterList(nn.Parameter(f.detach().clone()) for f in model.upward) if untied else None
         self.to(model.device)
 
     @property
     def model(self) -> DeconvNet:
         """The model that the steps infer with."""
-        return self._model
+        return self._model if self.upward is None else self._model.with_upward(self.connected_upward())
+
+    @property
+    def connectivity(self) -> Sequence[Tensor]:
+        """Which maps of a layer connect to which maps below, [B_{k-1}, B_k] for every layer."""
+        return self._model.connectivity
+
+    def connected_upward(self) -> list[Tensor] | None:
+        """The filters of the pass up, 0 where maps are not connected; None: they are those of the pass down."""
+        if self.upward is None:
+            return None
+        return [f * c[:, :, None, None].to(f.dtype) for f, c in zip(self.upward, self.connectivity, strict=True)]
 
     @property
     def phase(self) -> Phase:
@@ -127,7 +142,8 @@ class UnrolledInference(nn.Module):
     @property
     def learned(self) -> LearnedSteps:
         """The steps as they are now, for `infer` and for a file."""
-        return LearnedSteps(self.spec, model_checksum(self.model))
+        upward = () if self.upward is None else tuple(f.detach() for f in self.model.upward)
+        return LearnedSteps(self.spec, model_checksum(self.model), upward)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
         """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables of every layer."""
@@ -180,13 +196,14 @@ def distill(
     batches: int = 200,
     batch_size: int = 20,
     learning_rate: float = 0.1,
+    filter_rate: float = 0.03,
     imitation: float = 10.0,
     teacher: InferenceSpec | None = None,
     engine: str = "auto",
     seed: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Learn the sizes of the steps from images without labels; return the mean cost of every batch.
+    """Learn the sizes of the steps, and untied filters, from images without labels; return the mean cost of each batch.
 
     Adam, with a learning rate that falls to 0 along a cosine, on `loss`: the cost after the last step, and how far the
     features are from those of many plain steps. The lowest cost alone gives features that a classifier can use less.
@@ -195,7 +212,8 @@ def distill(
     images         a tensor [N, C, H, W], or images that are read batch by batch
     batches        how many random batches to learn from
     batch_size     images in a batch
-    learning_rate  of Adam, at the beginning
+    learning_rate  of Adam for the sizes, at the beginning
+    filter_rate    the learning rate of untied filters, as a multiple of `learning_rate`
     imitation      weight of the distance from the features of the teacher
     teacher        settings of the plain steps that are imitated; None: 50 steps of the 'image' rule
     engine         of the teacher
@@ -212,14 +230,15 @@ def distill(
     if not 0 <= imitation < float("inf"):
         raise SpecError(f"imitation = {imitation} was given; expected a number of at least 0")
     plain = teacher or replace(unrolled.settings, steps=50, mu_scale=(1.0,), gamma_scale=(1.0,))
-    optimizer = torch.optim.Adam(unrolled.parameters(), learning_rate)
+    optimizer = torch.optim.Adam(groups(unrolled, filter_rate * learning_rate), learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, batches)
     generator, costs = torch.Generator().manual_seed(seed), []
-    unrolled.contrast = mean_contrast(unrolled.model, images)
+    model = unrolled.model.with_upward(None)  # of the teacher
+    unrolled.contrast = mean_contrast(model, images)
     for number in range(1, batches + 1):
         chosen = torch.randint(len(images), (batch_size,), generator=generator).tolist()
         batch = torch.stack([images[i] for i in chosen]).to(unrolled.model.device)
-        target = infer(unrolled.model, batch, plain, engine=engine).features if imitation > 0 else None
+        target = infer(model, batch, plain, engine=engine).features if imitation > 0 else None
         latents, end = unrolled.unroll(batch)
         assert latents.p is not None
         value = loss(latents.p, end.cost, target, imitation)
@@ -232,6 +251,13 @@ def distill(
         if progress is not None:
             progress(number, costs[-1])
     return costs
+
+
+def groups(unrolled: UnrolledInference, filter_rate: float) -> list[dict[str, Any]]:
+    """The parameters by their learning rates."""
+    upward = [] if unrolled.upward is None else list(unrolled.upward)
+    sizes = [p for p in unrolled.parameters() if not any(p is f for f in upward)]
+    return [{"params": sizes}, {"params": upward, "lr": filter_rate}] if upward else [{"params": sizes}]
 
 
 def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Tensor:

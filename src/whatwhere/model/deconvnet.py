@@ -24,6 +24,9 @@ class DeconvNet:
     An immutable value: methods that change something return another model. Models are equal if their spec, dtype,
     filters and connectivity are equal. Layers count from 1, as in the paper; 0 is the image.
 
+    `upward` are the filters of the pass up, from an error to a step: the same ones, as the paper has it, unless
+    `with_upward` gave others, which a few learned steps may have.
+
     spec   the architecture
     seed   of the random filters and the random connectivity
     dtype  of the filters
@@ -38,6 +41,7 @@ class DeconvNet:
     spec: ModelSpec
     filters: tuple[Tensor, ...]
     connectivity: tuple[Tensor, ...]
+    upward: tuple[Tensor, ...]
     source: Path | None = None  # the file that these filters were loaded from
 
     def __init__(self, spec: ModelSpec, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> None:
@@ -57,12 +61,16 @@ class DeconvNet:
         spec: ModelSpec,
         filters: Sequence[Tensor],
         connectivity: Sequence[Tensor],
+        upward: Sequence[Tensor] | None = None,
         *,
         source: Path | None = None,
     ) -> DeconvNet:
         """A model with these filters, without projection. Shapes and dtypes must be those of the spec."""
         model = cls.__new__(cls)
         model._set(spec, filters, connectivity)
+        if upward is not None:
+            check_parts(spec, upward, connectivity)
+            object.__setattr__(model, "upward", tuple(upward))
         object.__setattr__(model, "source", source)
         return model
 
@@ -71,6 +79,7 @@ class DeconvNet:
         object.__setattr__(self, "spec", spec)
         object.__setattr__(self, "filters", tuple(filters))
         object.__setattr__(self, "connectivity", tuple(connectivity))
+        object.__setattr__(self, "upward", self.filters)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
@@ -87,14 +96,14 @@ class DeconvNet:
             return NotImplemented
         if self.spec != other.spec or self.dtype != other.dtype:
             return False
-        ours, theirs = self.filters + self.connectivity, other.filters + other.connectivity
+        ours, theirs = (model.filters + model.connectivity + model.upward for model in (self, other))
         return all(torch.equal(a, b.to(a.device)) for a, b in zip(ours, theirs, strict=True))
 
     def __hash__(self) -> int:
         return hash((self.spec, self.dtype))  # without the filters, so that it is fast
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DeconvNet.from_parts, (self.spec, self.filters, self.connectivity)
+        return DeconvNet.from_parts, (self.spec, self.filters, self.connectivity, None if self.tied else self.upward)
 
     def __repr__(self) -> str:
         layers = " → ".join(_describe(layer) for layer in self.spec.layers)
@@ -116,11 +125,21 @@ class DeconvNet:
         filters = [f if i == k else old for i, old in enumerate(self.filters, start=1)]
         return self.from_parts(self.spec, filters, self.connectivity)
 
+    def with_upward(self, filters: Sequence[Tensor] | None) -> DeconvNet:
+        """The same model with these filters on the pass up; None: with its own."""
+        return self.from_parts(self.spec, self.filters, self.connectivity, filters, source=self.source)
+
+    @property
+    def tied(self) -> bool:
+        """Whether both passes have the same filters."""
+        return self.upward is self.filters
+
     def to(self, *args: Any, **kwargs: Any) -> DeconvNet:
         """The same model on another device, in another dtype."""
         filters = [f.to(*args, **kwargs) for f in self.filters]
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
-        return self.from_parts(self.spec, filters, connectivity, source=self.source)
+        upward = None if self.tied else [f.to(*args, **kwargs) for f in self.upward]
+        return self.from_parts(self.spec, filters, connectivity, upward, source=self.source)
 
     @property
     def input_stage(self) -> InputStage:

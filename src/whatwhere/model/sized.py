@@ -96,7 +96,7 @@ class SizedModel:
         """Propagate a signal at layer `start` up: what arrives at the top, and the signal at z_k on the way."""
         unpooled = []
         for k in range(start + 1, len(weights) + 1):
-            unpooled.append(convolve_up(signal, self.filters[k - 1]))
+            unpooled.append(convolve_up(signal, self.model.upward[k - 1]))
             signal = pool(unpooled[-1], weights[k - 1])
         return signal, unpooled
 
@@ -105,7 +105,7 @@ class SizedModel:
         return self.descend(p, weights, to)[0]
 
     def propagate(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> Tensor:
-        """Rᵀ e, the adjoint of `reconstruct`: a signal at layer `start` up to layer len(weights)."""
+        """Rᵀ e: a signal at layer `start` up to layer len(weights). With tied filters the adjoint of `reconstruct`."""
         return self.ascend(signal, weights, start)[0]
 
     def decode(self, latents: Latents) -> Tensor:

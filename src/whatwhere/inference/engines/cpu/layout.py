@@ -77,7 +77,7 @@ OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
 class PackedModel:
     """A model as the kernels read it: the table of layers, the numbers in the state of one image, the filters.
 
-    `sources` are the filters that were packed, and how often they had been written to.
+    `sources` are the filters that were packed, of both passes, and how often they had been written to.
     """
 
     table: np.ndarray
@@ -86,7 +86,9 @@ class PackedModel:
     sources: list[tuple[Tensor, int]]
 
     def holds(self, model: DeconvNet) -> bool:
-        return all(f is g and f._version == count for f, (g, count) in zip(model.filters, self.sources, strict=False))
+        top = len(self.sources) // 2
+        filters = model.filters[:top] + model.upward[:top]
+        return all(f is g and f._version == count for f, (g, count) in zip(filters, self.sources, strict=True))
 
 
 _packed: OrderedDict[tuple[object, ...], PackedModel] = OrderedDict()
@@ -94,12 +96,13 @@ _packed: OrderedDict[tuple[object, ...], PackedModel] = OrderedDict()
 
 def pack_model(model: DeconvNet, height: int, width: int, top: int, moving: Sequence[int]) -> PackedModel:
     """The model packed for images of this size. The last few are cached: packing takes as long as several steps."""
-    key = (model.spec, model.dtype, height, width, top, tuple(moving))
+    key = (model.spec, model.dtype, model.tied, height, width, top, tuple(moving))
     packed = _packed.pop(key, None)
     if packed is None or not packed.holds(model):
         table, state_size = plan_state(model, height, width, top, moving)
         filters = pack_filters(model, table)
-        packed = PackedModel(table, state_size, filters, [(f, f._version) for f in model.filters[:top]])
+        sources = [(f, f._version) for f in model.filters[:top] + model.upward[:top]]
+        packed = PackedModel(table, state_size, filters, sources)
     _packed[key] = packed
     while len(_packed) > CACHED:
         _packed.popitem(last=False)
@@ -195,18 +198,23 @@ def maps_of_model(f: Tensor, row: np.void) -> Tensor:
     return planes[:, :, : int(row["real_maps"])].transpose(1, 2).flatten(1, 2)
 
 
+def wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:
+    """Filters of layer k [C, B, K, K] with as many maps as there are in memory."""
+    wide = f.new_zeros(int(table[k - 1]["maps"]), int(table[k]["z_maps"]), *f.shape[2:])
+    wide[: f.shape[0]] = maps_in_memory(f.detach(), table[k])
+    return wide
+
+
 def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
     """All filters, in the orders in which the passes read them. Writes their offsets to the table."""
     pieces: list[Tensor] = []
     for k, row in enumerate(table[1:], start=1):
-        f = model.filters[k - 1].detach()  # [C, B, K, K]
-        wide = f.new_zeros(int(table[k - 1]["maps"]), int(row["z_maps"]), *f.shape[2:])
-        wide[: f.shape[0]] = maps_in_memory(f, row)
+        wide, upward = (wide_filters(f[k - 1], table, k) for f in (model.filters, model.upward))
         rotated = wide.flip(2, 3)
         few = table[k - 1]["maps"] % LANES != 0
-        direct = wide.permute(2, 3, 0, 1)
+        direct = upward.permute(2, 3, 0, 1)
         if row["winograd"]:
-            up, down = transform_filters(wide), transform_filters(rotated.transpose(0, 1))
+            up, down = transform_filters(upward), transform_filters(rotated.transpose(0, 1))
         else:
             up, down = direct[:0], rotated.permute(0, 2, 3, 1) if few else rotated.permute(2, 3, 1, 0)
         scatter = pad(wide, [int(row["pool"]) - 1] * 4).permute(1, 2, 3, 0).flatten(2)

@@ -59,8 +59,8 @@ class BatchMemory:
         ]
         self.down = [empty(*down_size(s), dtype=HALF) for s in self.shapes]
         self.up = [empty(*up_size(s), dtype=HALF) for s in self.shapes]
-        self.filters: list[Tensor | None] = [None] * self.top  # whose matrices these are
-        self.versions = [0] * self.top
+        self.filters: list[Tensor | None] = [None] * (2 * self.top)  # whose matrices these are: down, then up
+        self.versions = [0] * (2 * self.top)
 
         top, bottom = self.shapes[-1], self.shapes[0]
         self.gradient = empty(0 if top.tiled else self.sample, *top.grid, top.pooled_maps)  # else it stays in registers
@@ -119,19 +119,23 @@ class BatchMemory:
 
     def load_filters(self, model: DeconvNet) -> None:
         """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""
-        filters = model.filters[: self.top]
-        changed = [self.filters[k] is not f or self.versions[k] != f._version for k, f in enumerate(filters)]
+        upward = model.upward[: self.top]
         if not self.holds(model):
-            self.gradient_unit[0] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in filters]).prod())
-        for k, f in enumerate(filters):
-            if changed[k]:
-                self.down[k].copy_(down_matrix(f, self.shapes[k]))
-                self.up[k].copy_(up_matrix(f, self.shapes[k]))
-                self.filters[k], self.versions[k] = f, f._version
+            self.gradient_unit[0] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in upward]).prod())
+        for matrices, lay_out, first in ((self.down, down_matrix, 0), (self.up, up_matrix, self.top)):
+            for k, matrix in enumerate(matrices):
+                f = self.both_passes(model)[first + k]
+                if self.filters[first + k] is not f or self.versions[first + k] != f._version:
+                    matrix.copy_(lay_out(f, self.shapes[k]))
+                    self.filters[first + k], self.versions[first + k] = f, f._version
+
+    def both_passes(self, model: DeconvNet) -> tuple[Tensor, ...]:
+        """The filters of the pass down, then those of the pass up."""
+        return model.filters[: self.top] + model.upward[: self.top]
 
     def holds(self, model: DeconvNet) -> bool:
         """Whether the filters of this model are here."""
-        known = zip(model.filters[: self.top], self.filters, self.versions, strict=True)
+        known = zip(self.both_passes(model), self.filters, self.versions, strict=True)
         return all(f is own and f._version == version for f, own, version in known)
 
     def latents(self) -> Latents:
