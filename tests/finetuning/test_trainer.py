@@ -15,7 +15,6 @@ from whatwhere.finetuning.trainer import (
     squared_hinge,
     start_head,
     start_network,
-    untuned,
 )
 from whatwhere.inference import infer
 
@@ -82,6 +81,24 @@ def test_infer_gives_the_features_that_the_head_sees() -> None:
     assert tuned.cost(images) == pytest.approx(float(solution.stats.cost[-1].mean()), rel=1e-5)
 
 
+def test_steps_that_are_learned_first_start_nearer_to_plain_features_and_have_their_own_filters_up() -> None:
+    images, labels = bars(12)
+    plain = infer(model(), images, RECIPE.inference, engine="reference").features
+    distances = []
+    for batches in (0, 15):
+        network = start_network(model(), images, 2, settings(distill=batches), RECIPE)
+        with torch.no_grad():
+            distances.append(float((network.coder.code(images).p - plain).norm()))
+    assert distances[1] < 0.95 * distances[0]
+    tuned = finetune(model(), images, labels, settings(epochs=1, distill=2), recipe=RECIPE, device="cpu")
+    assert not tuned.model.tied
+    assert not torch.equal(tuned.model.upward[1], tuned.start.coder.model.upward[1].detach())
+    with torch.no_grad():
+        scores, cost = tuned.network.scores_and_cost(images)
+    assert np.allclose(tuned.decision(images), scores.numpy(), atol=1e-4), "by another engine"
+    assert tuned.cost(images) == pytest.approx(float(cost.mean()), rel=1e-4)
+
+
 def test_a_seed_repeats_it_and_another_differs() -> None:
     first, again, other = (
         finetune(model(), *bars(), settings(epochs=1, seed=seed), recipe=RECIPE, device="cpu") for seed in (0, 0, 1)
@@ -98,7 +115,7 @@ def test_reconstruction_in_the_loss_keeps_the_cost_lower() -> None:
         costs.append(tuned.cost(images))
         assert (tuned.history[-1].cost is None) == (weight == 0)
     assert costs[1] < costs[0]
-    assert costs[1] < untuned(model(), images, settings(), RECIPE)
+    assert costs[1] < tuned.cost_before(images)
 
 
 def test_the_first_sizes_are_those_of_the_line_search() -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the fine-tuned model.")]
 Steps = Annotated[int, typer.Option(metavar="K", min=1, help="Unrolled steps of inference.")]
+Distill = Annotated[
+    int, typer.Option(metavar="BATCHES", min=0, help="First learn the steps from so many batches, without labels.")
+]
 Epochs = Annotated[
     int | None, typer.Option(min=1, help="Passes over the labelled images. Default: 10, more where there are few.")
 ]
@@ -38,6 +41,7 @@ def finetune(
     test_labels: TestLabels = None,
     few: Few = None,
     steps: Steps = 5,
+    distill: Distill = 0,
     epochs: Epochs = None,
     batch_size: BatchSize = 250,
     learning_rate: Rate = 3e-4,
@@ -63,7 +67,7 @@ def finetune(
     from whatwhere.finetuning import FinetuneSpec
     from whatwhere.finetuning.folder import check_unused
     from whatwhere.finetuning.trainer import finetune as finetune_model
-    from whatwhere.finetuning.trainer import passes, untuned
+    from whatwhere.finetuning.trainer import passes
 
     check_unused(out)
     recipe, model = open_run(run, device)
@@ -74,10 +78,9 @@ def finetune(
         training = training.subset(few_labels(training.labels, few, seed))
     given = {} if epochs is None else {"epochs": epochs, "least_updates": 0}
     spec = FinetuneSpec(
-        steps=steps, batch_size=batch_size, learning_rate=learning_rate, dropout=dropout,
+        steps=steps, distill=distill, batch_size=batch_size, learning_rate=learning_rate, dropout=dropout,
         reconstruction=reconstruction, seed=seed, **given,
     )  # fmt: skip
-    before = untuned(model, held_out[: min(len(held_out), 1000)], spec, recipe)
     stages = Stages(quiet=quiet)
     with stages.stage(f"fine-tuning with {len(training):,} labels", passes(len(training), spec)[1]) as advance:
 
@@ -87,15 +90,16 @@ def finetune(
 
         tuned = finetune_model(model, training, spec=spec, out=out, recipe=recipe, device=device, progress=report)
     with stages.stage(f"testing on {len(held_out):,} images", 1):
-        score, cost = tuned.score(held_out, held_out.labels), tuned.cost(held_out[: min(len(held_out), 1000)])
-    costs = {"before": before, "after": cost}
+        score, some = tuned.score(held_out, held_out.labels), held_out[: min(len(held_out), 1000)]
+        costs = {"before": tuned.cost_before(some), "after": tuned.cost(some)}
     if as_json:
         facts: dict[str, Any] = {"folder": str(out), "training": training.name, "labels": len(training)}
         typer.echo(json.dumps({**facts, "test": held_out.name, **asdict(score), "cost": costs}))
         return
     typer.echo(f"{training.name} ({len(training):,} labels), tested on {held_out.name} ({len(held_out):,} images)")
     typer.echo("\n".join(result_lines(score, (), training.classes)))
-    typer.echo(f"\ncost of a test image after {steps} steps: {before:.4g} before, {cost:.4g} after fine-tuning")
+    costs_line = f"{costs['before']:.4g} before, {costs['after']:.4g} after fine-tuning"
+    typer.echo(f"\ncost of a test image after {steps} steps: {costs_line}")
     typer.echo(printable(out / "model.safetensors"))
 
 

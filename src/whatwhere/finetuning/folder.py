@@ -59,7 +59,7 @@ def save_finetuned(tuned: FinetunedModel, folder: str | os.PathLike[str], recipe
     with disk_errors(f"writing {printable(folder)}", "make room or choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         save(model, folder / "model.safetensors")
-        LearnedSteps(tuned.inference, model_checksum(model)).save(folder)
+        tuned.steps.save(folder)
         write_atomic(folder / "recipe.toml", to_toml(recipe).encode())
         lines = "".join(json.dumps(asdict(epoch)) + "\n" for epoch in tuned.history)
         write_atomic(folder / HISTORY, lines.encode())
@@ -94,8 +94,8 @@ def load_finetuned(folder: str | os.PathLike[str]) -> FinetunedModel:
         if facts["model"] != model_checksum(model):
             raise SpecError("it belongs to another model than the one next to it")
         steps = LearnedSteps.load(folder, facts["steps"])
-        steps.check(model)
-        coder = SparseCode2d.from_model(model, len(steps), steps.spec)
+        model = steps.model_for(model)
+        coder = SparseCode2d.from_model(model, len(steps), steps.spec, untied=not model.tied)
         weight, classes = tensors["head.weight"], np.array(facts["classes"])
         descriptor = build(DescriptorSpec, facts["descriptor"])
         network = SparseCodeClassifier(

@@ -12,6 +12,8 @@ class FinetuneSpec:
     """How a model is fine-tuned.
 
     steps           unrolled steps of inference, K
+    distill         batches that the steps are first learned from without labels (`inference.distill`), with filters of
+                    their own on the pass up; 0 begins with the sizes of line searches, and with the model's filters
     epochs          passes over the labelled images
     least_updates   more passes, where few labels make fewer updates than this in `epochs` passes
     batch_size      images per update
@@ -27,6 +29,7 @@ class FinetuneSpec:
     """
 
     steps: int = 5
+    distill: int = 0
     epochs: int = 10
     least_updates: int = 100
     batch_size: int = 250
@@ -41,7 +44,7 @@ class FinetuneSpec:
         check_fields(self)
         for name in ("steps", "epochs", "batch_size"):
             require_count(name, getattr(self, name))
-        for name in ("seed", "least_updates"):
+        for name in ("seed", "least_updates", "distill"):
             require_count(name, getattr(self, name), least=0)
         for name in ("learning_rate", "C"):
             require(getattr(self, name) > 0, f"{name} = {getattr(self, name)}", "a number above 0")

@@ -7,6 +7,7 @@ The head begins as the linear SVM of the features as they are, and its objective
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import time
@@ -26,7 +27,7 @@ from whatwhere.finetuning.classifier import SparseCodeClassifier
 from whatwhere.finetuning.folder import check_unused, save_finetuned
 from whatwhere.finetuning.settings import FinetuneSpec
 from whatwhere.finetuning.tuned import FinetunedModel, FinetuneEpoch
-from whatwhere.inference import infer, resolve_lam
+from whatwhere.inference import UnrolledInference, distill, infer, resolve_lam
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.nn import SparseCode2d
@@ -73,10 +74,11 @@ def finetune(
         check_unused(Path(out))
     pixels, classes, targets = labelled(model, images, labels)
     pixels, targets = pixels.to(home, model.dtype), targets.to(home)
-    network = start_network(model.to(home), pixels[:CALIBRATION], len(classes), spec, recipe)
+    network = start_network(model.to(home), pixels, len(classes), spec, recipe)
     start_head(network, pixels, targets, spec.C)
+    start = copy.deepcopy(network).eval()
     history = train(network, pixels, targets, spec, progress)
-    tuned = FinetunedModel(network.eval(), classes, history)
+    tuned = FinetunedModel(network.eval(), classes, history, start)
     if out is not None:
         save_finetuned(tuned, out, recipe)
     return tuned
@@ -86,11 +88,16 @@ def start_network(
     model: DeconvNet, images: Tensor, classes: int, spec: FinetuneSpec, recipe: Recipe
 ) -> SparseCodeClassifier:
     """The network before the first update; some images give the first sizes of its steps."""
-    inference = resolve_lam(model, images, recipe.inference)
+    few = images[:CALIBRATION]
+    inference = resolve_lam(model, few, recipe.inference)
     if not inference.schedule:
-        inference = measured_schedule(model, images, inference, spec.steps)
-    coder = SparseCode2d.from_model(model, spec.steps, inference)
-    return SparseCodeClassifier.for_images(coder, recipe.descriptor, images, classes=classes, dropout=spec.dropout)
+        inference = measured_schedule(model, few, inference, spec.steps)
+    if spec.distill:
+        unrolled = UnrolledInference(model, spec.steps, inference, untied=True)
+        distill(unrolled, images, batches=spec.distill, seed=spec.seed)
+        model, inference = unrolled.learned.model_for(model), unrolled.spec
+    coder = SparseCode2d.from_model(model, spec.steps, inference, untied=not model.tied)
+    return SparseCodeClassifier.for_images(coder, recipe.descriptor, few, classes=classes, dropout=spec.dropout)
 
 
 @torch.no_grad()
@@ -180,13 +187,6 @@ def passes(images: int, spec: FinetuneSpec) -> tuple[int, int]:
     return batches, max(spec.epochs, -(-spec.least_updates // batches))
 
 
-def untuned(model: DeconvNet, images: Tensor, spec: FinetuneSpec, recipe: Recipe) -> float:
-    """The mean cost of the codes of images before the first update, after as many steps, to compare with."""
-    pixels = in_model_units(model.spec, images)[slice(0, len(images))].to(model.device, model.dtype)
-    network = start_network(model, pixels[:CALIBRATION], 1, spec, recipe)
-    return FinetunedModel(network, np.zeros(1, int)).cost(pixels)
-
-
 class Training(nn.Module):
     """What is recorded: the scores, and the mean cost where it is part of the loss."""
 
@@ -212,7 +212,7 @@ def make_optimizer(network: SparseCodeClassifier, spec: FinetuneSpec) -> torch.o
     """Adam, with a learning rate of its own for the sizes of the steps."""
     coder, rate = network.coder, spec.learning_rate
     groups: list[dict[str, Any]] = [
-        {"params": [*coder.filters, *network.head.parameters()]},
+        {"params": [*coder.filters, *(coder.upward or ()), *network.head.parameters()]},
         {"params": [coder.log_sizes, coder.momentum], "lr": spec.size_rate * rate},
     ]
     return torch.optim.Adam(groups, rate)

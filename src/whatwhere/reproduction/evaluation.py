@@ -15,7 +15,6 @@ from whatwhere.data.splits import few_labels
 from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError
 from whatwhere.finetuning import finetune
-from whatwhere.finetuning.trainer import untuned
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
@@ -83,11 +82,10 @@ class Evaluator:
         model = self.models.get(trained, training, publish=publish).to(self.device)
         if job.labels:
             training = training.subset(few_labels(training.labels, job.labels, job.recipe.seed))
-        before = untuned(model, test[:], job.finetune, job.recipe)
         tuned = finetune(model, training, spec=job.finetune, recipe=job.recipe, device=str(self.device))
         return FinetuneResult(
             score=tuned.score(test, test.labels),
-            cost_before=before,
+            cost_before=tuned.cost_before(test),
             cost_after=tuned.cost(test),
             history=tuned.history,
             models=(self.results.name_of(trained),),
