@@ -30,8 +30,8 @@ from whatwhere.classification import describe_images
 KYMATIO_BATCHES = (10, 50, 250)
 
 
-def ours(images: torch.Tensor, inference: ww.InferenceSpec) -> Callable[[], object]:
-    model, recipe = ww.load(ww.models.path("mnist")), replace(ww.Recipe.paper(), inference=inference)
+def ours(model: ww.DeconvNet, images: torch.Tensor, inference: ww.InferenceSpec) -> Callable[[], object]:
+    recipe = replace(ww.Recipe.paper(), inference=inference)
     return lambda: describe_images(model, images, recipe, engine="cpu")
 
 
@@ -69,11 +69,11 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     images = ww.data.load("digits", split="test")[slice(0, given.images)]
-    learned = ww.LearnedSteps.load(ww.models.path("mnist"), 5)
+    model, learned = ww.load("mnist"), ww.LearnedSteps.load(ww.models.path("mnist"), 5)
     methods = {
-        "5 learned steps": ours(images, learned.spec),
-        "5 plain steps": ours(images, ww.InferenceSpec(steps=5)),
-        "50 plain steps": ours(images, ww.InferenceSpec(steps=50)),
+        "5 learned steps": ours(learned.model_for(model), images, learned.spec),
+        "5 plain steps": ours(model, images, ww.InferenceSpec(steps=5)),
+        "50 plain steps": ours(model, images, ww.InferenceSpec(steps=50)),
     }
     methods |= {f"scattering, batches of {batch}": scattering(images, batch) for batch in KYMATIO_BATCHES}
     rows = measure(methods, len(images), given.rounds)
