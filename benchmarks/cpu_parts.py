@@ -19,7 +19,7 @@ import torch
 
 from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
-from whatwhere.inference.engines.cpu import convolution, features, pooling, start, steps
+from whatwhere.inference.engines.cpu import convolution, features, pooling, pooling_step, start, steps
 from whatwhere.inference.engines.cpu.batch_solver import BatchSolver
 from whatwhere.jit import OPTIONS
 from whatwhere.latents import Latents
@@ -43,9 +43,9 @@ PARTS = {
     "pool 1": (pooling.pool, "state, layers[1]"),
     "up 2": (convolution.convolve_up, "state, filters, layers[1], layers[2]"),
     "pool 2": (pooling.pool, "state, layers[2]"),
-    "θ 1": (pooling.update_pooling, "state, layers[1], 0.0, 0.01, 100.0, False"),
-    "θ 2": (pooling.update_pooling, "state, layers[2], 0.0, 0.01, 100.0, False"),
-    "features": (features.update_features, "state, layers[2], state, top, top, 0.0, 0.0, 1.0, False, False"),
+    "θ 1": (pooling_step.update_pooling, "state, layers[1], 0.0, 0.01, 100.0, False"),
+    "θ 2": (pooling_step.update_pooling, "state, layers[2], 0.0, 0.01, 100.0, False"),
+    "features": (features.update_features, "state, layers[2], state, top, top, 0.0, 0.0, 0.0, 1.0, False, False"),
     "penalty": (features.penalty_and_nonzeros, "state, layers[2], 1.0"),
     "weights of layer 1, at the start": (pooling.compute_weights, "state, layers[1]"),
     "weights of layer 2, at the start": (pooling.compute_weights, "state, layers[2]"),

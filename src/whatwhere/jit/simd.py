@@ -1,7 +1,7 @@
-"""Vectors of 16 numbers as values in Numba code: vectorisation is explicit and does not depend on the optimiser.
+"""Vectors of LANES numbers as values in Numba code: vectorisation is explicit and does not depend on the optimiser.
 
 `load`, `store` and arithmetic on vectors compile to vector instructions in every loop. On a processor with narrower
-registers each becomes two or four instructions.
+registers each becomes two instructions.
 """
 
 # mypy: allow-untyped-calls
@@ -14,8 +14,10 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, types
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 
-LANES = 16
+# With 32 registers of 16 numbers, 16; else 8, two registers of ARM's or one of AVX's: what a loop holds must fit.
+LANES = 16 if "+avx512f" in get_host_cpu_features() else 8
 
 
 def intrinsic(define: Callable[..., Any]) -> Any:
@@ -140,6 +142,39 @@ def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
         high = builder.shuffle_vector(value, value, ir.Constant(index, list(range(width, 2 * width))))
         value = builder.fadd(low, high)
     return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+
+@intrinsic
+def transpose(typingctx: Any, source: Any, at: Any, step: Any, target: Any, to: Any, stride: Any) -> Any:
+    """target[to + i stride + j] = source[at + j step + i] for LANES × LANES numbers."""
+    if not (_is_plain(source) and source.dtype == target.dtype):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source_array, at, step, target_array, to, stride = arguments
+        dtype, half = source.dtype, LANES // 2
+        first = pointer(context, builder, source, source_array, at)
+        rows = [load_vector(builder, builder.gep(first, [builder.mul(step, _index(i))]), dtype) for i in range(LANES)]
+        pairs = [(i, LANES + i) for i in range(LANES)]
+        for _ in range(half.bit_length()):  # each round interleaves row i with the row half way further down
+            rows = [
+                builder.shuffle_vector(
+                    rows[i], rows[i + half],
+                    ir.Constant(ir.VectorType(ir.IntType(32), LANES), [lane for pair in part for lane in pair]),
+                )
+                for i in range(half)
+                for part in (pairs[:half], pairs[half:])
+            ]  # fmt: skip
+        first = pointer(context, builder, target, target_array, to)
+        for i, row in enumerate(rows):
+            store_vector(builder, row, builder.gep(first, [builder.mul(stride, _index(i))]), dtype)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, types.intp, target, types.intp, types.intp), codegen
+
+
+def _index(value: int) -> ir.Constant:
+    return ir.Constant(ir.IntType(64), value)
 
 
 @intrinsic

@@ -16,17 +16,19 @@ def exponential(like: Array, a: Any) -> Any:
     a = maximum(a, splat(like, -80.0))
     n = rint(a * 1.4426950408889634)
     r = (a - n * 0.693145751953125) - n * 1.42860682030941723212e-6  # ln 2 in two parts, the first exact
-    e = fma(splat(like, 1 / 3628800), r, splat(like, 1 / 362880))
-    e = fma(e, r, splat(like, 1 / 40320))
-    e = fma(e, r, splat(like, 1 / 5040))
-    e = fma(e, r, splat(like, 1 / 720))
-    e = fma(e, r, splat(like, 1 / 120))
-    e = fma(e, r, splat(like, 1 / 24))
-    e = fma(e, r, splat(like, 1 / 6))
-    e = fma(e, r, splat(like, 1 / 2))
-    e = fma(e, r, splat(like, 1.0))
-    e = fma(e, r, splat(like, 1.0))
+    square = r * r
+    e = cubic(like, r, square, 1 / 24, 1 / 120, 1 / 720, 1 / 5040)
+    if like.itemsize > 4:
+        rest = cubic(like, r, square, 1 / 40320, 1 / 362880, 1 / 3628800, 1 / 39916800)
+        e = fma(rest, square * square, e)
+    e = fma(e, square * square, cubic(like, r, square, 1.0, 1.0, 1 / 2, 1 / 6))
     return maximum(e * exp2_integer(n) - TINY, splat(like, 0))
+
+
+@inline_jit
+def cubic(like: Array, r: Any, square: Any, a: float, b: float, c: float, d: float) -> Any:
+    """a + b r + c r² + d r³, as two halves that a processor computes at the same time."""
+    return fma(fma(splat(like, d), r, splat(like, c)), square, fma(splat(like, b), r, splat(like, a)))
 
 
 @inline_jit

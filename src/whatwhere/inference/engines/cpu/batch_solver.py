@@ -49,7 +49,8 @@ class BatchSolver:
             self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
         self.settings = pack_settings(model, spec)
         known = latents.p is not None or len(latents.pooling_params) > 0
-        self.settings["from_zero"] = len(spec.schedule) > 0 and not known
+        self.settings["from_zero"] = T > 0 and not known
+        self.settings["fast_fit"] = len(spec.schedule) > 0 and not known
         self.initial = initial_latents(model, images, latents, phase)
         self.packed = pack_latents(self.initial, known=known)
         self.images, self.masks = pack_images(images), pack_mask(mask, images)

@@ -146,10 +146,10 @@ def sparse_threshold(below: np.void, row: np.void) -> int:
     rows = row["depth"] * (4 * (size + 1) if s == 2 else s * s * size)
     visit = (OVERHEAD + rows) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
     taps = (POINTS / (POINTS + 1 - row["size"])) ** 2 if row["winograd"] else row["size"] ** 2
-    products = below["rows"] * below["columns"] * taps * row["z_maps"] / LANES
+    products = below["rows"] * below["columns"] * taps * row["z_maps"] * below["maps"]
     if below["maps"] % LANES == 0:
-        return int(products * below["maps"] / (120 * visit))
-    return int(products * below["maps"] / (50 * visit * -(-below["maps"] * row["size"] // LANES)))
+        return int(products / (1920 * visit))
+    return int(products / (50 * LANES * visit * -(-below["maps"] * row["size"] // LANES)))
 
 
 def _place_state(table: np.ndarray) -> int:

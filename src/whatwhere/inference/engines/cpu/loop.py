@@ -47,22 +47,22 @@ def advance(source: str) -> Any:
                     else:
                         copy_latents(packed[n], state, layers, True)
                     bounds, power = (config.gamma_min, config.gamma_max), config.moment_power
-                    start_pooling(state, filters, layers, images[n], masks[n], scales, bounds, power, config.from_zero)
+                    start_pooling(state, filters, layers, images[n], masks[n], scales, bounds, power, config.fast_fit)
                     copy(state, top.features, code, 0, length)
                     fista[n] = 1
-                    if config.from_zero:
-                        trace[n, 0, 0] = config.lam / 2 * first_gradient(state, layers, images[n], masks[n])
-                        continue
                 else:
                     size, rate = beta[n, t - 1], rates[n]
                     fista[n] = update_latents(state, code, layers, config, schedule, rate, size, fista[n], t)
-                if t == steps and config.momentum:
-                    copy(code, t % 2 * length, state, top.features, length)
-                record_objective(state, filters, layers, images[n], masks[n], config, trace[n, t])
-                if t == steps:
-                    copy_latents(packed[n], state, layers, False)
-                    continue
-                propagate(state, filters, layers)
+                if t == 0 and config.from_zero:
+                    trace[n, 0, 0] = config.lam / 2 * first_gradient(state, layers, images[n], masks[n])
+                else:
+                    if t == steps and config.momentum:
+                        copy(code, t % 2 * length, state, top.features, length)
+                    record_objective(state, filters, layers, images[n], masks[n], config, trace[n, t])
+                    if t == steps:
+                        copy_latents(packed[n], state, layers, False)
+                        continue
+                    propagate(state, filters, layers)
                 if config.line_search and not (config.secant and t > 0):
                     norms[n, 0], norms[n, 1] = line_search_norms(state, filters, layers, masks[n])
                 if config.own_step and not (config.secant and t > 0):

@@ -6,8 +6,11 @@ from whatwhere.inference.engines.cpu.register_tiles import dots, product
 from whatwhere.jit import Array, jit
 from whatwhere.jit.simd import LANES, noinline
 
-product_8_3, product_4_3, product_1_3 = product(8, 3), product(4, 3), product(1, 3)
-product_8_1, product_4_1, product_1_1 = product(8, 1), product(4, 1), product(1, 1)
+OUTPUTS = LANES // 2  # of a block: OUTPUTS × 3 vectors take 24 of 32 registers, or 12 of 16
+HALF = OUTPUTS // 2
+product_all_3, product_half_3, product_one_3 = product(OUTPUTS, 3), product(HALF, 3), product(1, 3)
+product_all_2, product_half_2, product_one_2 = product(OUTPUTS, 2), product(HALF, 2), product(1, 2)
+product_all_1, product_half_1, product_one_1 = product(OUTPUTS, 1), product(HALF, 1), product(1, 1)
 dots_8, dots_4, dots_1 = dots(8), dots(4), dots(1)
 
 
@@ -25,31 +28,34 @@ def product_rows(
     for k in range(times):
         first = 0
         while first < maps:
-            three = maps - first >= 3 * LANES
+            vectors = min(3, (maps - first) // LANES)
             f = filters_at + first + k * filters_jump
             i = 0
             while i < count:
                 a, b, left = out_at + first + k * out_jump + i * out_step, at + k * signal_jump + i * step, count - i
-                if three:
-                    if left >= 8:
-                        product_8_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                        i += 8
-                    elif left >= 4:
-                        product_4_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                        i += 4
+                n = OUTPUTS if left >= OUTPUTS else HALF if left >= HALF else 1
+                if vectors == 3:
+                    if n == OUTPUTS:
+                        product_all_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                    elif n == HALF:
+                        product_half_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
                     else:
-                        product_1_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                        i += 1
-                elif left >= 8:
-                    product_8_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                    i += 8
-                elif left >= 4:
-                    product_4_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                    i += 4
+                        product_one_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                elif vectors == 2:
+                    if n == OUTPUTS:
+                        product_all_2(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                    elif n == HALF:
+                        product_half_2(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                    else:
+                        product_one_2(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                elif n == OUTPUTS:
+                    product_all_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                elif n == HALF:
+                    product_half_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
                 else:
-                    product_1_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
-                    i += 1
-            first += 3 * LANES if three else LANES
+                    product_one_1(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                i += n
+            first += vectors * LANES
 
 
 @jit

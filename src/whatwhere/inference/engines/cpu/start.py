@@ -21,6 +21,7 @@ from whatwhere.jit.simd import (
     splat,
     store,
     total,
+    transpose,
     where_positive,
 )
 from whatwhere.ops.pooling import SWITCH
@@ -34,13 +35,21 @@ def copy_map(packed: Array, offset: int, state: Array, at: int, layer: Layer, be
     """Copy a map from the caller's [B, H, W] to the state's [H, W, `between`], or back; return the end of the map."""
     noinline()
     places = layer.rows * layer.columns
-    for first in range(0, places, LANES):  # a few places at a time, so that their cache lines stay in cache
-        for b in range(layer.real_maps):
-            for i in range(first, min(first + LANES, places)):
+    for first in range(0, places, LANES):
+        for map in range(0, layer.real_maps, LANES):
+            inside, outside = at + first * between + map, offset + map * places + first
+            if first + LANES <= places and map + LANES <= layer.real_maps:
                 if load_state:
-                    state[at + i * between + b] = packed[offset + b * places + i]
+                    transpose(packed, outside, places, state, inside, between)
                 else:
-                    packed[offset + b * places + i] = state[at + i * between + b]
+                    transpose(state, inside, between, packed, outside, places)
+                continue
+            for i in range(min(LANES, places - first)):
+                for b in range(min(LANES, layer.real_maps - map)):
+                    if load_state:
+                        state[inside + i * between + b] = packed[outside + b * places + i]
+                    else:
+                        packed[outside + b * places + i] = state[inside + i * between + b]
     end: int = offset + layer.real_maps * places
     return end
 
@@ -107,7 +116,7 @@ def first_gradient(state: Array, layers: Array, image: Array, mask: Array) -> fl
     for i in range(len(image)):
         weighted = image[i] * mask[i] if len(mask) > 0 else image[i]
         squares += weighted * weighted
-    for k in range(1, len(layers) - 1):
+    for k in range(len(layers) - 1):
         layer = layers[k]
         framed = (layer.rows + 2 * layer.border) * (layer.columns + 2 * layer.border) * layer.maps
         state[layer.features : layer.features + framed] = 0

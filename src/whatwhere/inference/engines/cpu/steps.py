@@ -9,7 +9,8 @@ import numpy as np
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.inference.engines.cpu.features import accelerate, look_ahead, penalty_and_nonzeros, update_features
 from whatwhere.inference.engines.cpu.mask import apply_mask
-from whatwhere.inference.engines.cpu.pooling import Layer, bound_pooling, element_offset, pool, unpool, update_pooling
+from whatwhere.inference.engines.cpu.pooling import Layer, bound_pooling, element_offset, pool, unpool
+from whatwhere.inference.engines.cpu.pooling_step import update_pooling
 from whatwhere.jit import Array, inline_jit, jit
 
 # The settings that the kernels read, as one record.
@@ -28,6 +29,7 @@ SETTINGS = np.dtype(
         ("own_step", np.bool_),  # and use it for the step size of the image
         ("secant", np.bool_),  # of the first step only: the others take the secant
         ("from_zero", np.bool_),  # no latents are known: the fit of the start is the first pass up, too
+        ("fast_fit", np.bool_),  # by the fastest convolution
     ]
 )
 Settings = Any  # one such record
@@ -155,6 +157,8 @@ def update_latents(
                 if number == 1:
                     bound_pooling(state, layers[k], settings.gamma_min, settings.gamma_max)
                 continue
+            if number == 1 and settings.from_zero:
+                continue  # p̂ = 0: nothing moves, and the fit is within the bounds
             step = settings.lam * (schedule[number - 1, 1 + k] * rate if scheduled else settings.pooling_step)
             update_pooling(state, layers[k], step, settings.gamma_min, settings.gamma_max, number == 1)
     threshold = schedule[number - 1, 0] if scheduled else beta

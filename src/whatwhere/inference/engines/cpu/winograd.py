@@ -59,6 +59,12 @@ def transform_out(source: Array, at: int, step: int, target: Array, to: int, str
     m4, m5, m6, m7 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
     s1, s2, s3 = m1 + m2, m3 + m4, m5 + m6
     d1, d2, d3 = m1 - m2, (m3 - m4) * 2, (m5 - m6) * 0.5
+    if m == 4 and count == 4:
+        store(target, to, m0 + s1 + s2 + s3)
+        store(target, to + stride, d1 + d2 + d3)
+        store(target, to + 2 * stride, s1 + s2 * 4 + s3 * 0.25)
+        store(target, to + 3 * stride, d1 + d2 * 4 + d3 * 0.25 + m7)
+        return
     up, down = 1.0, 1.0
     for i in range(0, count, 2):
         even, odd = s1 + s2 * up + s3 * down, d1 + d2 * up + d3 * down
