@@ -75,14 +75,9 @@ def pooled_patches(p: Tensor, spec: DescriptorSpec, layer: int, position: Tensor
                 f"where = {spec.where} was given without positions; expected those of the pooling variables"
             )
         cells = torch.cat([cells, spec.where * where_cells(p, position, cells, side)], 1)
-    rows, columns = (
-        cell_positions(extent, min(patch, extent), stride, min(spec.cell, patch, extent), p.device)
-        for extent in p.shape[2:]
-    )
-    patches = cells.index_select(2, rows.flatten()).index_select(3, columns.flatten())
-    patches = patches.unflatten(3, columns.shape).unflatten(2, rows.shape)  # [N, B, patches, cells, patches, cells]
-    arranged: Tensor = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
-    return arranged
+    index = patch_elements(cells.shape[1], p.shape[2:], patch, stride, spec.cell, p.device)
+    patches: Tensor = cells.flatten(1).index_select(1, index.flatten()).unflatten(1, index.shape)
+    return patches
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
@@ -102,9 +97,20 @@ def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
 
 
 @lru_cache(maxsize=64)  # copied to a GPU once, not for every batch
-def cell_positions(extent: int, patch: int, stride: int, cell: int, device: torch.device) -> Tensor:
+def patch_elements(
+    maps: int, extents: tuple[int, int], patch: int, stride: int, cell: int, device: torch.device
+) -> Tensor:
+    """Where the elements of every patch lie in the flattened cells of an image:  [rows, columns, maps · cells]."""
+    rows, columns = (cell_positions(extent, min(patch, extent), stride, min(cell, patch, extent)) for extent in extents)
+    height, width = (extent - min(cell, patch, extent) + 1 for extent in extents)
+    place = rows[:, None, :, None] * width + columns[None, :, None, :]  # [rows, columns, cells, cells]
+    elements = torch.arange(maps)[:, None, None] * (height * width) + place[:, :, None]
+    return elements.flatten(2).to(device)
+
+
+def cell_positions(extent: int, patch: int, stride: int, cell: int) -> Tensor:
     """The first positions of the cells of every patch along one axis:  [patches, cells]."""
-    return (strides(extent - patch, stride)[:, None] + strides(patch - cell, cell)).to(device)
+    return strides(extent - patch, stride)[:, None] + strides(patch - cell, cell)
 
 
 def strides(last: int, stride: int) -> Tensor:

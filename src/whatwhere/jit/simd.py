@@ -212,16 +212,17 @@ def where_positive(typingctx: Any, a: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
-def exp2_integer(typingctx: Any, a: Any) -> Any:
-    """2^a for integer a, made by writing the bits of the exponent."""
-    bits, mantissa, bias = (32, 23, 127) if a.dtype == types.float32 else (64, 52, 1023)
+def add_exponent(typingctx: Any, a: Any, n: Any) -> Any:
+    """a · 2^n for the integer in the last bits of n, which is added to the exponent of a."""
+    bits, mantissa = (32, 23) if a.dtype == types.float32 else (64, 52)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         integers = ir.VectorType(ir.IntType(bits), LANES)
-        exponent = builder.add(builder.fptosi(arguments[0], integers), ir.Constant(integers, [bias] * LANES))
-        return builder.bitcast(builder.shl(exponent, ir.Constant(integers, [mantissa] * LANES)), vector_ir(a.dtype))
+        number, n = (builder.bitcast(argument, integers) for argument in arguments)
+        exponent = builder.shl(n, ir.Constant(integers, [mantissa] * LANES))
+        return builder.bitcast(builder.add(number, exponent), vector_ir(a.dtype))
 
-    return a(a), codegen
+    return a(a, a), codegen
 
 
 @intrinsic
@@ -252,7 +253,7 @@ def _function(name: str, count: int) -> Any:
     return of_one if count == 1 else of_two
 
 
-rint, absolute = _function("rint", 1), _function("fabs", 1)
+absolute = _function("fabs", 1)
 minimum, maximum = _function("minnum", 2), _function("maxnum", 2)
 
 

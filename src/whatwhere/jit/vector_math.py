@@ -5,24 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from whatwhere.jit import Array, inline_jit
-from whatwhere.jit.simd import absolute, exp2_integer, fma, maximum, rint, rsqrt, splat, where_positive
+from whatwhere.jit.simd import absolute, add_exponent, fma, maximum, rsqrt, splat, where_positive
 
 TINY = 2e-35  # `exponential` returns zero below this
+SHIFTS = 1.5 * 2.0**23, 1.5 * 2.0**52  # in float32 and float64: an integer added to it ends up in the last bits
 
 
 @inline_jit
 def exponential(like: Array, a: Any) -> Any:
     """e^a of a vector with a ≤ 0: 2^n e^r with a series in the small r; exactly zero below TINY."""
     a = maximum(a, splat(like, -80.0))
-    n = rint(a * 1.4426950408889634)
-    r = (a - n * 0.693145751953125) - n * 1.42860682030941723212e-6  # ln 2 in two parts, the first exact
+    shift = splat(like, SHIFTS[1] if like.itemsize > 4 else SHIFTS[0])
+    shifted = fma(a, splat(like, 1.4426950408889634), shift)
+    r = fma(shifted - shift, splat(like, -0.6931471805599453), a)
     square = r * r
     e = cubic(like, r, square, 1 / 24, 1 / 120, 1 / 720, 1 / 5040)
     if like.itemsize > 4:
         rest = cubic(like, r, square, 1 / 40320, 1 / 362880, 1 / 3628800, 1 / 39916800)
         e = fma(rest, square * square, e)
     e = fma(e, square * square, cubic(like, r, square, 1.0, 1.0, 1 / 2, 1 / 6))
-    return maximum(e * exp2_integer(n) - TINY, splat(like, 0))
+    return maximum(add_exponent(e, shifted) - TINY, splat(like, 0))
 
 
 @inline_jit
