@@ -17,7 +17,7 @@ from whatwhere.spec import InferenceSpec, LearningSpec, ModelSpec, Recipe
 RECORDED_ON = ("Linux", "aarch64", "2.13.0+cpu", "DEFAULT")
 HASHES = {
     "reference": "416348c5a50621694e07695ee47cfcae5d7a6ca2538eab2836b8817877b9a39d",
-    "cpu": "703993214d4e1e1ff8d8fbf196174ade852ed8f0b22762e985d01ef0bee7f20f",
+    "cpu": "e7840d2cf7509db2c38828fc8512268f5c43f695236dbadcc1650f16b35f573c",
 }
 
 

@@ -149,7 +149,9 @@ def fit(state: Array, layer: Layer, scales: Array, bounds: tuple[float, float], 
             theta, z = (row * layer.columns + column) * axes * B, region_offset(layer, layer.z_error, row, column)
             for b in range(0, B, LANES):
                 mu, gamma = layer.mu + theta + b, layer.gamma + theta + b
-                if layer.fit == MOMENTS:
+                if layer.fit == MOMENTS and layer.pool == 2 and layer.depth == 1:
+                    fit_pair_moments(state, layer, z + b, mu, gamma, scales, bounds, power, floor)
+                elif layer.fit == MOMENTS:
                     fit_moments(state, layer, z + b, mu, gamma, scales, bounds, power, floor)
                 elif layer.fit == SWITCHES:
                     fit_switch(state, layer, z + b, mu, gamma)
@@ -198,7 +200,30 @@ def fit_moments(
         store_moments(state, mu + 2 * B, gamma + 2 * B, m, mass, d, dd, scales, bounds)
 
 
-@jit
+@inline_jit
+def fit_pair_moments(
+    state: Array, layer: Layer, z: int, mu: int, gamma: int, scales: Array, bounds: tuple[float, float], power: int,
+    floor: float,
+) -> None:  # fmt: skip
+    """The same for regions of 2×2: with shares q₀ and q₁ of the two elements of an axis, mean q₁ and variance q₀ q₁."""
+    B, step, pitch = layer.maps, layer.z_maps, layer.z_columns * layer.z_maps
+    zero, one = splat(state, 0), splat(state, 1)
+    w00, w01 = absolute(load(state, z)), absolute(load(state, z + step))
+    w10, w11 = absolute(load(state, z + pitch)), absolute(load(state, z + pitch + step))
+    largest = maximum(maximum(w00, w01), maximum(w10, w11))
+    largest = where_positive(largest - splat(state, floor), largest, zero)
+    scale = where_positive(largest, one / where_positive(largest, largest, one), zero)
+    w00, w01, w10, w11 = w00 * scale, w01 * scale, w10 * scale, w11 * scale
+    if power == 2:
+        w00, w01, w10, w11 = w00 * w00, w01 * w01, w10 * w10, w11 * w11
+    top, bottom, left, right = w00 + w01, w10 + w11, w00 + w10, w01 + w11
+    mass = top + bottom
+    share = one / where_positive(mass, mass, one)
+    store_moments(state, mu, gamma, 2, mass, bottom * share, top * bottom * share, scales, bounds)
+    store_moments(state, mu + B, gamma + B, 2, mass, right * share, left * right * share, scales, bounds)
+
+
+@inline_jit
 def store_moments(
     state: Array, mu: int, gamma: int, s: int, mass: Any, mean: Any, spread: Any, scales: Array,
     bounds: tuple[float, float],
