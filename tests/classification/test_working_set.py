@@ -28,6 +28,7 @@ def test_the_minimum_is_that_of_all_images(width: float | None, monkeypatch: pyt
         return kernel_rows(x, y, width)
 
     monkeypatch.setattr(working_set, "QUARTERED", 60)
+    monkeypatch.setattr(working_set, "SMALLEST", 5)
     monkeypatch.setattr(working_set, "kernel_rows", rows)
     found = fit_support_vectors(x, t, 10.0, width)
     assert torch.equal(found.rows, expected.ne(0).any(1).nonzero()[:, 0])

@@ -16,7 +16,8 @@ from torch import Tensor
 from whatwhere.classification.kernel_svm import ROUNDING, kernel_rows, solve
 
 QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
-NEAR = 0.5  # beyond the margin: images farther away are looked at again only when no others are left to add
+SMALLEST = 500  # images that are added at a time; otherwise half as many as there are
+NEAR = 0.25  # beyond the margin: images farther away are looked at again only when no others are left to add
 
 
 @dataclass(frozen=True)
@@ -49,30 +50,35 @@ def fit_support_vectors(
         rows, a = part.rows, part.a
     else:
         rows, a = torch.arange(len(x), device=x.device), torch.zeros_like(t)
-    everything = torch.arange(len(x), device=x.device)
-    near = everything
+    near = torch.ones(len(x), dtype=torch.bool, device=x.device)
     while True:  # it ends, since images are only added
         a = solve(kernel_rows(x[rows], x[rows], width), t[rows], C, a)
-        missing, near = _missing(x, t, width, rows, a, near)
+        looked_at = near.nonzero()[:, 0]
+        missing, near = _missing(x, t, width, rows, a, looked_at)
         if not len(missing):
-            missing, near = _missing(x, t, width, rows, a, everything)
+            others = torch.ones_like(near).index_fill(0, looked_at, False).nonzero()[:, 0]
+            missing, nearer = _missing(x, t, width, rows, a, others)
+            near |= nearer
         if not len(missing):
             order = rows.argsort()
             rows, a = rows[order], a[order]
             used = a.ne(0).any(1)
             return SupportVectors(rows[used], a[used])
+        missing = missing[: max(SMALLEST, len(rows) // 2)]  # most of the others will be outside once these are added
         rows, a = torch.cat([rows, missing]), torch.cat([a, a.new_zeros(len(missing), a.shape[1])])
 
 
 def _missing(
     x: Tensor, t: Tensor, width: float | None, rows: Tensor, a: Tensor, among: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The images inside a margin that are not in `rows`, and all that are near one; both `among` these images."""
+    """The images inside a margin that are not in `rows`, the farthest inside first, and all that are near one."""
     used = a.ne(0).any(1)
     margin = (t[among] * decision(x, x[rows[used]], a[used], width, among)).amin(1)
     outside = torch.ones(len(x), dtype=torch.bool, device=x.device)
     outside[rows] = False
-    return among[(margin < 1 - ROUNDING[x.dtype]) & outside[among]], among[margin < 1 + NEAR]
+    missing = ((margin < 1 - ROUNDING[x.dtype]) & outside[among]).nonzero()[:, 0]
+    near = torch.zeros_like(outside).index_put((among,), margin < 1 + NEAR)
+    return among[missing[margin[missing].argsort()]], near
 
 
 def decision(
