@@ -51,8 +51,9 @@ def fit_support_vectors(
     else:
         rows, a = torch.arange(len(x), device=x.device), torch.zeros_like(t)
     near = torch.ones(len(x), dtype=torch.bool, device=x.device)
+    kernel = kernel_rows(x[rows], x[rows], width)
     while True:  # it ends, since images are only added
-        a = solve(kernel_rows(x[rows], x[rows], width), t[rows], C, a)
+        a = solve(kernel, t[rows], C, a)
         looked_at = near.nonzero()[:, 0]
         missing, near = _missing(x, t, width, rows, a, looked_at)
         if not len(missing):
@@ -65,7 +66,14 @@ def fit_support_vectors(
             used = a.ne(0).any(1)
             return SupportVectors(rows[used], a[used])
         missing = missing[: max(SMALLEST, len(rows) // 2)]  # most of the others will be outside once these are added
+        kernel = _enlarged(kernel, x[rows], x[missing], width)
         rows, a = torch.cat([rows, missing]), torch.cat([a, a.new_zeros(len(missing), a.shape[1])])
+
+
+def _enlarged(kernel: Tensor, x: Tensor, added: Tensor, width: float | None) -> Tensor:
+    """The kernel matrix of rows x with those of further rows."""
+    across = kernel_rows(x, added, width)
+    return torch.cat([torch.cat([kernel, across], 1), torch.cat([across.T, kernel_rows(added, added, width)], 1)])
 
 
 def _missing(
