@@ -72,8 +72,13 @@ def fit_support_vectors(
 
 def _enlarged(kernel: Tensor, x: Tensor, added: Tensor, width: float | None) -> Tensor:
     """The kernel matrix of rows x with those of further rows."""
-    across = kernel_rows(x, added, width)
-    return torch.cat([torch.cat([kernel, across], 1), torch.cat([across.T, kernel_rows(added, added, width)], 1)])
+    n = len(kernel)
+    out = kernel.new_empty(n + len(added), n + len(added))
+    out[:n, :n] = kernel
+    out[:n, n:] = kernel_rows(x, added, width)
+    out[n:, :n] = out[:n, n:].T
+    out[n:, n:] = kernel_rows(added, added, width)
+    return out
 
 
 def _missing(
