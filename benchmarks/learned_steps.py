@@ -59,6 +59,19 @@ def measure(model: DeconvNet, images: Images, spec: InferenceSpec) -> dict[str, 
     return {"cost": float(stats.cost[-1].double().mean()), "nonzeros": float(stats.nonzeros[-1].float().mean())}
 
 
+def measure_other(model: DeconvNet, learned: ww.LearnedSteps, digits: torch.Tensor) -> dict[str, Any]:
+    """The cost on digits of other contrasts and on Fashion-MNIST, and how many images took plain steps instead."""
+    sets = {f"contrast {scale}": scale * digits for scale in (0.25, 0.5, 1.0, 2.0, 4.0)}
+    sets["fashion-mnist"] = ww.data.load("fashion-mnist", split="test")[slice(0, len(digits))]
+    found = {}
+    for name, images in sets.items():
+        stats = ww.infer(model, images, learned.spec).stats
+        sizes = torch.tensor([step.size for step in learned.spec.schedule])[:, None].to(stats.step)
+        instead = ((stats.step - sizes).abs() > 1e-6 * sizes).any(0)
+        found[name] = {"cost": float(stats.cost[-1].double().mean()), "plain_instead": int(instead.sum())}
+    return {"other": found, "other_images": len(digits)}
+
+
 def described(model: DeconvNet, images: Images, spec: InferenceSpec, files: Path) -> Iterator[np.ndarray]:
     """The descriptors, part by part, each as a file once it is there."""
     recipe = replace(ww.Recipe.paper(model.spec), inference=spec)
@@ -66,7 +79,8 @@ def described(model: DeconvNet, images: Images, spec: InferenceSpec, files: Path
         file = files.with_name(f"{files.name}-{begin}.npy")
         if not file.exists():
             rows = np.arange(begin, min(begin + PART, len(images)))
-            np.save(file, np.asarray(describe_images(model, images.subset(rows), recipe), np.float32))
+            found = describe_images(model, images.subset(rows), recipe)  # sparse if few of its numbers are not 0
+            np.save(file, found if isinstance(found, np.ndarray) else found.toarray())
         yield np.load(file)
 
 
@@ -99,6 +113,8 @@ def run_cell(steps: int, seed: int, given: argparse.Namespace, cell: dict[str, A
     model, spec = learned.model_for(model), learned.spec
     if "cost" not in cell:
         yield measure(model, test, spec)
+    if given.other and "other" not in cell:
+        yield measure_other(model, learned, test[slice(0, given.other)])
     if "error" in cell or not given.C:
         return
     rows = []
@@ -121,6 +137,7 @@ def main() -> None:
     parser.add_argument("--imitation", type=float)
     parser.add_argument("--seed", type=int, default=0, help="of the images that `distill` learns from")
     parser.add_argument("--C", type=float, nargs="*", default=[10.0, 30.0, 100.0], help="none: the cost alone")
+    parser.add_argument("--other", type=int, default=0, help="test images at other contrasts, and of Fashion-MNIST")
     parser.add_argument("--images", type=int, help="of each set, for a short trial")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further part after this time")
     parser.add_argument("--models", type=Path, default=Path("results/paper/models"))
