@@ -55,7 +55,7 @@ class LearnedSteps:
 
     spec            settings of inference with the schedule of the steps
     model_checksum  of the model that they were learned for
-    upward          filters of their pass up, one tensor a layer; empty: those of the model
+    upward          filters of their pass up, [C, B, K, K] for each layer; empty: those of the model
     source          the file that they were loaded from
 
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
