@@ -36,6 +36,7 @@ autodoc_class_signature = "mixed"
 autodoc_docstring_signature = False
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
+toc_object_entries_show_parents = "hide"  # `fit()`, not `DeconvNetFeatures.fit()`, which does not fit the side bar
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",

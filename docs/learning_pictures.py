@@ -40,7 +40,7 @@ def draw(curves: dict[str, list[Row]], title: str, name: str) -> None:
 def label_axis(axis: Axes, label: str, layer: int) -> None:
     axis.grid(alpha=0.3, which="both")
     axis.set_xlabel(f"{label} of layer {layer}")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if label == "seconds" else (1, 3)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < 1000 else f"{value:,.0f}"))
     axis.xaxis.set_minor_formatter(NullFormatter())
     if label == "seconds":

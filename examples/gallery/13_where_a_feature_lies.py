@@ -10,7 +10,6 @@ import whatwhere as ww
 
 model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
-sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 images = digits[:100]
-latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)).latents
+latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)).latents  # as in training
 figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
