@@ -5,6 +5,7 @@ The model is the one that ships with the package, trained on all of MNIST at the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -27,12 +28,17 @@ SPARSE = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)
 def each_alone(latents: ww.Latents) -> ww.Latents:
     """Latents with one feature each, from the latents of one image."""
     assert latents.p is not None
-    active = latents.p[0].nonzero()
-    p = torch.zeros(len(active), *latents.p.shape[1:])
-    for i, (b, y, x) in enumerate(active.tolist()):
-        p[i, b, y, x] = latents.p[0, b, y, x]
-    where = (theta.map(lambda t: t.expand(len(active), *t.shape[1:])) for theta in latents.pooling_params)
-    return ww.Latents(p, tuple(where))
+    b, y, x = latents.p[0].nonzero().T
+    copies = latents[[0] * len(b)]
+    alone = torch.zeros(len(b), *latents.p.shape[1:])
+    alone[torch.arange(len(b)), b, y, x] = latents.p[0, b, y, x]
+    return ww.Latents(alone, copies.pooling_params)
+
+
+def pushed(latents: ww.Latents, columns: float) -> ww.Latents:
+    """Every Gaussian moved to the right, in elements of its map."""
+    push = torch.tensor([0.0, columns]).view(1, 2, 1, 1, 1)
+    return ww.Latents(latents.p, tuple(replace(theta, mu=theta.mu + push) for theta in latents.pooling_params))
 
 
 def row_of(pictures: list[tuple[str, Tensor]], columns: int, width: float) -> Figure:
@@ -45,6 +51,13 @@ def row_of(pictures: list[tuple[str, Tensor]], columns: int, width: float) -> Fi
     for axis, (title, picture) in zip(axes.flat, pictures, strict=False):
         axis.imshow(picture.squeeze(), cmap="gray_r", vmin=0)
         axis.set_title(title, fontsize=7, pad=2)
+    return figure
+
+
+def with_line(figure: Figure, column: int) -> Figure:
+    """A line down every picture, to compare positions."""
+    for axis in figure.axes:
+        axis.axvline(column, color="#D55E00", lw=0.8)
     return figure
 
 
@@ -106,9 +119,15 @@ def main() -> None:
         ("what of seven, where of two", at.decode(ww.Latents(seven.p, two.pooling_params))),
         ("what of two, where of seven", at.decode(ww.Latents(two.p, seven.pooling_params))),
     ]
+    moved = [
+        ("pushed to the left", at.decode(pushed(seven, -1.0))),
+        ("as inferred", drawn[0]),
+        ("pushed to the right", at.decode(pushed(seven, 1.0))),
+    ]
     pictures = {
         "start": ww.figures.decomposition(model, digits[0], seven),
         "parts": row_of(shown, 9, 7.0),
+        "moved": with_line(row_of(moved, 3, 4.2), column=14),
         "exchange": row_of(exchanged, 4, 7.0),
     }
     for name, figure in (pictures | uses(digits, parts)).items():
