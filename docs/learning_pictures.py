@@ -1,4 +1,4 @@
-"""Draw the learning curves of training.md from benchmarks/results:  python docs/learning_pictures.py"""
+"""Draw the learning curves of howto/streaming.md from benchmarks/results:  python docs/learning_pictures.py"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     (block,) = re.findall(r"```sh\n(whatwhere train .*?)```", START.read_text(encoding="utf-8"), re.DOTALL)
-    commands = [shlex.split(line) for line in block.splitlines()]
+    commands = [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
     assert [command[1] for command in commands] == ["train", "encode", "figures", "classify"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(importlib.import_module("whatwhere.figures.style").RC, "savefig.dpi", 30)  # faster to draw

@@ -147,6 +147,30 @@ def test_every_link_has_a_target(page: Path) -> None:
     assert broken == []
 
 
+def test_every_picture_is_drawn_by_a_script_and_shown_on_a_page() -> None:
+    scripts = "".join(script.read_text(encoding="utf-8") for script in ROOT.glob("docs/*_pictures.py"))
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    pictures = sorted(ROOT.glob("docs/images/*"))
+    assert len(pictures) > 20
+    assert [p.name for p in pictures if not re.search(rf"[\"']{p.stem}({p.suffix})?[\"']", scripts)] == []
+    assert [p.name for p in pictures if f"images/{p.name})" not in pages] == []
+
+
+def test_pages_that_the_source_names_exist() -> None:
+    files = [file for folder in ("src", "benchmarks", "studies", "examples") for file in (ROOT / folder).rglob("*")]
+    texts = {f: f.read_text(encoding="utf-8") for f in files if f.suffix in (".py", ".toml", ".md", ".js")}
+    named = {(f.name, page) for f, text in texts.items() for page in re.findall(r"\bdocs/[\w/]+\.md\b", text)}
+    assert len(named) > 10
+    assert [pair for pair in sorted(named) if not (ROOT / pair[1]).is_file()] == []
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name == "tutorial" or p.name == "start.md"], ids=relative)
+def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
+    """The site shows 96 characters of code on a screen of 1280 pixels (docs/_static/site.css)."""
+    lines = [line for block in blocks(page) if block.kind in ("python", "sh") for line in block.code.splitlines()]
+    assert [line for line in lines if len(line) > 96] == []
+
+
 def anchors(page: Path) -> list[str]:
     """The anchors of a page: its headings in lower case with hyphens."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,6 +1,6 @@
 """Writing sparse codes, image by image or tile by tile, into the .npz file that `load_codes` reads.
 
-docs/data.md lists its arrays. Images may be of several sizes.
+docs/reference/file_formats.md lists its arrays. Images may be of several sizes.
 """
 
 from __future__ import annotations

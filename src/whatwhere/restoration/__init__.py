@@ -1,4 +1,4 @@
-"""Restoring images with a model: remove noise, fill in what is missing. docs/restoration.md explains how it works."""
+"""Restoring images with a model: remove noise, fill in what is missing (docs/explanation/restoration.md)."""
 
 from whatwhere.restoration.denoise import denoise
 from whatwhere.restoration.inpaint import INPAINTING, inpaint

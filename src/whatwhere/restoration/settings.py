@@ -10,7 +10,7 @@ from whatwhere.spec_checks import check_fields, require, require_count
 
 @dataclass(frozen=True, kw_only=True)
 class RestorationSpec:
-    """Settings of `denoise` and `inpaint`; the defaults were chosen on validation pictures (docs/howto/restoration.md).
+    """Settings of `denoise` and `inpaint`, chosen on validation pictures (docs/explanation/restoration.md).
 
     threshold     of a feature, in standard deviations σ of the noise; the share of noise in the signal is added to it:
                   1/λ = (threshold + σ/s) σ, with s the root mean square of the signal
