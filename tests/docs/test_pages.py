@@ -31,7 +31,7 @@ PAGES = sorted(
 )
 KINDS = {"python", "sh", "text", "toml", "json", "{toctree}", "{eval-rst}", "{include}"}
 BLOCK = re.compile(
-    r"(?:^<!-- (setup|parsed, not run|not run)\b:? ?(.*?) ?-->\n)?^```(\S+)[^\n]*\n(.*?)^```$", re.M | re.S
+    r"(?:^<!-- (parsed, not run|not run)\b:? ?([^\n]*?) ?-->\n)?^```(\S+)[^\n]*\n(.*?)^```$", re.M | re.S
 )
 SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", re.M | re.S)
 
@@ -50,6 +50,16 @@ def blocks(page: Path) -> list[Block]:
     found = [Block(m.start(), m[3], m[4], m[1] or "") for m in BLOCK.finditer(text)]
     found += [Block(m.start(), "python", m[1]) for m in SETUP.finditer(text)]
     return sorted(found, key=lambda block: block.place)
+
+
+def test_only_a_mark_keeps_a_block_from_running(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- setup\nx = 1\n-->\n```python\nprint(x)\n```\n<!-- not run: why -->\n```sh\nrm x\n```\n", encoding="utf-8"
+    )
+    assert [(b.kind, b.code, b.mark) for b in blocks(page)] == [
+        ("python", "x = 1\n", ""), ("python", "print(x)\n", ""), ("sh", "rm x\n", "not run"),
+    ]  # fmt: skip
 
 
 def relative(page: Path) -> str:
@@ -164,7 +174,9 @@ def test_pages_that_the_source_names_exist() -> None:
     assert [pair for pair in sorted(named) if not (ROOT / pair[1]).is_file()] == []
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name == "tutorial" or p.name == "start.md"], ids=relative)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.parent.name == "tutorial" or p.name == "start.md"], ids=relative
+)
 def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
     """The site shows 96 characters of code on a screen of 1280 pixels (docs/_static/site.css)."""
     lines = [line for block in blocks(page) if block.kind in ("python", "sh") for line in block.code.splitlines()]
