@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo test lint types imports machine-code docs coverage fuzz clean
+.PHONY: demo test lint types imports machine-code docs package coverage fuzz compare clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -30,6 +30,19 @@ machine-code: $(VENV)/.dev
 GALLERY ?= 1
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q -D plot_gallery=$(GALLERY) docs docs/_build/html
+
+# The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there. Then the
+# source distribution runs its own tests.
+package: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	test -z "$$(find dist -name '*.whl' -size +5000k)"
+	$(PYTHON) -m venv dist/empty
+	dist/empty/bin/python -m pip install --quiet $(PIP_FLAGS) "$$(echo dist/*.whl)[all]"
+	cd dist && empty/bin/whatwhere demo
+	tar -xzf dist/*.tar.gz -C dist
+	cd dist/whatwhere-*/ && PYTHONPATH=src $(CURDIR)/$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Branch coverage of what runs on a CPU; its number is in CONTRIBUTING.md.
 coverage: $(VENV)/.dev
