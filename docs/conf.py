@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+
+from sphinx.util.logging import getLogger
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
@@ -12,6 +15,8 @@ sys.path.insert(0, str(DOCS.parent / "src"))
 from docstrings import as_restructured_text  # noqa: E402
 
 from whatwhere import __version__  # noqa: E402
+
+MOST_SECONDS = 60  # of an example of the gallery
 
 project = "whatwhere"
 copyright = "the whatwhere contributors"
@@ -81,5 +86,14 @@ def convert_docstring(app: object, kind: str, name: str, value: object, options:
     lines[:] = as_restructured_text("\n".join(lines), value).splitlines()
 
 
+def check_running_times(app: object, exception: Exception | None) -> None:
+    """An example of the gallery takes at most a minute; a longer one is a warning, and with -W an error."""
+    for file in sorted((DOCS / "gallery").glob("*.cost.json")):
+        seconds = json.loads(file.read_text(encoding="utf-8"))["time"]
+        if seconds > MOST_SECONDS:
+            getLogger(__name__).warning("%s took %.0f s; at most %d", file.name, seconds, MOST_SECONDS)
+
+
 def setup(app: object) -> None:
     app.connect("autodoc-process-docstring", convert_docstring)  # type: ignore[attr-defined]
+    app.connect("build-finished", check_running_times)  # type: ignore[attr-defined]
