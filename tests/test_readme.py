@@ -126,6 +126,44 @@ def test_the_comparison_with_sporco_is_from_its_result_file() -> None:
     assert np.mean(ratios) == pytest.approx(1 / 3, abs=0.02)
 
 
+RESTORED = {  # a row of the how-to, and the method's name in the result file: when denoising, when inpainting
+    "**whatwhere**": ("whatwhere", "whatwhere"),
+    "SPORCO": ("sporco", "sporco masked"),
+    "non-local means": ("nlm", None),
+    "total variation": ("tv", None),
+    "biharmonic": (None, "biharmonic"),
+}
+
+
+@pytest.mark.parametrize("row", RESTORED)
+def test_the_table_of_restoration_is_from_its_result_file(row: str) -> None:
+    lines = (ROOT / "benchmarks/results/restoration.jsonl").read_text(encoding="utf-8").splitlines()
+    cells = [cell for cell in map(json.loads, lines) if not cell["colour"] and cell["threads"] == 1]
+    expected = []
+    for task, method in zip(("denoise", "inpaint"), RESTORED[row], strict=True):
+        measured = [cell for cell in cells if (cell["task"], cell["method"]) == (task, method)]
+        assert len(measured) == (18 if method else 0)
+        expected += [f"{np.mean([c['psnr'] for c in measured]):.2f}" if method else ""]
+        expected += [f"{sum(c['processor_s'] for c in measured):.0f}" if method else ""]
+    assert rows_of(ROOT / "docs/howto/restoration.md")[row][:4] == expected
+
+
+def test_the_speeds_are_from_their_result_files() -> None:
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    training = json.loads((ROOT / "benchmarks/results/gpu_training.json").read_text(encoding="utf-8"))
+    assert f"full training takes {training['training_seconds']:.0f} s on one H200" in text
+    measured = json.loads((ROOT / "benchmarks/results/sporco_comparison.json").read_text(encoding="utf-8"))["results"]
+    ratios = []
+    for problem in measured:  # the best setting of each program that comes within 1 % of the best objective
+        rows = [row for row in problem["rows"] if row["steps"] is not None]
+        assert all(row["cost"] <= 1.01 * problem["best"] for row in rows)
+        theirs, ours = (
+            min(row["processor"] for row in rows if row["method"].startswith(name)) for name in ("SPORCO", "whatwhere")
+        )
+        ratios.append(theirs / ours)
+    assert f"{min(ratios):.1f} to {max(ratios):.1f} times as fast as SPORCO" in text
+
+
 def test_the_readme_is_at_most_two_screens() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 100
 
