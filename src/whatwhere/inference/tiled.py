@@ -1,8 +1,8 @@
 """Inference on one large picture: in tiles with overlap, many at a time, in memory that does not grow with the picture.
 
 A feature is influenced by what is near it, less and less with distance, so a tile that reaches far enough beyond the
-features that are taken from it gives what the whole picture would give. docs/reference/data.md says how far that is,
-and for which settings the two are equal.
+features that are taken from it gives what the whole picture would give. docs/howto/large_pictures.md says how far that
+is, and for which settings the two are equal.
 """
 
 from __future__ import annotations
