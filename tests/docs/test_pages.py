@@ -175,7 +175,7 @@ def test_pages_that_the_source_names_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.parent.name == "tutorial" or p.name == "start.md"], ids=relative
+    "page", [p for p in PAGES if p.parent.name == "tutorial" or p.name in ("start.md", "README.md")], ids=relative
 )
 def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
     """The site shows 96 characters of code on a screen of 1280 pixels (docs/_static/site.css)."""
