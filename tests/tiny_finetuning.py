@@ -36,5 +36,13 @@ def bars(count: int = 24, seed: int = 0) -> tuple[Tensor, np.ndarray]:
 
 
 def settings(**changes: Any) -> FinetuneSpec:
-    few = {"steps": 2, "epochs": 6, "least_updates": 0, "batch_size": 12, "learning_rate": 0.01, "dropout": 0.2}
+    few = {
+        "steps": 2,
+        "distill": 0,
+        "epochs": 6,
+        "least_updates": 0,
+        "batch_size": 12,
+        "learning_rate": 0.01,
+        "dropout": 0.2,
+    }
     return FinetuneSpec(**{**few, **changes})

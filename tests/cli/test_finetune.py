@@ -1,6 +1,8 @@
 """`whatwhere finetune`, run as a command."""
 
+import inspect
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +10,12 @@ import pytest
 
 import tiny_run as tiny
 from tiny_run import whatwhere
+from whatwhere.cli.finetune import finetune
 from whatwhere.errors import RunError, SpecError
-from whatwhere.finetuning import load_finetuned
+from whatwhere.finetuning import FinetuneSpec, load_finetuned
 from whatwhere.model import load, save
 
-FAST = ("--steps", 1, "--epochs", 1, "--batch-size", 10, "--device", "cpu")
+FAST = ("--steps", 1, "--distill", 0, "--epochs", 1, "--batch-size", 10, "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,13 @@ def test_a_model_file_and_lines_for_people(files: Path, tmp_path: Path) -> None:
     assert "tested on a held-out sixth" in output
     assert "fine-tuned" in output
     assert "cost of a test image after 1 steps" in output
+
+
+def test_its_defaults_are_those_of_the_library() -> None:
+    settings = asdict(FinetuneSpec())
+    defaults = {name: p.default for name, p in inspect.signature(finetune).parameters.items() if name in settings}
+    assert defaults == {name: settings[name] for name in defaults} | {"epochs": None}
+    assert len(defaults) == 8
 
 
 def test_settings_that_are_not_possible(files: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, m
 def test_a_fine_tuned_model_is_tested_once_and_named_after_its_cell(scale, evaluator):
     (job,) = next(c for c in cells_of("finetuning", scale) if c.column == "all labels").jobs
     small = replace(job, data=DataSpec("digits", limit=60), labels=10)
-    small = replace(small, finetune=replace(job.finetune, steps=1, epochs=1, least_updates=0))
+    small = replace(small, finetune=replace(job.finetune, steps=1, distill=0, epochs=1, least_updates=0))
     record = evaluator.run(small)
     assert record.name == "other/fine-tuned-gaussian-2layers-10-labels-seed0"
     assert record.result.score.images == 60

@@ -41,11 +41,11 @@ def finetune(
     test_labels: TestLabels = None,
     few: Few = None,
     steps: Steps = 5,
-    distill: Distill = 0,
+    distill: Distill = 200,
     epochs: Epochs = None,
-    batch_size: BatchSize = 250,
-    learning_rate: Rate = 3e-4,
-    dropout: Dropout = 0.0,
+    batch_size: BatchSize = 500,
+    learning_rate: Rate = 3e-3,
+    dropout: Dropout = 0.5,
     reconstruction: Reconstruction = 0.0,
     seed: Seed = 0,
     device: Device = "auto",
@@ -74,6 +74,7 @@ def finetune(
     training, held_out = read_sets(images or source_of(run), labels, test, test_labels)
     assert training.labels is not None
     assert held_out.labels is not None
+    unlabelled = training
     if few is not None:
         training = training.subset(few_labels(training.labels, few, seed))
     given = {} if epochs is None else {"epochs": epochs, "least_updates": 0}
@@ -88,7 +89,9 @@ def finetune(
             advance(1)
             stages.console.print(epoch_line(epoch), soft_wrap=True)
 
-        tuned = finetune_model(model, training, spec=spec, out=out, recipe=recipe, device=device, progress=report)
+        tuned = finetune_model(
+            model, training, spec=spec, out=out, unlabelled=unlabelled, recipe=recipe, device=device, progress=report
+        )
     with stages.stage(f"testing on {len(held_out):,} images", 1):
         score, some = tuned.score(held_out, held_out.labels), held_out[: min(len(held_out), 1000)]
         costs = {"before": tuned.cost_before(some), "after": tuned.cost(some)}

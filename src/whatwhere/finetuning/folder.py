@@ -75,7 +75,8 @@ def load_finetuned(folder: str | os.PathLike[str]) -> FinetunedModel:
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> few = digits.subset(ww.data.few_labels(digits.labels, 10, seed=0))
-    >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, epochs=1, least_updates=0), out="runs/tuned")
+    >>> spec = ww.FinetuneSpec(steps=1, distill=0, epochs=1, least_updates=0)
+    >>> tuned = ww.finetune(model, few, spec=spec, out="runs/tuned")
     >>> (load_finetuned("runs/tuned").predict(digits[:2]) == tuned.predict(digits[:2])).all()
     np.True_
     """

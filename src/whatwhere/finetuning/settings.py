@@ -17,7 +17,8 @@ class FinetuneSpec:
     epochs          passes over the labelled images
     least_updates   more passes, where few labels make fewer updates than this in `epochs` passes
     batch_size      images per update
-    learning_rate   of Adam for filters and head, at its peak: a short warm-up, then a cosine down to 0
+    learning_rate   of Adam for the filters, at its peak: a short warm-up, then a cosine down to 0
+    head_rate       the learning rate of the head, as a multiple of `learning_rate`
     size_rate       the learning rate of the steps' sizes, as a multiple of `learning_rate`
     C               weight of the loss against the regularisation of the head, as in a linear SVM
     dropout         share of the descriptor that each update leaves out
@@ -25,18 +26,19 @@ class FinetuneSpec:
     seed            of the order of the images, and of dropout
 
     >>> FinetuneSpec(steps=3, epochs=5).batch_size
-    250
+    500
     """
 
     steps: int = 5
-    distill: int = 0
+    distill: int = 200
     epochs: int = 10
     least_updates: int = 100
-    batch_size: int = 250
-    learning_rate: float = 3e-4
+    batch_size: int = 500
+    learning_rate: float = 3e-3
+    head_rate: float = 3.0
     size_rate: float = 5.0
     C: float = 30.0
-    dropout: float = 0.0
+    dropout: float = 0.5
     reconstruction: float = 0.0
     seed: int = 0
 
@@ -48,6 +50,6 @@ class FinetuneSpec:
             require_count(name, getattr(self, name), least=0)
         for name in ("learning_rate", "C"):
             require(getattr(self, name) > 0, f"{name} = {getattr(self, name)}", "a number above 0")
-        for name in ("size_rate", "reconstruction"):
+        for name in ("head_rate", "size_rate", "reconstruction"):
             require(getattr(self, name) >= 0, f"{name} = {getattr(self, name)}", "a number of at least 0")
         require(0 <= self.dropout < 1, f"dropout = {self.dropout}", "a number from 0 to below 1")

@@ -3,6 +3,9 @@
 The head begins as the linear SVM of the features as they are, and its objective is what all parameters then lower:
 
     ‖w‖² / 2CN + mean_i Σ_k max(0, 1 - t_ik s_ik)²,     s = w · descriptor,  t = ±1
+
+Dropout keeps a loss that the features can learn from, where the SVM separates all images. In the end the head becomes
+the SVM of the features that were learned.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ def finetune(
     spec: FinetuneSpec | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
+    unlabelled: ImageSource | None = None,
     recipe: Recipe | None = None,
     device: str = "auto",
     progress: Callable[[FinetuneEpoch], Any] = lambda epoch: None,
@@ -59,13 +63,14 @@ def finetune(
     labels      of the images, [N]; None takes those of `images`
     spec        how it is fine-tuned; None means `FinetuneSpec()`
     out         folder of the fine-tuned model; None keeps it in memory
+    unlabelled  images that the steps are first learned from (`FinetuneSpec.distill`); None takes the labelled ones
     recipe      its settings of inference are unrolled, and its descriptor is what the head sees; None means the paper's
     device      'auto' takes a GPU where there is one
     progress    called after every pass
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> few = digits.subset(ww.data.few_labels(digits.labels, 20, seed=0))
-    >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, epochs=2, least_updates=0))
+    >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, distill=0, epochs=2, least_updates=0))
     >>> tuned.predict(digits[:3]).shape
     (3,)
     """
@@ -74,10 +79,11 @@ def finetune(
         check_unused(Path(out))
     pixels, classes, targets = labelled(model, images, labels)
     pixels, targets = pixels.to(home, model.dtype), targets.to(home)
-    network = start_network(model.to(home), pixels, len(classes), spec, recipe)
-    start_head(network, pixels, targets, spec.C)
+    network = start_network(model.to(home), pixels, len(classes), spec, recipe, unlabelled)
+    fit_head(network, pixels, targets, spec.C)
     start = copy.deepcopy(network).eval()
     history = train(network, pixels, targets, spec, progress)
+    fit_head(network, pixels, targets, spec.C)
     tuned = FinetunedModel(network.eval(), classes, history, start)
     if out is not None:
         save_finetuned(tuned, out, recipe)
@@ -85,23 +91,29 @@ def finetune(
 
 
 def start_network(
-    model: DeconvNet, images: Tensor, classes: int, spec: FinetuneSpec, recipe: Recipe
+    model: DeconvNet,
+    images: Tensor,
+    classes: int,
+    spec: FinetuneSpec,
+    recipe: Recipe,
+    unlabelled: ImageSource | None = None,
 ) -> SparseCodeClassifier:
     """The network before the first update; some images give the first sizes of its steps."""
     few = images[:CALIBRATION]
     inference = resolve_lam(model, few, recipe.inference)
-    if not inference.schedule:
-        inference = measured_schedule(model, few, inference, spec.steps)
     if spec.distill:
-        unrolled = UnrolledInference(model, spec.steps, inference, untied=True)
-        distill(unrolled, images, batches=spec.distill, seed=spec.seed)
+        unrolled = UnrolledInference(model, spec.steps, replace(inference, schedule=()), untied=True)
+        source = images if unlabelled is None else in_model_units(model.spec, unlabelled)
+        distill(unrolled, source, batches=spec.distill, seed=spec.seed)
         model, inference = unrolled.learned.model_for(model), unrolled.spec
+    elif not inference.schedule:
+        inference = measured_schedule(model, few, inference, spec.steps)
     coder = SparseCode2d.from_model(model, spec.steps, inference, untied=not model.tied)
     return SparseCodeClassifier.for_images(coder, recipe.descriptor, few, classes=classes, dropout=spec.dropout)
 
 
 @torch.no_grad()
-def start_head(network: SparseCodeClassifier, images: Tensor, targets: Tensor, C: float) -> None:
+def fit_head(network: SparseCodeClassifier, images: Tensor, targets: Tensor, C: float) -> None:
     """Set the head to the linear SVM of the descriptors as they are."""
     batches = images.split(TOGETHER)
     described = torch.cat([network.describe(network.coder.code(batch)).float() for batch in batches])
@@ -209,11 +221,12 @@ def recorded(network: Training, example: Tensor) -> Training:
 
 
 def make_optimizer(network: SparseCodeClassifier, spec: FinetuneSpec) -> torch.optim.Optimizer:
-    """Adam, with a learning rate of its own for the sizes of the steps."""
+    """Adam, with learning rates of their own for the head and for the sizes of the steps."""
     coder, rate = network.coder, spec.learning_rate
     groups: list[dict[str, Any]] = [
-        {"params": [*coder.filters, *(coder.upward or ()), *network.head.parameters()]},
-        {"params": [coder.log_sizes, coder.momentum], "lr": spec.size_rate * rate},
+        {"params": [*coder.filters, *(coder.upward or ())]},
+        {"params": list(network.head.parameters()), "lr": spec.head_rate * rate},
+        {"params": [coder.log_sizes, coder.momentum, coder.log_scales], "lr": spec.size_rate * rate},
     ]
     return torch.optim.Adam(groups, rate)
 

@@ -54,7 +54,7 @@ class FinetunedModel:
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> few = digits.subset(ww.data.few_labels(digits.labels, 10, seed=0))
-    >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, epochs=1, least_updates=0))
+    >>> tuned = ww.finetune(model, few, spec=ww.FinetuneSpec(steps=1, distill=0, epochs=1, least_updates=0))
     >>> tuned.decision(digits[:3]).shape, len(tuned.inference.schedule)
     ((3, 10), 1)
     """

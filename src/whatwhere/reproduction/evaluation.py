@@ -80,9 +80,11 @@ class Evaluator:
             raise ImageError(f"{job.data.name} has no labels; fine-tuning needs one for each image")
         trained = TrainingJob(job.data, job.recipe)
         model = self.models.get(trained, training, publish=publish).to(self.device)
+        labelled = training
         if job.labels:
-            training = training.subset(few_labels(training.labels, job.labels, job.recipe.seed))
-        tuned = finetune(model, training, spec=job.finetune, recipe=job.recipe, device=str(self.device))
+            labelled = training.subset(few_labels(training.labels, job.labels, job.recipe.seed))
+        device = str(self.device)
+        tuned = finetune(model, labelled, spec=job.finetune, unlabelled=training, recipe=job.recipe, device=device)
         return FinetuneResult(
             score=tuned.score(test, test.labels),
             cost_before=tuned.cost_before(test),
