@@ -166,8 +166,8 @@ def few_errors(K, y, train, counts=(100, 300, 1000, 3000), draws=3, C=10.0):
 
 
 class Log:
-    def __init__(self, out, seconds):
-        self.out, self.seconds, self.rows = out, seconds, []
+    def __init__(self, out, seconds, name="best_search.json"):
+        self.out, self.seconds, self.name, self.rows = out, seconds, name, []
 
     def left(self):
         return self.seconds - (time.monotonic() - BEGAN)
@@ -176,7 +176,7 @@ class Log:
         row["at"] = round(time.monotonic() - BEGAN, 1)
         self.rows.append(row)
         print(json.dumps(row), flush=True)
-        (self.out / "best_search.json").write_text(json.dumps(self.rows, indent=1) + "\n")
+        (self.out / self.name).write_text(json.dumps(self.rows, indent=1) + "\n")
 
 
 class Search:
