@@ -47,6 +47,38 @@ def test_a_start_for_another_C_or_for_some_images_changes_nothing(monkeypatch: p
         assert not expected.index_fill(0, found.rows, 0).any()
 
 
+def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, t = clouds()
+    start, expected = fit_support_vectors(x[:50], t[:50], 1.0), solve(kernel_rows(x, x), t, 1.0)
+    monkeypatch.setattr(working_set, "room_for_all", lambda x: True)
+    monkeypatch.setattr(working_set, "_enlarged", None)  # nothing is added later
+    starts: list[torch.Tensor] = []
+
+    def solved(kernel: torch.Tensor, t: torch.Tensor, C: float, a: torch.Tensor) -> torch.Tensor:
+        starts.append(a.clone())
+        return solve(kernel, t, C, a)
+
+    monkeypatch.setattr(working_set, "solve", solved)
+    for given in (None, start):
+        found = fit_support_vectors(x, t, 1.0, start=given)
+        assert torch.equal(found.rows, expected.ne(0).any(1).nonzero()[:, 0])
+        torch.testing.assert_close(found.a, expected[found.rows], atol=1e-6, rtol=0)
+    assert not starts[0].any()
+    torch.testing.assert_close(starts[1][start.rows], start.a)
+
+
+def test_room_is_half_of_a_gpus_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * 4 * 100**2, 10**12))
+
+    class Rows(list[int]):
+        device, element_size = torch.device("cuda"), staticmethod(lambda: 4)
+
+    assert working_set.room_for_all(Rows(range(99)))  # type: ignore[arg-type]
+    assert not working_set.room_for_all(Rows(range(100)))  # type: ignore[arg-type]
+    assert not working_set.room_for_all(torch.zeros(9, 2)), "a CPU has none to spare"
+
+
 def test_images_that_come_within_reach_later_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing counted as near, only the look at all images finds those that are missing."""
     x, t = clouds()

@@ -1,5 +1,7 @@
 """The SVMs of jobs: by support vectors as in the primal, a kernel's width without test images, virtual samples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -89,6 +91,38 @@ def test_a_gaussian_kernel_is_chosen_on_the_last_sixth() -> None:
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"dual": True, "widths": (0.7,)}, {"dual": True, "virtual_shift": 1}])
+def test_whitened_rows_are_whitened_for_every_kind_of_svm(options: dict[str, object]) -> None:
+    """By NumPy on all training images, before anything else; virtual samples by the same map."""
+    training, test = images(90, 0, 0.2), images(80, 1, 0.2)
+    rows = replace(rows_of(training, test), blocks=(12, 24))
+
+    def white(x: np.ndarray) -> np.ndarray:
+        parts = []
+        for part, seen in zip(np.split(x, [12], 1), np.split(rows.x, [12], 1), strict=True):
+            covariance = np.cov(seen.T.astype(np.float64), bias=True)
+            values, vectors = np.linalg.eigh(
+                covariance + 0.5 * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+            )
+            made = (part - seen.mean(0)) @ (vectors / np.sqrt(values))
+            parts.append(made / np.linalg.norm(made, axis=1, keepdims=True) / np.sqrt(2))
+        return np.concatenate(parts, 1).astype(np.float32)
+
+    def pixels(wanted):  # type: ignore[no-untyped-def]
+        return wanted(training)[:].flatten(1).numpy()
+
+    expected = evaluate_job(
+        replace(rows, x=white(rows.x), x_test=white(rows.x_test)),
+        job((0.3, 3.0), **options),
+        CPU,
+        lambda w: white(pixels(w)),
+    )
+    found = evaluate_job(rows, job((0.3, 3.0), whiten=0.5, **options), CPU, pixels)
+    plain = evaluate_job(rows, job((0.3, 3.0), **options), CPU, pixels)
+    assert found == expected
+    assert found != plain
+
+
 def test_few_labels_by_support_vectors_give_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classifiers, "DRAWS", 4)
     rows = rows_of(images(120, 0, 0.2), images(80, 1, 0.2))
@@ -101,7 +135,7 @@ def test_few_labels_by_support_vectors_give_the_same_errors(monkeypatch: pytest.
 
 
 def test_the_classifier_of_a_job_is_in_its_file() -> None:
-    wanted = job((1.0,), dual=True, widths=(0.5,), virtual_shift=1)
+    wanted = job((1.0,), dual=True, widths=(0.5,), virtual_shift=1, whiten=0.3)
     assert parse_job(job_table(wanted)) == wanted
     table = job_table(job((1.0,)))
     assert parse_job({key: value for key, value in table.items() if key != "classifier"}) == job((1.0,))

@@ -76,18 +76,41 @@ def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_s
     cells = {c.name: c for c in cells_of("best", scale)}
     (job,) = cells["(b, upright) this model / error"].jobs
     result = evaluator.run(job).result
-    assert [("onoff" in name, "upright" in name) for name in result.models] == [(False, True), (True, True)]
-    x = evaluator.labelled_rows(job).x
-    assert result.dimensions == x.shape[1]
-    dense = x.toarray() if hasattr(x, "toarray") else x
-    halves = [np.square(half).sum(1) for half in np.split(dense, 2, axis=1)]  # models of the same size weigh the same
-    np.testing.assert_allclose(halves, 0.5, atol=1e-5)
-    trained = [evaluator.results.find(TrainingJob(job.data, r)).result.history for r in job.features.recipes()]
+    kinds = [("onoff" in name, "upright" in name) for name in result.models]
+    assert kinds == [(stage > 0, upright) for upright in (False, True) for stage in range(3)]
+    rows = evaluator.labelled_rows(job)
+    assert result.dimensions == rows.x.shape[1] == sum(rows.blocks)
+    assert len(rows.blocks) == 12, "six models, two layers of each"
+    dense = rows.x.toarray() if hasattr(rows.x, "toarray") else rows.x
+    for block in np.split(dense, np.cumsum(rows.blocks)[:-1], axis=1):  # all of them weigh the same
+        np.testing.assert_allclose(np.square(block).sum(1), 1 / 12, atol=1e-5)
+    views = (replace(job.data, both_views=False), replace(job.data, both_views=False, deskew=True))
+    trainings = [TrainingJob(view, recipe) for view in views for recipe in job.features.recipes()]
+    trained = [evaluator.results.find(training).result.history for training in trainings]
     assert result.training_seconds == pytest.approx(sum(e.seconds for h in trained for e in h), abs=1e-3)
     assert value_of(result, "image_milliseconds") > 0
     assert result.virtual_samples > 0
     assert result.virtual_samples % 6 == 0
     assert evaluator.results.find(parse_job(job_table(job))).result == result
+
+
+def test_the_views_of_an_image_stand_side_by_side(scale, evaluator):
+    features = cells_of("pooling", scale)[0].jobs[0].features
+    data = replace(scale.data, both_views=True)
+    both = evaluator.labelled_rows(EvaluationJob(data, features, (1.0,)))
+    single = [evaluator.labelled_rows(EvaluationJob(view, features, (1.0,))) for view in data.views()]
+    for name in ("x", "x_test"):
+        joined, *parts = (getattr(rows, name) for rows in (both, *single))
+        expected = [part.toarray() if hasattr(part, "toarray") else part for part in parts]
+        assert not np.allclose(*expected)
+        found = joined.toarray() if hasattr(joined, "toarray") else joined
+        np.testing.assert_allclose(found * np.sqrt(2), np.concatenate(expected, 1), rtol=1e-6)
+    assert both.blocks == (*single[0].blocks, *single[1].blocks)
+    assert both.image_milliseconds > 0
+    pixels = evaluator.labelled_rows(EvaluationJob(data, RawPixels(), (1.0,)))
+    assert pixels.blocks == (784, 784), "a baseline has one block a view"
+    upright = jobs_module.deskewed(data.views()[0].load()[0])
+    assert evaluator.images(data.views()[1])[0].fingerprint == upright.fingerprint
 
 
 def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, monkeypatch):

@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from whatwhere.errors import SpecError
 from whatwhere.finetuning import FinetuneSpec
 from whatwhere.inference.plan import TWO_PHASES
 from whatwhere.reproduction.baselines import KMeans
 from whatwhere.reproduction.jobs import (
+    ClassifierSpec,
     DataSpec,
     EvaluationJob,
     FewLabelJob,
@@ -41,6 +44,9 @@ def test_whatever_determines_a_result_is_part_of_its_job():
         evaluation(data=DataSpec("mnist")),
         evaluation(data=DataSpec("digits", eval_split="validation")),
         evaluation(data=DataSpec("digits", limit=100)),
+        evaluation(data=DataSpec("digits", deskew=True)),
+        evaluation(data=DataSpec("digits", both_views=True)),
+        EvaluationJob(DATA, ModelFeatures(RECIPE), (1.0,), ClassifierSpec(whiten=0.1)),
         evaluation(C=(2.0,)),
         evaluation(ensemble_size=2),
         FewLabelJob(DATA, ModelFeatures(RECIPE), (1.0,), 100),
@@ -55,6 +61,13 @@ def test_whatever_determines_a_result_is_part_of_its_job():
     ]
     assert len(set(jobs)) == len(jobs)
     assert evaluation() == evaluation(Recipe.paper())
+
+
+def test_a_view_is_one_or_the_other():
+    with pytest.raises(SpecError, match="deskew = true with both_views = true"):
+        DataSpec("digits", deskew=True, both_views=True)
+    with pytest.raises(SpecError, match="both_views = true"):
+        DataSpec("digits", both_views=True).load()
 
 
 def test_a_training_does_not_depend_on_how_its_model_is_used():

@@ -137,18 +137,21 @@ def test_a_table_can_name_its_own_data_set(monkeypatch):
 def test_rows_of_the_best_features_say_their_class():
     jobs = {c.row: c.jobs[0] for c in cells_of("best", read_scale("paper")) if c.column == "error"}
     a, upright, b, kernel = (jobs[f"({name}) this model"] for name in ("a", "a, upright", "b", "c"))
-    assert [recipe.model.input.kind for recipe in a.features.recipes()] == ["none", "onoff"]
+    assert [recipe.model.input.kind for recipe in a.features.recipes()] == ["none", "onoff", "onoff"]
     assert a.features == b.features == kernel.features == upright.features
-    assert (a.data.deskew, upright.data.deskew) == (False, True)
+    assert [a.data] == [upright.data.views()[0]]
+    assert [view.deskew for view in upright.data.views()] == [False, True]
+    assert a.classifier.whiten == upright.classifier.whiten > 0
     assert (a.classifier.widths, a.classifier.virtual_shift, a.classifier.dual) == ((), 0, True)
     assert b.classifier.virtual_shift == 1
     assert len(kernel.classifier.widths) == 2
     assert jobs["(b) scattering"].classifier == b.classifier
-    assert jobs["(a) scattering"] == cell("comparison", "Scattering (kymatio) / all labels").jobs[0]
+    assert jobs["(a, upright) k-means"].classifier == a.classifier
+    assert jobs["(a, upright) k-means"].data == upright.data
     costs = [c.jobs for c in cells_of("best", read_scale("paper")) if c.row == "(a) this model"]
     assert costs == [(a,)] * 4, "errors and costs come from one measurement"
 
 
 def test_the_seeds_of_models_side_by_side_go_together():
     jobs = next(c for c in cells_of("best", read_scale("paper"), 3)).jobs
-    assert [[recipe.seed for recipe in job.features.recipes()] for job in jobs] == [[0, 0], [1, 1], [2, 2]]
+    assert [[recipe.seed for recipe in job.features.recipes()] for job in jobs] == [[0, 0, 0], [1, 1, 1], [2, 2, 2]]

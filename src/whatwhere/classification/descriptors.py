@@ -138,6 +138,17 @@ def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
     return layers
 
 
+def layer_columns(model: DeconvNet, spec: DescriptorSpec, height: int, width: int) -> tuple[int, ...]:
+    """How many numbers each described layer contributes to the descriptor of an image of this size.
+
+    >>> layer_columns(ww.DeconvNet(ww.ModelSpec.paper()), ww.DescriptorSpec(layers=(1, 2)), 28, 28)
+    (9216, 4800)
+    """
+    regions, layers = model.at(height, width).regions, described_layers(model, spec)
+    empty = [(k, torch.zeros(1, *regions[k - 1].grid)) for k in layers]
+    return tuple(describe([p], spec, [k], positions=[torch.zeros(1, 2, *p.shape[1:])]).shape[1] for k, p in empty)
+
+
 def describe_images(
     model: DeconvNet,
     images: ImageSource,

@@ -162,11 +162,12 @@ class Scattering(Baseline):
         from kymatio.torch import Scattering2D
 
         home = choose_device("auto")
+        batch = 2000 if home.type == "cuda" else 250  # a GPU has some thousand small kernels to start for each batch
         transform = Scattering2D(J=self.J, L=self.L, max_order=self.order, shape=training.shape[1:]).to(home)
 
         def rows(images: Images) -> np.ndarray:
             with torch.no_grad():
-                parts = (transform(images[rows].to(home)).flatten(1).cpu() for rows in images.batches(250))
+                parts = (transform(images[rows].to(home)).flatten(1).cpu() for rows in images.batches(batch))
                 return torch.cat(list(parts)).numpy()
 
         return standardise(rows(training), rows(test))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from whatwhere.classification import Matrix, protocol
 from whatwhere.classification.few_label_svm import choose_and_fit
 from whatwhere.classification.kernel_svm import kernel_rows, targets_of
 from whatwhere.classification.virtual_samples import moved, moves
+from whatwhere.classification.whitening import fit_whitening
 from whatwhere.classification.working_set import SupportVectors, decision, fit_support_vectors
 from whatwhere.data import Images
 from whatwhere.data.splits import few_labels
@@ -29,12 +30,17 @@ Choice = tuple[protocol.Score, tuple[CTrial, ...]]
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Training images and evaluation images as rows, with their labels, and how long it took to describe one."""
+    """Training images and evaluation images as rows, with their labels.
+
+    blocks              how many columns each model and layer has; empty: one block
+    image_milliseconds  how long it took to describe an image
+    """
 
     x: Matrix
     y: np.ndarray
     x_test: Matrix
     y_test: np.ndarray
+    blocks: tuple[int, ...] = ()
     image_milliseconds: float = 0.0
 
 
@@ -43,6 +49,11 @@ def evaluate_job(rows: LabelledRows, job: EvaluationJob, device: torch.device, d
 
     describe  gives the rows of images that are made from the training images
     """
+    if share := job.classifier.whiten:
+        whitening = fit_whitening(rows.x, share, rows.blocks, device=device)  # of all training images: no label is used
+        whitened = replace(rows, x=whitening(rows.x), x_test=whitening(rows.x_test))
+        plain = replace(job, classifier=replace(job.classifier, whiten=0.0))
+        return evaluate_job(whitened, plain, device, lambda wanted: whitening(describe(wanted)))
     if not job.classifier.dual:
         score, trials = evaluate_linear(rows, job, device)
         return {"score": score, "trials": trials}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from whatwhere.classification import Matrix, describe_images, side_by_side
+from whatwhere.classification.descriptors import layer_columns
 from whatwhere.data import Images
 from whatwhere.data.splits import few_labels
 from whatwhere.distributed import choose_device
@@ -94,14 +95,16 @@ class Evaluator:
         )
 
     def images(self, data: DataSpec) -> tuple[Images, Images]:
+        """Training and evaluation images; those of the other view stay in memory."""
         if data not in self._images:
-            self._images = {data: data.load()}
+            other = replace(data, deskew=not data.deskew)
+            self._images = {key: pair for key, pair in self._images.items() if key == other}
+            self._images[data] = data.load()
         return self._images[data]
 
     def trainings(self, job: EvaluationJob | FewLabelJob) -> list[TrainingJob]:
         """The trainings whose models describe the images; none for a baseline."""
-        recipes = job.features.recipes() if isinstance(job.features, ModelFeatures) else []
-        return [TrainingJob(job.data, recipe) for recipe in recipes]
+        return [each for view in job.data.views() for each, _ in view_models(view, job.features)]
 
     def model_names(self, job: EvaluationJob | FewLabelJob) -> tuple[str, ...]:
         """The records of these trainings."""
@@ -114,48 +117,92 @@ class Evaluator:
         return round(sum(epochs), 3) if epochs else None
 
     def labelled_rows(self, job: EvaluationJob | FewLabelJob, publish: bool = False) -> LabelledRows:
-        """The images of a job as rows."""
+        """The images of a job as rows, all views side by side."""
         source = (job.data, job.features)
         if source not in self._rows:
             self._rows = {}  # before the next ones are made: two at a time may not fit in memory
-            training, test = self.images(job.data)
-            if training.labels is None or test.labels is None:
-                raise ImageError(f"{job.data.name} has no labels; a classifier needs one for each image")
-            for each in self.trainings(job):
-                self.models.get(each, training, publish=publish)  # before the clock starts
-            began = time.monotonic()
-            x, x_test = self._describe(job, training, test)
-            seconds, count = time.monotonic() - began, len(training) + len(test)
-            self._rows = {source: LabelledRows(x, training.labels, x_test, test.labels, 1000 * seconds / count)}
-            self.log(f"  {count:,} images described in {seconds:.1f} s")
+            views = [self._view_rows(view, job.features, publish) for view in job.data.views()]
+            self._rows = {source: views[0] if len(views) == 1 else joined(views)}
         return self._rows[source]
 
-    def _describe(self, job: EvaluationJob | FewLabelJob, training: Images, test: Images) -> tuple[Matrix, Matrix]:
-        if isinstance(job.features, Baseline):
-            dense = job.features.describe(training, test)
+    def _view_rows(self, data: DataSpec, features: ModelFeatures | Baseline, publish: bool) -> LabelledRows:
+        training, test = self.images(data)
+        if training.labels is None or test.labels is None:
+            raise ImageError(f"{data.name} has no labels; a classifier needs one for each image")
+        for each, _ in view_models(data, features):
+            self.models.get(each, training, publish=publish)  # before the clock starts
+        began = time.monotonic()
+        x, x_test = self._describe(data, features, training, test)
+        seconds, count = time.monotonic() - began, len(training) + len(test)
+        self.log(f"  {count:,} images described in {seconds:.1f} s")
+        blocks = self._blocks(data, features)
+        return LabelledRows(x, training.labels, x_test, test.labels, blocks, 1000 * seconds / count)
+
+    def _describe(
+        self, data: DataSpec, features: ModelFeatures | Baseline, training: Images, test: Images
+    ) -> tuple[Matrix, Matrix]:
+        if isinstance(features, Baseline):
+            dense = features.describe(training, test)
             first, second = (torch.from_numpy(rows).to(self.device) for rows in dense)
             return first, second  # dense rows: as tensors, which Newton's method fits several times as fast
-        parts = []
-        for recipe, training_job in zip(job.features.recipes(), self.trainings(job), strict=True):
-            model = self.models.get(training_job, training).to(self.device)
-            parts.append([self._model_rows(model, images, recipe) for images in (training, test)])
+        parts = [
+            [self._model_rows(model, images, recipe) for images in (training, test)]
+            for model, recipe in self._models(data, features)
+        ]
         first, second = (side_by_side(list(rows)) for rows in zip(*parts, strict=True))
         return first, second
 
     def _describe_moved(self, job: EvaluationJob, wanted: Callable[[Images], Images]) -> Matrix:
-        """Virtual samples as rows, `wanted` of the training images."""
-        training, _ = self.images(job.data)
+        """Virtual samples as rows, `wanted` of the training images in every view."""
+        return side_by_side([self._view_moved(view, job.features, wanted) for view in job.data.views()])
+
+    def _view_moved(
+        self, data: DataSpec, features: ModelFeatures | Baseline, wanted: Callable[[Images], Images]
+    ) -> Matrix:
+        training, _ = self.images(data)
         moved = wanted(training)
-        if isinstance(job.features, Baseline):  # it learns from the training images again, with the same outcome
-            return self._describe(job, training, moved)[1]
-        pairs = zip(job.features.recipes(), self.trainings(job), strict=True)
-        models = ((self.models.get(each, training).to(self.device), recipe) for recipe, each in pairs)
-        return side_by_side([self._model_rows(model, moved, recipe) for model, recipe in models])
+        if isinstance(features, Baseline):  # it learns from the training images again, with the same outcome
+            return self._describe(data, features, training, moved)[1]
+        return side_by_side([self._model_rows(model, moved, recipe) for model, recipe in self._models(data, features)])
+
+    def _models(self, data: DataSpec, features: ModelFeatures) -> Iterator[tuple[DeconvNet, Recipe]]:
+        """The trained models of a view, one at a time, each with how it is used."""
+        training, _ = self.images(data)
+        for job, recipe in view_models(data, features):
+            yield self.models.get(job, training).to(self.device), recipe
+
+    def _blocks(self, data: DataSpec, features: ModelFeatures | Baseline) -> tuple[int, ...]:
+        """How many columns each model and layer has; none for a baseline, whose rows are one block."""
+        if isinstance(features, Baseline):
+            return ()
+        size = self.images(data)[0].shape[-2:]
+        return tuple(
+            width
+            for model, recipe in self._models(data, features)
+            for width in layer_columns(model, recipe.descriptor, *size)
+        )
 
     def _model_rows(self, model: DeconvNet, images: Images, recipe: Recipe) -> Matrix:
         # On a GPU the rows stay there: the SVM is fitted there too, and moving them would take most of the time.
         on_device = self.device.type == "cuda"
         return describe_images(model, images, recipe, engine=self.models.engine, on_device=on_device)
+
+
+def joined(views: Sequence[LabelledRows]) -> LabelledRows:
+    """The views of the same images, side by side."""
+    return replace(
+        views[0],
+        x=side_by_side([view.x for view in views]),
+        x_test=side_by_side([view.x_test for view in views]),
+        blocks=tuple(width for view in views for width in view.blocks or (view.x.shape[1],)),
+        image_milliseconds=sum(view.image_milliseconds for view in views),
+    )
+
+
+def view_models(data: DataSpec, features: ModelFeatures | Baseline) -> list[tuple[TrainingJob, Recipe]]:
+    """The training of each model for one view of the images, and the recipe by which it is used."""
+    recipes = features.recipes() if isinstance(features, ModelFeatures) else []
+    return [(TrainingJob(data, recipe), recipe) for recipe in recipes]
 
 
 def density(x: Matrix) -> float:

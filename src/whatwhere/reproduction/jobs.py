@@ -40,15 +40,28 @@ class DataSpec:
                 are then not learned from
     limit       only so many of each; None takes all
     deskew      make every image upright first (`data.deskew`)
+    both_views  images as they are and upright, described side by side
     """
 
     name: str
     eval_split: EvalSplit = "test"
     limit: int | None = None
     deskew: bool = False
+    both_views: bool = False
+
+    def __post_init__(self) -> None:
+        require(not (self.deskew and self.both_views), "deskew = true with both_views = true", "one of them")
+
+    def views(self) -> tuple[DataSpec, ...]:
+        """The same images in one view at a time, each of which has models of its own."""
+        if not self.both_views:
+            return (self,)
+        one = replace(self, both_views=False)
+        return one, replace(one, deskew=True)
 
     def load(self) -> tuple[Images, Images]:
-        """Training images and evaluation images."""
+        """Training images and evaluation images, in one view."""
+        require(not self.both_views, "both_views = true", "one of `views()`")
         training = data.load(self.name)
         if self.eval_split == "test":
             sets = training, data.load(self.name, split="test")
@@ -99,12 +112,14 @@ class TrainingJob:
 class ClassifierSpec:
     """The SVM: linear on images as they are, unless something else is asked for.
 
+    whiten         rows are whitened first, with this share of the mean variance added (`fit_whitening`); 0: not at all
     dual           solved by the support vectors: faster for wide rows, and what the settings below need
     widths         of a Gaussian kernel, one of which is chosen with C; empty for a linear SVM
     virtual_shift  support vectors shifted by so many pixels in four directions are learned from, too; 0: none
     virtual_turn   and turned by so many degrees to either side; 0: none
     """
 
+    whiten: float = 0.0
     dual: bool = False
     widths: tuple[float, ...] = ()
     virtual_shift: int = 0
@@ -114,6 +129,7 @@ class ClassifierSpec:
         others = {"widths": self.widths, "virtual_shift": self.virtual_shift, "virtual_turn": self.virtual_turn}
         given = [f"{name} = {value}" for name, value in others.items() if value]
         require(self.dual or not given, " and ".join(given), "dual = true with them")
+        require(0 <= self.whiten < float("inf"), f"whiten = {self.whiten}", "a finite number of at least 0")
 
 
 LINEAR = ClassifierSpec()

@@ -68,8 +68,8 @@ class Names:
         parts += dict.fromkeys(setting_slug(*change) for change in changes(asdict(recipe), asdict(base)))
         if data.name != self.scale.data.name:
             parts.insert(0, slug(data.name))
-        if data.deskew:
-            parts.append("upright")
+        if data.deskew or data.both_views:
+            parts.append("upright" if data.deskew else "both-views")
         if data.eval_split != "test":
             parts.append(data.eval_split)
         return "-".join(parts)

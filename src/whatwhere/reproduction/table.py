@@ -80,6 +80,7 @@ class Row:
     ensemble_size  how many models, each with its own seed, are described side by side
     also           other models to describe side by side: what each changes from this row's recipe
     deskew         images are made upright first
+    both_views     images as they are and upright, described side by side
     C              the grid that C is chosen from; empty takes the scale's, or the baseline's
     classifier     the SVM, as in `ClassifierSpec`
     finetuned      the model is fine-tuned with labels, by `finetune`: differences from `FinetuneSpec()`
@@ -93,6 +94,7 @@ class Row:
     ensemble_size: int = 1
     also: tuple[dict[str, Any], ...] = ()
     deskew: bool = False
+    both_views: bool = False
     C: tuple[float, ...] = ()
     classifier: ClassifierSpec = LINEAR
     finetuned: bool = False
@@ -209,7 +211,7 @@ def cells_of(name: str, scale: Scale, seeds: int = 1) -> list[Cell]:
 
 def jobs_of(table: Table, row: Row, column: Column, scale: Scale, data: DataSpec, seeds: int) -> tuple[Job, ...]:
     """The jobs of one cell, one for each seed."""
-    data = replace(data, deskew=row.deskew)
+    data = replace(data, deskew=row.deskew, both_views=row.both_views)
     if row.baseline:
         baseline = BASELINES[row.baseline]()
         return (_evaluation(data, baseline, row.C or baseline.C, row, column),)
