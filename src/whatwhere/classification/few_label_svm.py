@@ -1,7 +1,8 @@
 """Many small SVMs at once: all classes, folds and values of C of a cross-validation as one batch of problems.
 
 The SVMs are those of `kernel_svm`, which has their mathematics. Here every problem has its own subset of the images,
-so (K_SS + I / 2C) a_S = t_S is solved with the other rows and columns of K replaced by those of the identity.
+so (K_SS + I / 2C) a_S = t_S is solved with the other rows and columns of K replaced by those of the identity. Where K is
+large that costs more than it saves, and the problems are solved one by one.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.classification.kernel_svm import STEPS, cholesky, targets_of
+from whatwhere.classification.kernel_svm import STEPS, cholesky, solve, targets_of
 from whatwhere.classification.linear_svm import line_search
 
 BATCH_BYTES = 3e9  # of the systems that are solved at a time; a few copies are needed
+LARGE = 500  # images
 UNCHANGED = 1e-9  # margins within this of 1 may lie on either side
 
 
@@ -24,9 +26,17 @@ def solve_batch(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
 
     use  which images a problem learns from
     """
+    if len(kernel) > LARGE:
+        problems = zip(t.unbind(1), use.unbind(1), C.tolist(), strict=True)
+        return torch.stack([_solve_alone(kernel, *problem) for problem in problems], 1)
     most = max(1, int(BATCH_BYTES / (8 * len(kernel) ** 2)))
     parts = zip(t.split(most, 1), use.split(most, 1), C.split(most), strict=True)
     return torch.cat([_solve_some(kernel, *part) for part in parts], 1)
+
+
+def _solve_alone(kernel: Tensor, t: Tensor, use: Tensor, C: float) -> Tensor:
+    rows = use.nonzero()[:, 0]
+    return torch.zeros_like(t).index_put((rows,), solve(kernel[rows][:, rows], t[rows, None], C)[:, 0])
 
 
 def _solve_some(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
