@@ -7,8 +7,11 @@ Models that the folder of models holds are not trained again.
 A block is one layer of one model, a unit-length descriptor of every training image. Blocks side by side, each with a
 weight, have the weighted mean of their Gram matrices, so that a combination costs one SVM and no inference. Models and
 SVMs are fitted to the first 50,000 training images; errors are those on the last 10,000, and, with less noise, those
-of leaving out one of the 50,000 at a time. Test images are not read. The log of the one run is
-studies/results/best_blocks.json.
+of leaving out one of the 50,000 at a time. Test images are not read.
+
+studies/results/best_blocks.json is the log of its run on an H200; best_blocks_first.json that of an earlier version,
+which compared settings of inference and cells, without whitening but for one trial. What was left out for lack of time
+is not in the logs.
 """
 
 from __future__ import annotations

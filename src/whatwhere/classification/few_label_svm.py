@@ -1,8 +1,8 @@
 """Many small SVMs at once: all classes, folds and values of C of a cross-validation as one batch of problems.
 
 The SVMs are those of `kernel_svm`, which has their mathematics. Here every problem has its own subset of the images,
-so (K_SS + I / 2C) a_S = t_S is solved with the other rows and columns of K replaced by those of the identity. Where K is
-large that costs more than it saves, and the problems are solved one by one.
+so (K_SS + I / 2C) a_S = t_S is solved with the other rows and columns of K replaced by those of the identity.
+Where K is large that costs more than it saves, and the problems are solved one by one.
 """
 
 from __future__ import annotations
