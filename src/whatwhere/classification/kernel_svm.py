@@ -61,13 +61,13 @@ def kernel_rows(x: Tensor, y: Tensor, width: float | None = None, batch: int = 4
     On a GPU factors are rounded to TF32, 11 significant bits, and sums are float32: K is that of rounded rows.
     """
     out = x.new_empty(len(x), len(y))
-    norms = y.square().sum(1)
+    norms = None if width is None else torch.cat([rows.square().sum(1) for rows in y.split(batch)])
     allowed, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
     try:
         for start in range(0, len(x), batch):
             rows, part = x[start : start + batch], out[start : start + batch]
             torch.mm(rows, y.T, out=part)
-            if width is not None:
+            if width is not None and norms is not None:
                 part.mul_(2).sub_(norms).sub_(rows.square().sum(1)[:, None])
                 part.clamp_(max=0).div_(2 * width**2).exp_()
     finally:

@@ -57,7 +57,9 @@ def fit_support_vectors(
     else:
         rows, a = torch.arange(len(x), device=x.device), torch.zeros_like(t)
     near = torch.ones(len(x), dtype=torch.bool, device=x.device)
-    kernel = kernel_rows(x[rows], x[rows], width)
+    some = x if len(rows) == len(x) else x[rows]  # a copy of all rows may not fit in memory
+    kernel = kernel_rows(some, some, width)
+    del some
     while True:  # it ends, since images are only added
         a = solve(kernel, t[rows], C, a)
         looked_at = near.nonzero()[:, 0]
