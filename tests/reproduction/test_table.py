@@ -146,7 +146,7 @@ def test_rows_of_the_best_features_say_their_class():
     assert b.classifier.virtual_shift == 1
     assert len(kernel.classifier.widths) == 2
     assert jobs["(b) scattering"].classifier == b.classifier
-    assert jobs["(a, upright) k-means"].classifier == a.classifier
+    assert jobs["(c, upright) scattering"].classifier == kernel.classifier
     assert jobs["(a, upright) k-means"].data == upright.data
     costs = [c.jobs for c in cells_of("best", read_scale("paper")) if c.row == "(a) this model"]
     assert costs == [(a,)] * 4, "errors and costs come from one measurement"
