@@ -49,9 +49,21 @@ class BatchMemory:
         self.scale = empty(5)  # see `kernels`
         self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [empty(N, *s.grid, s.pooled_maps) for s in self.shapes]
-        self.trial = [empty(self.sample, *s.grid, s.pooled_maps) for s in self.shapes[:-1]]  # R g on its way down
-        self.theta = [empty(4 if s.depth == 1 else 6, N, *s.grid, s.pooled_maps) for s in self.shapes]
+        self.trial = [  # R g on its way down, where it is not unpooled at once
+            empty(0 if s.stores_weights else self.sample, *s.grid, s.pooled_maps) for s in self.shapes[:-1]
+        ]
+        self.theta = [empty(N, *s.grid, 4 if s.depth == 1 else 6, s.pooled_maps) for s in self.shapes]
+        # The line search of all images moves θ before it is over: until then the weights it uses stay where they are,
+        # and those of the moved θ go to the other half of the memory.
+        own_weights = all(self.shapes[k - 1].stores_weights for k in (*self.moving, self.top))
+        self.whole_search = self.sample == N and spec.step_size != "batch" and own_weights
+        halves = 2 if self.whole_search else 1
+        self.leans = [
+            empty(halves, N if s.stores_weights else 0, *s.grid, 2, s.maps, dtype=HALF) for s in self.shapes
+        ]
+        self.half = [0] * self.top  # which half of a layer's weights is in use
         self.z = [empty(N, *s.cells, s.cell**2, s.maps, dtype=HALF) for s in self.shapes]
+        self.trial_z = torch.empty_like(self.z[-1][: self.sample]) if self.shapes[-1].tiled else self.z[-1]
         self.z_error = [z[:0] if s.tiled else torch.empty_like(z) for z, s in zip(self.z, self.shapes, strict=True)]
         # blocks at the border may reach beyond the map: what is not there is 0, and nothing ever writes it
         self.error = [
@@ -63,7 +75,8 @@ class BatchMemory:
         self.versions = [0] * (2 * self.top)
 
         top, bottom = self.shapes[-1], self.shapes[0]
-        self.gradient = empty(0 if top.tiled else self.sample, *top.grid, top.pooled_maps)  # else it stays in registers
+        in_registers = top.tiled and not self.whole_search
+        self.gradient = empty(0 if in_registers else self.sample, *top.grid, top.pooled_maps)
         parts = top.grid[0] * top.grid[1] * top.pooled_chunks
         tiles = self.down[0].shape[2] // down_tile(bottom)
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, parts) for _ in range(4))
@@ -112,8 +125,8 @@ class BatchMemory:
         """Take features and pooling variables."""
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
         for planes, known in zip(self.theta, theta, strict=True):
-            for plane, variable in zip(planes, (*known.mu.unbind(1), *known.gamma.unbind(1)), strict=True):
-                plane.copy_(variable.permute(0, 2, 3, 1))
+            for half, variable in zip(planes.chunk(2, dim=3), (known.mu, known.gamma), strict=True):
+                half.copy_(variable.permute(0, 3, 4, 1, 2))
         if self.features is not self.p[-1]:
             self.features.copy_(self.p[-1])
 
@@ -142,7 +155,7 @@ class BatchMemory:
         """A copy of what was inferred, shaped as everywhere else; in memory the maps come last, as `load` likes it."""
         pooling = []
         for planes in self.theta:
-            mu, gamma = planes.clone().permute(1, 0, 4, 2, 3).chunk(2, dim=1)
+            mu, gamma = planes.clone().permute(0, 3, 4, 1, 2).chunk(2, dim=1)
             pooling.append(PoolingParams(mu, gamma))
         return Latents(self.features.clone().permute(0, 3, 1, 2), tuple(pooling))
 

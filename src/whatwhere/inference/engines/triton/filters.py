@@ -40,7 +40,7 @@ class TritonFilterMap:
         self.workspace, self.k = workspace, k
         workspace.load(model, images, latents.p, latents.pooling_params, mask)
         workspace.unpool(workspace.top, workspace.N, workspace.p[-1])
-        workspace.reconstruct(workspace.N, workspace.p, to=k)
+        workspace.reconstruct(workspace.N, to=k)
 
     def negative_gradient(self, f: Tensor) -> Tensor:
         """Aᵀ (M ⊙ v - A f)."""
@@ -59,7 +59,7 @@ class TritonFilterMap:
         workspace.filters[k - 1] = None
         if subtract:
             workspace.images.div_(unit)
-        workspace.reconstruct(workspace.N, workspace.p, top=k, subtract=subtract)
+        workspace.reconstruct(workspace.N, top=k, subtract=subtract)
         if subtract:
             workspace.images.mul_(unit)
         for j in range(1, k):

@@ -2,9 +2,11 @@
 
 Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · block_h · block_w] of a batch:
 
-    p, mu_y …  [N, h, w, B]           float32        features and pooling variables of a layer
+    p          [N, h, w, B]           float32        features of a layer
     z          [N, h, w, s², B]       float16 · scale  its unpooled maps, region by region
     error      [N, blocks, s², C]     float16 · scale  the error at the layer below, block by block
+    theta      [N, h, w, 4, B]        float32        pooling variables: μ, then γ, each along rows and columns
+    leans      [N, h, w, 2, B]        float16        the weights of 2 × 2 regions, as `math.lean` stores them
 
 `scale` = (c, 1/c, d, e, 1/e) keeps float16 within its range. All are powers of two: c brings images and features near
 1, e an error weighted by M², and d a gradient near the error it comes from, for the line search, which asks for no
@@ -16,15 +18,20 @@ import triton
 import triton.language as tl
 
 from whatwhere.inference.engines.triton.math import (
-    axis_weight,
-    clamp,
     fitted,
+    lean,
+    leaning_weights,
+    load_leans,
     load_theta,
+    moved,
     penalty,
+    place,
     pooled,
-    shrink,
+    region_weights,
+    store_leans,
     store_theta,
 )
+from whatwhere.inference.engines.triton.step import some_in_row, store_unpooled, take_step
 
 # what the upward pass does with what arrives at a layer
 BETWEEN = tl.constexpr(0)  # hand the pooled error to the layer above
@@ -34,14 +41,15 @@ STEP = tl.constexpr(2)  # take the step on the features
 
 @triton.jit
 def down(
-    z, matrix, out, images, weights, error, squares, before, changes, scale, rows,
+    z, matrix, out, leans, z_below, images, weights, error, squares, before, changes, scale, rows,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     GROUP: tl.constexpr, LOWEST: tl.constexpr, SUBTRACT: tl.constexpr, MASKED: tl.constexpr, KEEP: tl.constexpr,
-    SECANT: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+    SECANT: tl.constexpr, UNPOOL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """Reconstruct the layer below: p̂ into `out`. At the lowest layer, the images subtracted on request, what
+    """Reconstruct the layer below: p̂ into `out`; where its regions are 2 × 2 (UNPOOL), z of it as well, and p̂ is
+    stored only on request. At the lowest layer, the images subtracted on request, what
     comes out, weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e; for the
     secant, sum the squares of its change, too. A row is a group of blocks."""
     SIDE: tl.constexpr = S * GROUP
@@ -94,13 +102,26 @@ def down(
             tl.store(changes + row * TILES + tile, tl.sum(change * change, axis=1), mask=row < rows)
         tl.store(squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
     else:
-        position = ((image[:, None].to(tl.int64) * BELOW_H + y) * BELOW_W + x) * C + c[None, :]
-        tl.store(out + position, total, mask=exists)
+        region = (image.to(tl.int64) * BELOW_H + q_y * SIDE) * BELOW_W + q_x * SIDE
+        if KEEP or not UNPOOL:
+            place_below = column // C // SIDE * BELOW_W + column // C % SIDE
+            tl.store(out + region[:, None] * C + (place_below * C + c)[None, :], total, mask=exists)
+        if UNPOOL:
+            total = tl.reshape(total * tl.load(scale), (M, N // 16, 16))
+            for i in tl.static_range(N // 16):  # a few columns at a time, for the registers
+                column = tile * N + i * 16 + tl.arange(0, 16)
+                beyond_y, beyond_x, c = column // C // SIDE, column // C % SIDE, column % C
+                exists = (row < rows)[:, None] & (column < OUTER)[None, :]
+                exists &= (q_y[:, None] * SIDE + beyond_y[None, :] < BELOW_H) & (q_x[:, None] * SIDE + beyond_x[None, :] < BELOW_W)
+                beyond = beyond_y * BELOW_W + beyond_x
+                d_y, d_x = load_leans(leans, region, beyond * (2 * C) + c, exists, C)
+                w = leaning_weights(d_y, d_x)
+                store_unpooled(place(total, i, N // 16), z_below, w, region, beyond * (4 * C) + c, exists, C, 2)
 
 
 @triton.jit
 def unpool(
-    p, theta, z, features, momentum, uphill, next_momentum, penalties, nonzeros, scale, rows, plane,
+    p, theta, leans, z, features, momentum, uphill, next_momentum, penalties, nonzeros, scale, rows,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
@@ -125,49 +146,71 @@ def unpool(
         tl.store(p + at, p_hat, mask=here)
         tl.store(next_momentum + image, t_next, mask=row < rows)
     if UNPOOL:
-        # without features there is nothing to weigh, so θ is read only in rows with a feature
-        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here & some_in_row(p_hat != 0), plane)
-        store_unpooled(p_hat * tl.load(scale), z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
+        # without features there is nothing to weigh, so weights are read only in rows with a feature
+        used = here & some_in_row(p_hat != 0)
+        if S == 2:
+            d_y, d_x = load_leans(leans, row, b, used, B)
+            w = leaning_weights(d_y, d_x)
+        else:
+            room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
+            mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, row, b, used, B)
+            w = region_weights(mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, Z_H % S != 0, Z_W % S != 0)
+        store_unpooled(p_hat * tl.load(scale), z, w, row, b, here, B, S)
     if MEASURE:
         tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
         tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((p_hat != 0).to(tl.float32), axis=1), mask=row < rows)
 
 
 @triton.jit
-def store_unpooled(
-    p, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here,
-    B: tl.constexpr, S: tl.constexpr, H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+def weigh(
+    theta, leans, rows,
+    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
-    RAGGED_Y: tl.constexpr = Z_H % S != 0
-    RAGGED_X: tl.constexpr = Z_W % S != 0
+    """The weights of every 2 × 2 region from θ, as they are stored."""
+    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    b = tl.program_id(0) % CHUNKS * MAPS + tl.arange(0, MAPS)
+    here = (row < rows)[:, None] & (b < B)[None, :]
+    at = row.to(tl.int64)[:, None] * B + b[None, :]
+    mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, row, b, here, B)
     room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
-    first = row.to(tl.int64)[:, None] * (S * S * B) + b[None, :]
-    for i in tl.static_range(S):
-        along = p * axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
-        for j in tl.static_range(S):
-            element = along * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X)
-            tl.store(z + first + (i * S + j) * B, element.to(z.dtype.element_ty), mask=here)
+    d_y, d_x = lean(mu_y, gamma_y, room_y, Z_H % S != 0), lean(mu_x, gamma_x, room_x, Z_W % S != 0)
+    store_leans(leans, row, b, here, d_y, d_x, B)
 
 
 @triton.jit
 def up(
-    error, matrix, p, theta, z, features, error_above, beta, rates, penalties, nonzeros, squares, uphill, scale,
-    rows, plane, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, mu_scale, gamma_scale,
+    error, matrix, p, theta, leans, next_leans, z, features, gradient, error_above, beta, rates, penalties, nonzeros,
+    squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
+    mu_scale, gamma_scale, everywhere,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
+    ROLE: tl.constexpr, MOVE: tl.constexpr, WHOLE: tl.constexpr, S_ABOVE: tl.constexpr,
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
-    SCHEDULED: tl.constexpr, FIT: tl.constexpr,
+    SCHEDULED: tl.constexpr, FIT: tl.constexpr, BY_IMAGE: tl.constexpr,
     M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
-    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it. SCHEDULED: the threshold and the momentum are given. FIT, by moments
-    of this power: the first step from p = 0, which fits θ, too."""
+    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it: only where there are features, or `everywhere`, so that θ out of its
+    bounds comes within them. WHOLE: the new weights go to other memory, all of them, and the gradient is stored.
+    SCHEDULED: the threshold and the momentum are given. FIT, by moments of this power: the first step from p = 0, which
+    fits θ, too. BY_IMAGE: the rows of a program are one region of many images, else many regions."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
-    chunk = tl.program_id(0) % CHUNKS
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    errors = errors_at_z(error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K)
+    chunk, tile = tl.program_id(0) % CHUNKS, tl.program_id(0) // CHUNKS
+    if BY_IMAGE:
+        row = tile % (H * W) + (tile // (H * W) * M + tl.arange(0, M)) * (H * W)
+        errors = errors_of_images(
+            error, matrix, row, rows, tile % (H * W), chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K
+        )
+    else:
+        row = tile * M + tl.arange(0, M)
+        errors = errors_at_z(
+            error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K
+        )
     errors *= tl.load(scale + 4)
 
     b = chunk * MAPS + tl.arange(0, MAPS)
@@ -180,41 +223,56 @@ def up(
         mu_y, mu_x, gamma_y, gamma_x = fitted(
             errors, room_y, room_x, mu_scale, gamma_scale, gamma_min, gamma_max, S, FIT, PLACES
         )
-        store_theta(theta, at, here, plane, mu_y, mu_x, gamma_y, gamma_x)
+        store_theta(theta, row, b, here, mu_y, mu_x, gamma_y, gamma_x, B)
+        if S == 2:
+            d_y, d_x = lean(mu_y, gamma_y, room_y, RAGGED_Y), lean(mu_x, gamma_x, room_x, RAGGED_X)
+            store_leans(leans, row, b, here, d_y, d_x, B)
+    elif S == 2:
+        d_y, d_x = load_leans(leans, row, b, here, B)
     else:
-        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, at, here, plane)
-    g, along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = pooled(
-        errors, mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X, PLACES
-    )
+        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, row, b, here, B)
+    if S == 2:
+        w = leaning_weights(d_y, d_x)
+    else:
+        w = region_weights(mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X)
+    g, first_y, first_x, second_y, second_x = pooled(errors, w, S, PLACES)
     p_hat = g * 0 if FIT else tl.load(p + at, mask=here, other=0.0)
+    new_w = w
     if MOVE:
         rate = pooling_rate * p_hat
         if SCHEDULED:
             rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
-        REACH: tl.constexpr = (S - 1) / 2
-        new_mu_y = clamp(mu_y - rate * gamma_y / 2 * along_mu_y, -REACH, REACH)
-        new_mu_x = clamp(mu_x - rate * gamma_x / 2 * along_mu_x, -REACH, REACH)
-        new_gamma_y = clamp(gamma_y + rate / 4 * along_gamma_y, gamma_min, gamma_max)
-        new_gamma_x = clamp(gamma_x + rate / 4 * along_gamma_x, gamma_min, gamma_max)
-        moved = (new_mu_y != mu_y) | (new_mu_x != mu_x) | (new_gamma_y != gamma_y) | (new_gamma_x != gamma_x)
-        written = here & some_in_row(moved)
-        store_theta(theta, at, written, plane, new_mu_y, new_mu_x, new_gamma_y, new_gamma_x)
-        mu_y, mu_x, gamma_y, gamma_x = new_mu_y, new_mu_x, new_gamma_y, new_gamma_x
+        moving = here & (some_in_row(p_hat != 0) | (everywhere > 0))
+        if S == 2:
+            mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, row, b, moving, B)
+        mu_y, gamma_y = moved(mu_y, gamma_y, rate, first_y, second_y, gamma_min, gamma_max, S)
+        mu_x, gamma_x = moved(mu_x, gamma_x, rate, first_x, second_x, gamma_min, gamma_max, S)
+        store_theta(theta, row, b, moving, mu_y, mu_x, gamma_y, gamma_x, B)
+        if S == 2:
+            d_y = tl.where(moving, lean(mu_y, gamma_y, room_y, RAGGED_Y), d_y)
+            d_x = tl.where(moving, lean(mu_x, gamma_x, room_x, RAGGED_X), d_x)
+            store_leans(next_leans, row, b, here if WHOLE else moving, d_y, d_x, B)
+            new_w = leaning_weights(d_y, d_x)
+        else:
+            new_w = region_weights(mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X)
 
     c = tl.load(scale)
     if ROLE == BETWEEN:
         store_error(error_above, g * tl.load(scale + 3), row, b, here, B, H, W, S_ABOVE)
     if ROLE == GRADIENT:
+        if WHOLE:
+            tl.store(gradient + at, g, mask=here)
         g = tl.where(here, g * tl.load(scale + 2), 0.0)
         tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
-        store_unpooled(g * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
+        store_unpooled(g * c, z, w, row, b, here, B, S)
     if ROLE == STEP:
         new = take_step(
             p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
             threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, FIT,
         )  # fmt: skip
         if not MOMENTUM:
-            store_unpooled(new * c, z, mu_y, mu_x, gamma_y, gamma_x, row, b, here, B, S, H, W, Z_H, Z_W)
+            changed = here if FIT else here & some_in_row((new != 0) | (p_hat != 0))
+            store_unpooled(new * c, z, new_w, row, b, changed, B, S)
 
 
 @triton.jit
@@ -226,46 +284,6 @@ def store_error(error_above, g, row, b, here, B: tl.constexpr, H: tl.constexpr, 
     block = (row // (H * W) * ABOVE_H + r_y // S_ABOVE) * ABOVE_W + r_x // S_ABOVE
     slot = block.to(tl.int64) * (S_ABOVE * S_ABOVE) + r_y % S_ABOVE * S_ABOVE + r_x % S_ABOVE
     tl.store(error_above + slot[:, None] * B + b[None, :], g.to(error_above.dtype.element_ty), mask=here)
-
-
-@triton.jit
-def take_step(
-    p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
-    threshold, ahead, H: tl.constexpr, W: tl.constexpr, CHUNKS: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr,
-    NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
-    FIT: tl.constexpr,
-):  # fmt: skip
-    """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features.
-    `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
-    step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
-    cut = threshold if SCHEDULED else step
-    new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
-    if NONNEGATIVE:
-        new = tl.maximum(new, 0.0)
-    new = tl.where(here, new, 0.0)
-    if SCHEDULED:
-        old = p_hat if FIT else tl.load(features + at, mask=here, other=0.0)
-        tl.store(features + at, new, mask=here if FIT else here & some_in_row(new != old))
-        new += ahead * (new - old)
-    if MOMENTUM:
-        change = new - tl.load(features + at, mask=here, other=0.0)
-        tl.store(uphill + row * CHUNKS + chunk, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
-        tl.store(features + at, new, mask=here)
-        tl.store(p + at, change, mask=here)
-    else:
-        tl.store(p + at, new, mask=here if FIT else here & some_in_row(new != p_hat))
-        if SECANT:
-            tl.store(uphill + row * CHUNKS + chunk, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
-        tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
-        tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
-    return new
-
-
-@triton.jit
-def some_in_row(mask):
-    """Whether any of a row is true, for every element of the row: features are sparse, so most rows need no writing,
-    and those that do are written whole, in wide stores."""
-    return tl.broadcast_to(tl.max(mask.to(tl.int32), axis=1, keep_dims=True) > 0, mask.shape)
 
 
 @triton.jit
@@ -294,4 +312,41 @@ def errors_at_z(
         line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
         right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
         total = tl.dot(left, right, total)
+    return tl.reshape(total, (M, PLACES, MAPS))
+
+
+@triton.jit
+def errors_of_images(
+    error, matrix, row, rows, region, chunk,
+    C: tl.constexpr, S: tl.constexpr, R: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, CHUNKS: tl.constexpr,
+    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """`errors_at_z` for rows that are one region of many images: blocks beyond the border are left out."""
+    INNER: tl.constexpr = S * S * C
+    PIECES: tl.constexpr = (INNER + K - 1) // K
+    N: tl.constexpr = PLACES * MAPS
+    r_y, r_x = region // W, region % W
+    column = chunk * N + tl.arange(0, N)
+    first_y, last_y = tl.maximum(r_y - BLOCK_H + 1, 0), tl.minimum(r_y, R - 1)
+    first_x, last_x = tl.maximum(r_x - BLOCK_W + 1, 0), tl.minimum(r_x, R - 1)
+    start = (row // (H * W)).to(tl.int64) * (BLOCK_H * BLOCK_W * INNER)
+    total = tl.zeros((M, N), tl.float32)
+    t_y, t_x, piece = first_y, first_x, first_x * 0
+    for _ in range((last_y - first_y + 1) * (last_x - first_x + 1) * PIECES):
+        depth = piece * K + tl.arange(0, K)
+        there = (row < rows)[:, None] if INNER % K == 0 else (row < rows)[:, None] & (depth < INNER)[None, :]
+        block = (r_y - t_y) * BLOCK_W + r_x - t_x
+        left = tl.load(error + start[:, None] + (block * INNER + depth)[None, :], mask=there, other=0.0)
+        line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
+        right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
+        total = tl.dot(left, right, total)
+        t_x += 1
+        wrap = t_x > last_x
+        t_x = tl.where(wrap, first_x, t_x)
+        if PIECES > 1:
+            piece = tl.where(wrap, piece + 1, piece)
+            wrap = piece == PIECES
+            piece = tl.where(wrap, 0, piece)
+        t_y = tl.where(wrap, t_y + 1, t_y)
     return tl.reshape(total, (M, PLACES, MAPS))

@@ -49,47 +49,97 @@ def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
 
 
 @triton.jit
-def pooled(
-    errors, mu_y, mu_x, gamma_y, gamma_x, room_y, room_x,
-    S: tl.constexpr, RAGGED_Y: tl.constexpr, RAGGED_X: tl.constexpr, PLACES: tl.constexpr,
-):  # fmt: skip
+def region_weights(
+    mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S: tl.constexpr, RAGGED_Y: tl.constexpr, RAGGED_X: tl.constexpr
+):
+    """The weights of a region from θ: S along rows, then S along columns."""
+    w = ()
+    for i in tl.static_range(S):
+        w = w + (axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y),)  # noqa: RUF005
+    for j in tl.static_range(S):
+        w = w + (axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X),)  # noqa: RUF005
+    return w
+
+
+# At s = 2 the weights along an axis are a unit vector, so that one number holds them: their lean d = w_1 - w_0. It is
+# stored in float16 next to θ. An error of d is one of at most that size in a weight, and a switch (d = ±1) is exact.
+
+
+@triton.jit
+def lean(mu, gamma, room, RAGGED: tl.constexpr):
+    """w_1 - w_0 along one axis, as it is stored."""
+    w_0, w_1 = axis_weight(0, mu, gamma, room, 2, RAGGED), axis_weight(1, mu, gamma, room, 2, RAGGED)
+    return (w_1 - w_0).to(tl.float16)
+
+
+@triton.jit
+def leaning_weights(d_y, d_x):
+    """The weights of a region from what is stored of them: w_0, w_1 = (√(2 - d²) ∓ d) / 2 along rows and columns."""
+    d_y, d_x = d_y.to(tl.float32), d_x.to(tl.float32)
+    s_y, s_x = tl.sqrt(2 - d_y * d_y), tl.sqrt(2 - d_x * d_x)
+    return (s_y - d_y) / 2, (s_y + d_y) / 2, (s_x - d_x) / 2, (s_x + d_x) / 2
+
+
+@triton.jit
+def load_leans(leans, row, b, here, B: tl.constexpr):
+    leans += row.to(tl.int64)[:, None] * (2 * B) + b[None, :]
+    return tl.load(leans, mask=here, other=0.0), tl.load(leans + B, mask=here, other=0.0)
+
+
+@triton.jit
+def store_leans(leans, row, b, here, d_y, d_x, B: tl.constexpr):
+    leans += row.to(tl.int64)[:, None] * (2 * B) + b[None, :]
+    tl.store(leans, d_y, mask=here)
+    tl.store(leans + B, d_x, mask=here)
+
+
+@triton.jit
+def pooled(errors, w, S: tl.constexpr, PLACES: tl.constexpr):
     """The errors at z pooled, g = Σ w e, and for each axis what the gradients of its Gaussian need:
 
-        Σ w e (x - x̄)   and   Σ w e [(x - μ)² - Σ q (x - μ)²]          (see `ops.pooling.pooling_gradient`)
+        Σ w e (x - x̄)   and   Σ w e (x² - Σ q x²)          (see `ops.pooling.pooling_gradient`)
 
     At s = 2, (w_0, w_1) is a unit vector and the first is w_0 w_1 (w_0 r_1 - w_1 r_0), with r the errors pooled along
-    the other axis; the second is -2 μ times the first.
+    the other axis; the second is 0.
     """
     if S == 2:
-        w_y0 = axis_weight(0, mu_y, gamma_y, room_y, S, RAGGED_Y)
-        w_y1 = axis_weight(1, mu_y, gamma_y, room_y, S, RAGGED_Y)
-        w_x0 = axis_weight(0, mu_x, gamma_x, room_x, S, RAGGED_X)
-        w_x1 = axis_weight(1, mu_x, gamma_x, room_x, S, RAGGED_X)
         e_00, e_01 = place(errors, 0, PLACES), place(errors, 1, PLACES)
         e_10, e_11 = place(errors, 2, PLACES), place(errors, 3, PLACES)
-        r_0, r_1 = w_x0 * e_00 + w_x1 * e_01, w_x0 * e_10 + w_x1 * e_11
-        c_0, c_1 = w_y0 * e_00 + w_y1 * e_10, w_y0 * e_01 + w_y1 * e_11
-        g = w_y0 * r_0 + w_y1 * r_1
-        along_mu_y = w_y0 * w_y1 * (w_y0 * r_1 - w_y1 * r_0)
-        along_mu_x = w_x0 * w_x1 * (w_x0 * c_1 - w_x1 * c_0)
-        along_gamma_y, along_gamma_x = -2 * mu_y * along_mu_y, -2 * mu_x * along_mu_x
+        r_0, r_1 = w[2] * e_00 + w[3] * e_01, w[2] * e_10 + w[3] * e_11
+        c_0, c_1 = w[0] * e_00 + w[1] * e_10, w[0] * e_01 + w[1] * e_11
+        g = w[0] * r_0 + w[1] * r_1
+        first_y = w[0] * w[1] * (w[0] * r_1 - w[1] * r_0)
+        first_x = w[2] * w[3] * (w[2] * c_1 - w[3] * c_0)
+        second_y, second_x = g * 0, g * 0
     else:
-        mean_y, spread_y = moments(mu_y, gamma_y, room_y, S, RAGGED_Y)
-        mean_x, spread_x = moments(mu_x, gamma_x, room_x, S, RAGGED_X)
-        g = mu_y * 0
-        along_mu_y, along_mu_x, along_gamma_y, along_gamma_x = g, g, g, g
+        mean_y, mean_x, square_y, square_x = w[0] * 0, w[0] * 0, w[0] * 0, w[0] * 0
         for i in tl.static_range(S):
-            w_y = axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
+            x = i - (S - 1) / 2
+            mean_y += w[i] * w[i] * x
+            mean_x += w[S + i] * w[S + i] * x
+            square_y += w[i] * w[i] * x * x
+            square_x += w[S + i] * w[S + i] * x * x
+        g = w[0] * 0
+        first_y, first_x, second_y, second_x = g, g, g, g
+        for i in tl.static_range(S):
             y = i - (S - 1) / 2
             for j in tl.static_range(S):
                 x = j - (S - 1) / 2
-                slope = w_y * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X) * place(errors, i * S + j, PLACES)
+                slope = w[i] * w[S + j] * place(errors, i * S + j, PLACES)
                 g += slope
-                along_mu_y += slope * (y - mean_y)
-                along_mu_x += slope * (x - mean_x)
-                along_gamma_y += slope * ((y - mu_y) * (y - mu_y) - spread_y)
-                along_gamma_x += slope * ((x - mu_x) * (x - mu_x) - spread_x)
-    return g, along_mu_y, along_mu_x, along_gamma_y, along_gamma_x
+                first_y += slope * (y - mean_y)
+                first_x += slope * (x - mean_x)
+                second_y += slope * (y * y - square_y)
+                second_x += slope * (x * x - square_x)
+    return g, first_y, first_x, second_y, second_x
+
+
+@triton.jit
+def moved(mu, gamma, rate, first, second, gamma_min, gamma_max, S: tl.constexpr):
+    """bound(θ - λ β_U ∇θ) along one axis from the sums of `pooled`: Σ w e [(x - μ)² - Σ q (x - μ)²] is second - 2 μ first."""
+    REACH: tl.constexpr = (S - 1) / 2
+    new_mu = clamp(mu - rate * gamma / 2 * first, -REACH, REACH)
+    return new_mu, clamp(gamma + rate / 4 * (second - 2 * mu * first), gamma_min, gamma_max)
 
 
 @triton.jit
@@ -193,17 +243,18 @@ def clamp(x, low, high):
 
 
 @triton.jit
-def load_theta(theta, at, here, plane):
-    """μ and γ along rows and columns, from four planes one after the other."""
-    mu_y, mu_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
-    theta += 2 * plane
-    gamma_y, gamma_x = tl.load(theta + at, mask=here, other=0.0), tl.load(theta + plane + at, mask=here, other=0.0)
+def load_theta(theta, row, b, here, B: tl.constexpr):
+    """μ and γ along rows and columns, stored one after the other for all maps of a region."""
+    theta += row.to(tl.int64)[:, None] * (4 * B) + b[None, :]
+    mu_y, mu_x = tl.load(theta, mask=here, other=0.0), tl.load(theta + B, mask=here, other=0.0)
+    gamma_y, gamma_x = tl.load(theta + 2 * B, mask=here, other=0.0), tl.load(theta + 3 * B, mask=here, other=0.0)
     return mu_y, mu_x, gamma_y, gamma_x
 
 
 @triton.jit
-def store_theta(theta, at, here, plane, mu_y, mu_x, gamma_y, gamma_x):
-    tl.store(theta + at, mu_y, mask=here)
-    tl.store(theta + plane + at, mu_x, mask=here)
-    tl.store(theta + 2 * plane + at, gamma_y, mask=here)
-    tl.store(theta + 3 * plane + at, gamma_x, mask=here)
+def store_theta(theta, row, b, here, mu_y, mu_x, gamma_y, gamma_x, B: tl.constexpr):
+    theta += row.to(tl.int64)[:, None] * (4 * B) + b[None, :]
+    tl.store(theta, mu_y, mask=here)
+    tl.store(theta + B, mu_x, mask=here)
+    tl.store(theta + 2 * B, gamma_y, mask=here)
+    tl.store(theta + 3 * B, gamma_x, mask=here)

@@ -8,7 +8,7 @@ regions share it:
     unpool          the features back to z, summed over regions           rows are cells
 
 Element (h, y, x) of z is in map h of the m that are pooled together, and z is stored as [N, cells, s², m, P], P pooled
-maps. Every other layout is that of `kernels`. θ is [2 · axes, N, h, w, P]: μ, then γ, along maps where m > 1, rows and
+maps. Every other layout is that of `kernels`. θ is [N, h, w, 2 · axes, P]: μ, then γ, along maps where m > 1, rows and
 columns.
 """
 
@@ -16,16 +16,9 @@ columns.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.kernels import (
-    BETWEEN,
-    GRADIENT,
-    STEP,
-    errors_at_z,
-    some_in_row,
-    store_error,
-    take_step,
-)
+from whatwhere.inference.engines.triton.kernels import BETWEEN, GRADIENT, STEP, errors_at_z, store_error
 from whatwhere.inference.engines.triton.math import axis_weight, clamp, moments
+from whatwhere.inference.engines.triton.step import some_in_row, take_step
 
 
 @triton.jit
@@ -50,7 +43,7 @@ def propagate(
 @triton.jit
 def pool(
     z_error, p, theta, features, gradient, error_above, beta, rates, penalties, nonzeros, squares, uphill, scale,
-    rows, plane, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
+    rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
     Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
@@ -65,9 +58,9 @@ def pool(
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < P)[None, :]
     at = row.to(tl.int64)[:, None] * P + b[None, :]
-    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, at, here, plane)
-    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, at, here, plane)
-    mu_d, gamma_d = load_axis(theta, 0, AXES, at, here, plane)
+    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, row, b, here, P)
+    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, row, b, here, P)
+    mu_d, gamma_d = load_axis(theta, 0, AXES, row, b, here, P)
     image, r_y, r_x = row // (H * W), row // W % H, row % W
     RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
     RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
@@ -110,10 +103,10 @@ def pool(
         if SCHEDULED:
             rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
         bounds = (gamma_min, gamma_max)
-        move_axis(theta, AXES - 2, AXES, at, here, plane, mu_y, gamma_y, rate, along_mu_y, along_gamma_y, bounds, S)
-        move_axis(theta, AXES - 1, AXES, at, here, plane, mu_x, gamma_x, rate, along_mu_x, along_gamma_x, bounds, S)
+        move_axis(theta, AXES - 2, AXES, row, b, here, mu_y, gamma_y, rate, along_mu_y, along_gamma_y, bounds, S, P)
+        move_axis(theta, AXES - 1, AXES, row, b, here, mu_x, gamma_x, rate, along_mu_x, along_gamma_x, bounds, S, P)
         if D > 1:
-            move_axis(theta, 0, AXES, at, here, plane, mu_d, gamma_d, rate, along_mu_d, along_gamma_d, bounds, D)
+            move_axis(theta, 0, AXES, row, b, here, mu_d, gamma_d, rate, along_mu_d, along_gamma_d, bounds, D, P)
 
     if ROLE == BETWEEN:
         store_error(error_above, g * tl.load(scale + 3), row, b, here, P, H, W, S_ABOVE)
@@ -129,29 +122,30 @@ def pool(
 
 
 @triton.jit
-def load_axis(theta, axis: tl.constexpr, AXES: tl.constexpr, at, here, plane):
+def load_axis(theta, axis: tl.constexpr, AXES: tl.constexpr, row, b, here, P: tl.constexpr):
     """μ and γ along one axis."""
-    mu = tl.load(theta + axis * plane + at, mask=here, other=0.0)
-    return mu, tl.load(theta + (AXES + axis) * plane + at, mask=here, other=0.0)
+    theta += (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
+    return tl.load(theta, mask=here, other=0.0), tl.load(theta + AXES * P, mask=here, other=0.0)
 
 
 @triton.jit
 def move_axis(
-    theta, axis: tl.constexpr, AXES: tl.constexpr, at, here, plane, mu, gamma, rate, along_mu, along_gamma, bounds,
-    S: tl.constexpr,
+    theta, axis: tl.constexpr, AXES: tl.constexpr, row, b, here, mu, gamma, rate, along_mu, along_gamma, bounds,
+    S: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """The step of one axis with S elements, written where anything moved in the row."""
     REACH: tl.constexpr = (S - 1) / 2
     new_mu = clamp(mu - rate * gamma / 2 * along_mu, -REACH, REACH)
     new_gamma = clamp(gamma + rate / 4 * along_gamma, bounds[0], bounds[1])
     written = here & some_in_row((new_mu != mu) | (new_gamma != gamma))
-    tl.store(theta + axis * plane + at, new_mu, mask=written)
-    tl.store(theta + (AXES + axis) * plane + at, new_gamma, mask=written)
+    theta += (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
+    tl.store(theta, new_mu, mask=written)
+    tl.store(theta + AXES * P, new_gamma, mask=written)
 
 
 @triton.jit
 def unpool(
-    p, theta, z, scale, rows, plane,
+    p, theta, z, scale, rows,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
     Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
@@ -175,7 +169,7 @@ def unpool(
                             r_y = c_y * (CELL // STRIDE) + a // STRIDE - o_y
                             r_x = c_x * (CELL // STRIDE) + c // STRIDE - o_x
                             total += region_element(
-                                p, theta, image, r_y, r_x, b, here, plane, h, a, c, o_y, o_x,
+                                p, theta, image, r_y, r_x, b, here, h, a, c, o_y, o_x,
                                 P, S, STRIDE, D, H, W, Z_H, Z_W,
                             )  # fmt: skip
                 elements = elements + (total,)  # noqa: RUF005
@@ -187,7 +181,7 @@ def unpool(
 
 @triton.jit
 def region_element(
-    p, theta, image, r_y, r_x, b, here, plane,
+    p, theta, image, r_y, r_x, b, here,
     h: tl.constexpr, a: tl.constexpr, c: tl.constexpr, o_y: tl.constexpr, o_x: tl.constexpr,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
@@ -200,14 +194,14 @@ def region_element(
     RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
     RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
     exists = here & ((r_y >= 0) & (r_y < H) & (r_x >= 0) & (r_x < W))[:, None]
-    at = ((image.to(tl.int64) * H + r_y) * W + r_x)[:, None] * P + b[None, :]
-    feature = tl.load(p + at, mask=exists, other=0.0)
+    region = (image.to(tl.int64) * H + r_y) * W + r_x
+    feature = tl.load(p + region[:, None] * P + b[None, :], mask=exists, other=0.0)
     used = exists & some_in_row(feature != 0)
     room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
-    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, at, used, plane)
-    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, at, used, plane)
+    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, region, b, used, P)
+    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, region, b, used, P)
     weight = axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y) * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X)
     if D > 1:
-        mu_d, gamma_d = load_axis(theta, 0, AXES, at, used, plane)
+        mu_d, gamma_d = load_axis(theta, 0, AXES, region, b, used, P)
         weight *= axis_weight(h, mu_d, gamma_d, room_y * 0 + D, D, False)
     return tl.where((room_y > i) & (room_x > j), feature * weight, 0.0)

@@ -62,6 +62,11 @@ class LayerShape:
         return self.stride == self.pool_size and self.depth == 1
 
     @property
+    def stores_weights(self) -> bool:
+        """Whether weights are stored next to θ, as `math.lean` does for regions of 2 × 2."""
+        return self.tiled and self.pool_size == 2
+
+    @property
     def cell(self) -> int:
         """The side of a cell, s: a multiple of the stride, so that an element's place in its regions is known."""
         return self.pool_size if self.tiled else max(self.stride, 2)

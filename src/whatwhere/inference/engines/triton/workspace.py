@@ -10,15 +10,17 @@ from typing import Any
 import triton
 from torch import Tensor
 
-from whatwhere.inference.engines.triton import kernels, regions, sums
+from whatwhere.inference.engines.triton import kernels, regions, step, sums
 from whatwhere.inference.engines.triton.batch_memory import BatchMemory
 from whatwhere.inference.engines.triton.shapes import CHUNK, depth_block, down_tile, power_of_two
 from whatwhere.inference.step_size import SECANT_RANGE
+from whatwhere.latents import PoolingParams
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
 DOWN_FEW = {"M": 32, "num_warps": 4, "num_stages": 4}  # where larger tiles would leave most processors idle
 FEW_ROWS = 4096
 UP = {"M": 64, "num_warps": 4, "num_stages": 3}
+BY_IMAGE = True
 UNPOOL = {"M": 64, "num_warps": 4}
 POOL = {"M": 32, "num_warps": 4}
 SUM = 256  # elements that a sum takes at a time
@@ -29,86 +31,112 @@ class Workspace(BatchMemory):
 
     def run(self) -> None:
         """All T steps, and the measurements of the end."""
+        self.half = [0] * self.top
         if self.from_zero:
             self.take_first_step()
         else:
             self.unpool(self.top, self.N, self.p[-1], measure=True)
         for t in range(int(self.from_zero), self.spec.steps):
-            self.reconstruct(self.N, self.p, secant=self.secant)
+            self.reconstruct(self.N, secant=self.secant)
             self.measure(t)
             if self.secant and t > 0:
                 self.take_secant(t)
             elif self.sample:
                 self.search_line(t)
-            for k in range(1, self.top + 1):
-                self.propagate(k, self.N, kernels.STEP if k == self.top else kernels.BETWEEN, k in self.moving, t)
+            if self.whole_search and not (self.secant and t > 0):
+                self.step(t)
+            else:
+                self.climb(self.N, kernels.STEP, t, move=True)
             if self.spec.momentum:
                 self.accelerate(t)
         if self.spec.momentum:
             self.p[-1].copy_(self.features)
             self.unpool(self.top, self.N, self.p[-1], measure=True)
-        self.reconstruct(self.N, self.p)
+        self.reconstruct(self.N)
         self.measure(self.spec.steps)
 
     def take_first_step(self) -> None:
         """The step from p = 0, whose pass up fits the pooling variables on its way."""
         for empty in (self.z[0], self.penalties, self.nonzeros):
             empty.zero_()
-        self.reconstruct(self.N, self.p, top=1)
+        self.reconstruct(self.N, top=1)
         self.measure(0)
-        for k in range(1, self.top + 1):
-            self.propagate(k, self.N, kernels.STEP if k == self.top else kernels.BETWEEN, False, 0, fit=True)
+        self.climb(self.N, kernels.STEP, 0, fit=True)
+
+    def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
+        """Take features and pooling variables, and store the weights that these make."""
+        super().load_latents(p, theta)
+        for planes, leans, shape in zip(self.theta, self.leans, self.shapes, strict=True):
+            if shape.stores_weights:
+                rows = self.N * shape.grid[0] * shape.grid[1]
+                kernels.weigh[(triton.cdiv(rows, UNPOOL["M"]) * shape.chunks,)](
+                    planes, leans[0], rows, **shape.constants(), MAPS=CHUNK, **UNPOOL
+                )
 
     def reconstruct(
         self,
         images: int,
-        stages: list[Tensor],
         *,
         top: int = 0,
         to: int = 0,
         subtract: bool = True,
-        keep: bool = True,
         secant: bool = False,
+        trial: bool = False,
     ) -> None:
-        """From z of layer `top` (0: the top layer) down to the error at the image, through p̂_k in `stages`, or to z_to.
+        """From z of layer `top` (0: the top layer) down to the error at the image, or to z_to.
 
-        `subtract` the images, `keep` the error for the way up; for the `secant`, measure its change.
+        `subtract` the images; for the `secant`, measure how the error changed. A `trial` is R g of the line search: only
+        its squares are of use.
         """
+        stages, z = (self.trial, [*self.z[:-1], self.trial_z]) if trial else (self.p, self.z)
         for k in range(top or self.top, to, -1):
             shape = self.shapes[k - 1]
             rows, width = images * shape.groups[0] * shape.groups[1], down_tile(shape)
+            below, unpool = max(k - 2, 0), k > 1 and self.shapes[k - 2].stores_weights
             tiles, options = self.down[k - 1].shape[2] // width, DOWN if rows > FEW_ROWS else DOWN_FEW
             kernels.down[(triton.cdiv(rows, options["M"]) * tiles,)](
-                self.z[k - 1], self.down[k - 1], stages[k - 2] if k > 1 else self.scale, self.images,
+                z[k - 1], self.down[k - 1], stages[below] if k > 1 else self.scale, self.weights(k - 1), self.z[below], self.images,
                 self.images if self.mask is None else self.mask, self.error[0], self.squares_below, self.before,
                 self.changes_below, self.scale, rows,
-                **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract,
-                MASKED=k == 1 and self.mask is not None, KEEP=keep, SECANT=k == 1 and secant, N=width,
-                K=depth_block(shape.cell_row), **options,
+                **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract and not trial,
+                MASKED=k == 1 and self.mask is not None, KEEP=not trial, SECANT=k == 1 and secant,
+                UNPOOL=unpool, N=width, K=depth_block(shape.cell_row), **options,
             )  # fmt: skip
-            if k > 1:
-                self.unpool(k - 1, images, stages[k - 2])
+            if k > 1 and not unpool:
+                self.unpool(k - 1, images, stages[below])
+
+    def weights(self, k: int) -> Tensor:
+        """What is stored of the weights of layer k; of layer 0, nothing."""
+        return self.leans[k - 1][self.half[k - 1]]
 
     def unpool(self, k: int, images: int, p: Tensor, *, measure: bool = False, accelerate: int | None = None) -> None:
         """z_k from p of layer k; with `accelerate`, the step t, from the point that momentum leads to."""
-        shape, plane = self.shapes[k - 1], self.theta[k - 1][0].numel()
-        rows, t = images * shape.grid[0] * shape.grid[1], accelerate or 0
+        shape, t = self.shapes[k - 1], accelerate or 0
+        rows = images * shape.grid[0] * shape.grid[1]
         if shape.tiled or measure:
             constants = shape.constants() | {"B": shape.pooled_maps, "H": shape.grid[0], "W": shape.grid[1]}
             kernels.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
-                p, self.theta[k - 1], self.z[k - 1], self.features, self.momentum[t], self.uphill_sum,
+                p, self.theta[k - 1], self.weights(k), self.z[k - 1], self.features, self.momentum[t], self.uphill_sum,
                 self.momentum[t + 1] if accelerate is not None else self.momentum[t], self.penalties, self.nonzeros,
-                self.scale, rows, plane, **constants, ALPHA=self.spec.alpha, MEASURE=measure,
+                self.scale, rows, **constants, ALPHA=self.spec.alpha, MEASURE=measure,
                 ACCELERATE=accelerate is not None, UNPOOL=shape.tiled, MAPS=CHUNK, **UNPOOL,
             )  # fmt: skip
         if not shape.tiled:
             rows = images * shape.cells[0] * shape.cells[1]
             regions.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
-                p, self.theta[k - 1], self.z[k - 1], self.scale, rows, plane, **shape.region_constants(), MAPS=CHUNK,
+                p, self.theta[k - 1], self.z[k - 1], self.scale, rows, **shape.region_constants(), MAPS=CHUNK,
                 **UNPOOL,
             )  # fmt: skip
 
-    def propagate(self, k: int, images: int, role: Any, move: bool, t: int, *, fit: bool = False) -> None:
+    def climb(self, images: int, role: Any, t: int, *, move: bool = False, whole: bool = False, fit: bool = False) -> None:
+        """The error at the image up to the top, and what `role` does with it there."""
+        for k in range(1, self.top + 1):
+            own = role if k == self.top else kernels.BETWEEN
+            self.propagate(k, images, own, move and k in self.moving, t, whole=whole, fit=fit)
+
+    def propagate(
+        self, k: int, images: int, role: Any, move: bool, t: int, *, whole: bool = False, fit: bool = False
+    ) -> None:
         """The error below layer k up to its features, and what `role` does with it there; `fit` θ to it first."""
         shape, spec, lam = self.shapes[k - 1], self.spec, self.spec.lam_value
         rows, cells = images * shape.grid[0] * shape.grid[1], images * shape.cells[0] * shape.cells[1]
@@ -118,7 +146,7 @@ class Workspace(BatchMemory):
         threshold, ahead = (0.0, 0.0) if sizes is None else (sizes.threshold, 0.0 if last else sizes.momentum)
         after = (
             self.error[above], self.beta[t], self.rates, self.penalties, self.nonzeros, self.squares_above,
-            self.uphill, self.scale, rows, theta[0].numel(), lam, lam * rate, spec.gamma_min, spec.gamma_max,
+            self.uphill, self.scale, rows, lam, lam * rate, spec.gamma_min, spec.gamma_max,
             threshold, ahead,
         )  # fmt: skip
         options = {
@@ -129,9 +157,14 @@ class Workspace(BatchMemory):
         product = {"PLACES": shape.places, "K": depth_block(shape.block_row), **UP}
         programs = (triton.cdiv(cells, UP["M"]) * shape.chunks,)
         if shape.tiled:
+            by_image = BY_IMAGE and images >= UP["M"] and shape.block_row >= 64
+            if by_image:
+                programs = (triton.cdiv(images, UP["M"]) * shape.grid[0] * shape.grid[1] * shape.chunks,)
+            z = self.trial_z if role == kernels.GRADIENT else self.z[k - 1]
             kernels.up[programs](
-                self.error[k - 1], self.up[k - 1], p, theta, self.z[k - 1], self.features, *after,
-                *spec.start_scales(k), **shape.constants(), **options, FIT=spec.moment_power if fit else 0, **product,
+                self.error[k - 1], self.up[k - 1], p, theta, self.weights(k), self.leans[k - 1][-1 - self.half[k - 1]], z,
+                self.features, self.gradient, *after, *spec.start_scales(k), float(t == 0), **shape.constants(), **options,
+                WHOLE=whole, FIT=spec.moment_power if fit else 0, BY_IMAGE=by_image, **product,
             )  # fmt: skip
             return
         regions.propagate[programs](
@@ -167,14 +200,26 @@ class Workspace(BatchMemory):
 
     def search_line(self, t: int) -> None:
         """β of step t, from the gradient of the sample and what it reconstructs, by the weights before the step."""
-        for k in range(1, self.top + 1):
-            self.propagate(k, self.sample, kernels.GRADIENT if k == self.top else kernels.BETWEEN, False, t)
-        self.reconstruct(self.sample, self.trial, subtract=False, keep=False)
+        self.climb(self.sample, kernels.GRADIENT, t, move=self.whole_search, whole=self.whole_search)
+        self.reconstruct(self.sample, trial=True)
         self.sum(self.squares_above, self.gradient_norm, self.sample)
         self.sum(self.squares_below, self.reconstruction_norm, self.sample)
         sums.line_search[(triton.cdiv(self.N, SUM),)](
             self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.spec.lam_value,
             SAMPLE=self.sample if self.spec.step_size == "batch" else 0, BLOCK=SUM,
+        )  # fmt: skip
+
+    def step(self, t: int) -> None:
+        """The step along the gradient that a line search of all images left, after it moved θ."""
+        for k in self.moving:
+            self.half[k - 1] = 1 - self.half[k - 1]
+        shape, spec = self.shapes[-1], self.spec
+        rows = self.N * shape.grid[0] * shape.grid[1]
+        step.step[(triton.cdiv(rows, UNPOOL["M"]) * shape.chunks,)](
+            self.gradient, self.p[-1], self.weights(self.top), self.z[-1], self.features, self.beta[t], self.penalties,
+            self.nonzeros, self.uphill, self.scale, rows, spec.lam_value, **shape.constants(),
+            ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
+            MOMENTUM=spec.momentum, SECANT=self.secant, MAPS=CHUNK, **UNPOOL,
         )  # fmt: skip
 
     def accelerate(self, t: int) -> None:
