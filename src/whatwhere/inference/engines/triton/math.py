@@ -61,23 +61,34 @@ def region_weights(
     return w
 
 
-# At s = 2 the weights along an axis are a unit vector, so that one number holds them: their lean d = w_1 - w_0. It is
-# stored in float16 next to θ. An error of d is one of at most that size in a weight, and a switch (d = ±1) is exact.
+# At s = 2 the weights along an axis are a unit vector, so that one number holds both: the smaller one, negative where that
+# is w_1. It is stored in float16 next to θ, and called the lean. Zeros have a sign too, so that switches are exact.
 
 
 @triton.jit
 def lean(mu, gamma, room, RAGGED: tl.constexpr):
-    """w_1 - w_0 along one axis, as it is stored."""
-    w_0, w_1 = axis_weight(0, mu, gamma, room, 2, RAGGED), axis_weight(1, mu, gamma, room, 2, RAGGED)
-    return (w_1 - w_0).to(tl.float16)
+    """The lean of one axis, as it is stored."""
+    a = gamma * mu
+    if RAGGED:
+        a = tl.where(room > 1, a, -80.0)  # of which float16 makes -0
+    t = tl.exp(-tl.minimum(tl.abs(a), 80.0) / 2)
+    smaller = t * tl.rsqrt(1 + t * t)
+    return tl.where(a < 0, -smaller, smaller).to(tl.float16)
 
 
 @triton.jit
 def leaning_weights(d_y, d_x):
-    """The weights of a region from what is stored of them: w_0, w_1 = (√(2 - d²) ∓ d) / 2 along rows and columns."""
-    d_y, d_x = d_y.to(tl.float32), d_x.to(tl.float32)
-    s_y, s_x = tl.sqrt(2 - d_y * d_y), tl.sqrt(2 - d_x * d_x)
-    return (s_y - d_y) / 2, (s_y + d_y) / 2, (s_x - d_x) / 2, (s_x + d_x) / 2
+    """The weights of a region from its leans, as `region_weights` orders them."""
+    y_0, y_1 = both_weights(d_y)
+    x_0, x_1 = both_weights(d_x)
+    return y_0, y_1, x_0, x_1
+
+
+@triton.jit
+def both_weights(d):
+    smaller, negative = tl.abs(d.to(tl.float32)), d.to(tl.int16, bitcast=True) < 0
+    larger = tl.sqrt(1 - smaller * smaller)
+    return tl.where(negative, larger, smaller), tl.where(negative, smaller, larger)
 
 
 @triton.jit

@@ -161,8 +161,9 @@ class Workspace(BatchMemory):
             if by_image:
                 programs = (triton.cdiv(images, UP["M"]) * shape.grid[0] * shape.grid[1] * shape.chunks,)
             z = self.trial_z if role == kernels.GRADIENT else self.z[k - 1]
+            next_weights = self.leans[k - 1][1 - self.half[k - 1]] if whole else self.weights(k)
             kernels.up[programs](
-                self.error[k - 1], self.up[k - 1], p, theta, self.weights(k), self.leans[k - 1][-1 - self.half[k - 1]], z,
+                self.error[k - 1], self.up[k - 1], p, theta, self.weights(k), next_weights, z,
                 self.features, self.gradient, *after, *spec.start_scales(k), float(t == 0), **shape.constants(), **options,
                 WHOLE=whole, FIT=spec.moment_power if fit else 0, BY_IMAGE=by_image, **product,
             )  # fmt: skip
