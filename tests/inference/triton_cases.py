@@ -226,7 +226,8 @@ def poison_new_memory() -> None:
 
         @staticmethod
         def empty(*shape: int, **options: Any) -> torch.Tensor:
-            return torch.full(shape, float("nan"), **options)
+            whole = options.get("dtype") == torch.int16
+            return torch.full(shape, 12345 if whole else float("nan"), **options)
 
     batch_memory.torch = Poisoned()  # type: ignore[assignment]
 

@@ -50,17 +50,14 @@ class BatchMemory:
         self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [empty(N, *s.grid, s.pooled_maps) for s in self.shapes]
         self.trial = [  # R g on its way down, where it is not unpooled at once
-            empty(0 if s.stores_weights else self.sample, *s.grid, s.pooled_maps) for s in self.shapes[:-1]
+            empty(0 if s.tiled else self.sample, *s.grid, s.pooled_maps) for s in self.shapes[:-1]
         ]
         self.theta = [empty(N, *s.grid, 4 if s.depth == 1 else 6, s.pooled_maps) for s in self.shapes]
         # The line search of all images moves θ before it is over: until then the weights it uses stay where they are,
         # and those of the moved θ go to the other half of the memory.
-        own_weights = all(self.shapes[k - 1].stores_weights for k in (*self.moving, self.top))
-        self.whole_search = self.sample == N and spec.step_size != "batch" and own_weights
+        self.whole_search = spec.step_size in ("image", "secant")
         halves = 2 if self.whole_search else 1
-        self.leans = [
-            empty(halves, N if s.stores_weights else 0, *s.grid, 2, s.maps, dtype=HALF) for s in self.shapes
-        ]
+        self.weights = [empty(halves, N, *s.grid, s.weight_planes, s.pooled_maps, dtype=torch.int16) for s in self.shapes]
         self.half = [0] * self.top  # which half of a layer's weights is in use
         self.z = [empty(N, *s.cells, s.cell**2, s.maps, dtype=HALF) for s in self.shapes]
         self.trial_z = torch.empty_like(self.z[-1][: self.sample]) if self.shapes[-1].tiled else self.z[-1]

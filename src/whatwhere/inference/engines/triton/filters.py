@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.inference.engines.triton import kernels
+from whatwhere.inference.engines.triton import up
 from whatwhere.inference.engines.triton.shapes import LayerShape, down_matrix, filters_of, power_of_two
 from whatwhere.inference.engines.triton.workspace import Workspace
 from whatwhere.latents import Latents
@@ -63,7 +63,7 @@ class TritonFilterMap:
         if subtract:
             workspace.images.mul_(unit)
         for j in range(1, k):
-            workspace.propagate(j, workspace.N, kernels.BETWEEN, False, 0)
+            workspace.propagate(j, workspace.N, up.BETWEEN, False, 0)
         return unit * self.correlation(shape)
 
     def correlation(self, shape: LayerShape) -> Tensor:

@@ -1,4 +1,4 @@
-"""The small functions that the kernels share: weights of a region, shrinkage, penalty. Each is one formula.
+"""The small functions that the kernels share: gradients of θ, shrinkage, penalty. Each is one formula.
 
 They mirror `ops.pooling` and `ops.sparsity`, element by element, for tiles held in registers.
 """
@@ -9,99 +9,10 @@ import triton.language as tl
 
 
 @triton.jit
-def axis_weight(i: tl.constexpr, mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
-    """w_i = √softmax_i(-γ (x_i - μ)² / 2) along one axis, over the first `room` elements: the others do not exist.
-
-    At s = 2 it is a sigmoid of a = γ μ:  w_1 = 1/√(1 + t²),  w_0 = t w_1,  t = exp(-a/2). Beyond |a| = 80 the
-    smaller weight is under 1e-17, so a is cut there to keep t² finite (a switch has a = 5000).
-    """
-    if S == 1:
-        w = mu * 0 + 1
-    elif S == 2:
-        t = tl.exp(-tl.minimum(tl.maximum(gamma * mu, -80.0), 80.0) / 2)
-        last = tl.rsqrt(1 + t * t)
-        w = last if i == 1 else t * last
-        if RAGGED:
-            w = tl.where(room > 1, w, 1.0 - i)
-    else:
-        top = mu * 0 - float("inf")
-        for j in tl.static_range(S):
-            top = tl.maximum(top, tl.where(room > j, exponent(j, mu, gamma, S), -float("inf")))
-        total = mu * 0
-        for j in tl.static_range(S):
-            root = tl.exp((exponent(j, mu, gamma, S) - top) / 2)  # of every element once: the compiler shares them
-            total += tl.where(room > j, root * root, 0.0)
-        w = tl.where(room > i, tl.exp((exponent(i, mu, gamma, S) - top) / 2) * tl.rsqrt(total), 0.0)
-    return w
-
-
-@triton.jit
-def exponent(i: tl.constexpr, mu, gamma, S: tl.constexpr):
-    x = i - (S - 1) / 2
-    return -gamma / 2 * (x - mu) * (x - mu)
-
-
-@triton.jit
 def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
     """Element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so this moves nothing."""
     here = (tl.arange(0, PLACES) == i)[None, :, None]
     return tl.sum(tl.where(here, errors, 0.0), axis=1)
-
-
-@triton.jit
-def region_weights(
-    mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S: tl.constexpr, RAGGED_Y: tl.constexpr, RAGGED_X: tl.constexpr
-):
-    """The weights of a region from θ: S along rows, then S along columns."""
-    w = ()
-    for i in tl.static_range(S):
-        w = w + (axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y),)  # noqa: RUF005
-    for j in tl.static_range(S):
-        w = w + (axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X),)  # noqa: RUF005
-    return w
-
-
-# At s = 2 the weights along an axis are a unit vector, so that one number holds both: the smaller one, negative where that
-# is w_1. It is stored in float16 next to θ, and called the lean. Zeros have a sign too, so that switches are exact.
-
-
-@triton.jit
-def lean(mu, gamma, room, RAGGED: tl.constexpr):
-    """The lean of one axis, as it is stored."""
-    a = gamma * mu
-    if RAGGED:
-        a = tl.where(room > 1, a, -80.0)  # of which float16 makes -0
-    t = tl.exp(-tl.minimum(tl.abs(a), 80.0) / 2)
-    smaller = t * tl.rsqrt(1 + t * t)
-    return tl.where(a < 0, -smaller, smaller).to(tl.float16)
-
-
-@triton.jit
-def leaning_weights(d_y, d_x):
-    """The weights of a region from its leans, as `region_weights` orders them."""
-    y_0, y_1 = both_weights(d_y)
-    x_0, x_1 = both_weights(d_x)
-    return y_0, y_1, x_0, x_1
-
-
-@triton.jit
-def both_weights(d):
-    smaller, negative = tl.abs(d.to(tl.float32)), d.to(tl.int16, bitcast=True) < 0
-    larger = tl.sqrt(1 - smaller * smaller)
-    return tl.where(negative, larger, smaller), tl.where(negative, smaller, larger)
-
-
-@triton.jit
-def load_leans(leans, row, b, here, B: tl.constexpr):
-    leans += row.to(tl.int64)[:, None] * (2 * B) + b[None, :]
-    return tl.load(leans, mask=here, other=0.0), tl.load(leans + B, mask=here, other=0.0)
-
-
-@triton.jit
-def store_leans(leans, row, b, here, d_y, d_x, B: tl.constexpr):
-    leans += row.to(tl.int64)[:, None] * (2 * B) + b[None, :]
-    tl.store(leans, d_y, mask=here)
-    tl.store(leans + B, d_x, mask=here)
 
 
 @triton.jit
@@ -198,19 +109,6 @@ def precision(total, spread, gamma_min, gamma_max):
     """1 / variance within its bounds; the least where there is no signal."""
     inverse = tl.where(spread > 0, total / tl.where(spread > 0, spread, 1.0), gamma_max)
     return clamp(tl.where(total > 0, inverse, 0.0), gamma_min, gamma_max)
-
-
-@triton.jit
-def moments(mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
-    """x̄ = Σ q x and Σ q (x - μ)² along one axis, q = w²."""
-    mean = mu * 0
-    spread = mu * 0
-    for i in tl.static_range(S):
-        x = i - (S - 1) / 2
-        w = axis_weight(i, mu, gamma, room, S, RAGGED)
-        mean += w * w * x
-        spread += w * w * (x - mu) * (x - mu)
-    return mean, spread
 
 
 @triton.jit

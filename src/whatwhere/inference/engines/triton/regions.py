@@ -16,9 +16,18 @@ columns.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.kernels import BETWEEN, GRADIENT, STEP, errors_at_z, store_error
-from whatwhere.inference.engines.triton.math import axis_weight, clamp, moments
+from whatwhere.inference.engines.triton.math import moved
 from whatwhere.inference.engines.triton.step import some_in_row, take_step
+from whatwhere.inference.engines.triton.up import BETWEEN, GRADIENT, STEP, errors_at_z, store_error
+from whatwhere.inference.engines.triton.weights import (
+    axis_planes,
+    axis_weights,
+    either,
+    load_axis,
+    load_planes,
+    planes_of,
+    store_planes,
+)
 
 
 @triton.jit
@@ -42,78 +51,79 @@ def propagate(
 
 @triton.jit
 def pool(
-    z_error, p, theta, features, gradient, error_above, beta, rates, penalties, nonzeros, squares, uphill, scale,
-    rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead,
+    z_error, p, theta, weights, next_weights, features, gradient, error_above, beta, rates, penalties, nonzeros, squares,
+    uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, everywhere,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
-    Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, S_ABOVE: tl.constexpr,
-    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
-    SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
+    Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, WHOLE: tl.constexpr,
+    S_ABOVE: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
+    SECANT: tl.constexpr, SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
-    """The error at z pooled with the weights: g. Then what ROLE asks, and the step of θ where MOVE asks it."""
+    """The error at z pooled with the weights: g. Then what ROLE asks, and the step of θ where MOVE asks it, as `up` does."""
     CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
-    AXES: tl.constexpr = 2 if D == 1 else 3
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < P)[None, :]
     at = row.to(tl.int64)[:, None] * P + b[None, :]
-    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, row, b, here, P)
-    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, row, b, here, P)
-    mu_d, gamma_d = load_axis(theta, 0, AXES, row, b, here, P)
     image, r_y, r_x = row // (H * W), row // W % H, row % W
-    RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
-    RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
-    room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
-    room_d = room_y * 0 + D
-    mean_y, spread_y = moments(mu_y, gamma_y, room_y, S, RAGGED_Y)
-    mean_x, spread_x = moments(mu_x, gamma_x, room_x, S, RAGGED_X)
-    mean_d, spread_d = moments(mu_d, gamma_d, room_d, D, False)
     g = tl.zeros((M, MAPS), tl.float32)
-    along_mu_y, along_mu_x, along_mu_d, along_gamma_y, along_gamma_x, along_gamma_d = g, g, g, g, g, g
+    PLANES: tl.constexpr = planes_of(D) + 2 * planes_of(S)
+    planes = load_planes(weights, row, b, here, PLANES, P)
+    w_d = axis_weights(planes, 0, g, D)
+    w_y = axis_weights(planes, planes_of(D), g, S)
+    w_x = axis_weights(planes, planes_of(D) + planes_of(S), g, S)
+    # along each axis Σ w e x and Σ w e x²
+    first_y, first_x, first_d, second_y, second_x, second_d = g, g, g, g, g, g
     for h in tl.static_range(D):
-        w_d = axis_weight(h, mu_d, gamma_d, room_d, D, False)
-        from_d = h - (D - 1) / 2
         for i in tl.static_range(S):
-            w_y = w_d * axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y)
-            from_y = i - (S - 1) / 2
             y = r_y * STRIDE + i
+            along, along_first, along_second = g * 0, g * 0, g * 0
             for j in tl.static_range(S):
-                from_x = j - (S - 1) / 2
                 x = r_x * STRIDE + j
                 cell = (image.to(tl.int64) * CELLS_H + y // CELL) * CELLS_W + x // CELL
                 element = ((cell * CELL + y % CELL) * CELL + x % CELL) * D + h
                 inside = here & ((y < Z_H) & (x < Z_W))[:, None]
                 error = tl.load(z_error + element[:, None] * P + b[None, :], mask=inside, other=0.0).to(tl.float32)
-                slope = w_y * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X) * error
-                g += slope
-                if MOVE:
-                    along_mu_y += slope * (from_y - mean_y)
-                    along_mu_x += slope * (from_x - mean_x)
-                    along_gamma_y += slope * ((from_y - mu_y) * (from_y - mu_y) - spread_y)
-                    along_gamma_x += slope * ((from_x - mu_x) * (from_x - mu_x) - spread_x)
-                    if D > 1:
-                        along_mu_d += slope * (from_d - mean_d)
-                        along_gamma_d += slope * ((from_d - mu_d) * (from_d - mu_d) - spread_d)
-    unit = tl.load(scale + 4)
-    g *= unit
+                along += w_x[j] * error
+                along_first += w_x[j] * error * (j - (S - 1) / 2)
+                along_second += w_x[j] * error * ((j - (S - 1) / 2) * (j - (S - 1) / 2))
+            weight = w_d[h] * w_y[i]
+            g += weight * along
+            if MOVE:
+                first_x += weight * along_first
+                second_x += weight * along_second
+                first_y += weight * along * (i - (S - 1) / 2)
+                second_y += weight * along * ((i - (S - 1) / 2) * (i - (S - 1) / 2))
+                first_d += weight * along * (h - (D - 1) / 2)
+                second_d += weight * along * ((h - (D - 1) / 2) * (h - (D - 1) / 2))
     p_hat = tl.load(p + at, mask=here, other=0.0)
+    unit = tl.load(scale + 4)
     if MOVE:
         rate = pooling_rate * unit * p_hat
         if SCHEDULED:
             rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
+        moving = here & (some_in_row(p_hat != 0) | (everywhere > 0))
+        room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
+        AXES: tl.constexpr = 2 if D == 1 else 3
+        RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
+        RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
         bounds = (gamma_min, gamma_max)
-        move_axis(theta, AXES - 2, AXES, row, b, here, mu_y, gamma_y, rate, along_mu_y, along_gamma_y, bounds, S, P)
-        move_axis(theta, AXES - 1, AXES, row, b, here, mu_x, gamma_x, rate, along_mu_x, along_gamma_x, bounds, S, P)
+        new = move_axis(theta, AXES - 2, AXES, row, b, moving, rate, g, first_y, second_y, w_y, room_y, bounds, S, RAGGED_Y, P)
+        new = new + move_axis(theta, AXES - 1, AXES, row, b, moving, rate, g, first_x, second_x, w_x, room_x, bounds, S, RAGGED_X, P)
         if D > 1:
-            move_axis(theta, 0, AXES, row, b, here, mu_d, gamma_d, rate, along_mu_d, along_gamma_d, bounds, D, P)
+            room_d = room_y * 0 + D
+            new = move_axis(theta, 0, AXES, row, b, moving, rate, g, first_d, second_d, w_d, room_d, bounds, D, False, P) + new
+        planes = either(moving, new, planes, PLANES)
+        store_planes(next_weights, row, b, here if WHOLE else moving, planes, PLANES, P)
 
+    g *= unit
     if ROLE == BETWEEN:
         store_error(error_above, g * tl.load(scale + 3), row, b, here, P, H, W, S_ABOVE)
     if ROLE == GRADIENT:
         g = tl.where(here, g * tl.load(scale + 2), 0.0)
-        tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
         tl.store(gradient + at, g, mask=here)
+        tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
     if ROLE == STEP:
         take_step(
             p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
@@ -122,30 +132,26 @@ def pool(
 
 
 @triton.jit
-def load_axis(theta, axis: tl.constexpr, AXES: tl.constexpr, row, b, here, P: tl.constexpr):
-    """μ and γ along one axis."""
-    theta += (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
-    return tl.load(theta, mask=here, other=0.0), tl.load(theta + AXES * P, mask=here, other=0.0)
-
-
-@triton.jit
 def move_axis(
-    theta, axis: tl.constexpr, AXES: tl.constexpr, row, b, here, mu, gamma, rate, along_mu, along_gamma, bounds,
-    S: tl.constexpr, P: tl.constexpr,
+    theta, axis: tl.constexpr, AXES: tl.constexpr, row, b, moving, rate, g, first, second, w, room, bounds,
+    S: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """The step of one axis with S elements, written where anything moved in the row."""
-    REACH: tl.constexpr = (S - 1) / 2
-    new_mu = clamp(mu - rate * gamma / 2 * along_mu, -REACH, REACH)
-    new_gamma = clamp(gamma + rate / 4 * along_gamma, bounds[0], bounds[1])
-    written = here & some_in_row((new_mu != mu) | (new_gamma != gamma))
+    """The step of θ along one axis with S elements; what is then stored of its weights."""
+    mu, gamma = load_axis(theta, axis, AXES, row, b, moving, P)
+    mean, square = g * 0, g * 0
+    for i in tl.static_range(S):
+        mean += w[i] * w[i] * (i - (S - 1) / 2)
+        square += w[i] * w[i] * ((i - (S - 1) / 2) * (i - (S - 1) / 2))
+    mu, gamma = moved(mu, gamma, rate, first - mean * g, second - square * g, bounds[0], bounds[1], S)
     theta += (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
-    tl.store(theta, new_mu, mask=written)
-    tl.store(theta + AXES * P, new_gamma, mask=written)
+    tl.store(theta, mu, mask=moving)
+    tl.store(theta + AXES * P, gamma, mask=moving)
+    return axis_planes(mu, gamma, room, S, RAGGED)
 
 
 @triton.jit
 def unpool(
-    p, theta, z, scale, rows,
+    p, weights, z, scale, rows,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
     Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
@@ -169,7 +175,7 @@ def unpool(
                             r_y = c_y * (CELL // STRIDE) + a // STRIDE - o_y
                             r_x = c_x * (CELL // STRIDE) + c // STRIDE - o_x
                             total += region_element(
-                                p, theta, image, r_y, r_x, b, here, h, a, c, o_y, o_x,
+                                p, weights, image, r_y, r_x, b, here, h, a, c, o_y, o_x,
                                 P, S, STRIDE, D, H, W, Z_H, Z_W,
                             )  # fmt: skip
                 elements = elements + (total,)  # noqa: RUF005
@@ -181,7 +187,7 @@ def unpool(
 
 @triton.jit
 def region_element(
-    p, theta, image, r_y, r_x, b, here,
+    p, weights, image, r_y, r_x, b, here,
     h: tl.constexpr, a: tl.constexpr, c: tl.constexpr, o_y: tl.constexpr, o_x: tl.constexpr,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
@@ -190,18 +196,13 @@ def region_element(
     that holds it; 0 where there is no such region or element."""
     i: tl.constexpr = a % STRIDE + o_y * STRIDE
     j: tl.constexpr = c % STRIDE + o_x * STRIDE
-    AXES: tl.constexpr = 2 if D == 1 else 3
-    RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
-    RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
     exists = here & ((r_y >= 0) & (r_y < H) & (r_x >= 0) & (r_x < W))[:, None]
     region = (image.to(tl.int64) * H + r_y) * W + r_x
     feature = tl.load(p + region[:, None] * P + b[None, :], mask=exists, other=0.0)
     used = exists & some_in_row(feature != 0)
+    planes = load_planes(weights, region, b, used, planes_of(D) + 2 * planes_of(S), P)
+    w_d = axis_weights(planes, 0, feature, D)
+    w_y = axis_weights(planes, planes_of(D), feature, S)
+    w_x = axis_weights(planes, planes_of(D) + planes_of(S), feature, S)
     room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
-    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, region, b, used, P)
-    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, region, b, used, P)
-    weight = axis_weight(i, mu_y, gamma_y, room_y, S, RAGGED_Y) * axis_weight(j, mu_x, gamma_x, room_x, S, RAGGED_X)
-    if D > 1:
-        mu_d, gamma_d = load_axis(theta, 0, AXES, region, b, used, P)
-        weight *= axis_weight(h, mu_d, gamma_d, room_y * 0 + D, D, False)
-    return tl.where((room_y > i) & (room_x > j), feature * weight, 0.0)
+    return tl.where((room_y > i) & (room_x > j), feature * w_d[h] * w_y[i] * w_x[j], 0.0)

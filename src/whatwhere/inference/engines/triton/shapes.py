@@ -29,6 +29,11 @@ from whatwhere.ops.pooling import Regions
 CHUNK = 16  # maps that one program of the upward pass takes: the least that the tensor cores accept
 
 
+def planes_of(size: int) -> int:
+    """How many numbers the weights along one axis are stored as: at 2 elements one says both."""
+    return (0, 1)[size - 1] if size <= 2 else size
+
+
 def round_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
@@ -62,9 +67,9 @@ class LayerShape:
         return self.stride == self.pool_size and self.depth == 1
 
     @property
-    def stores_weights(self) -> bool:
-        """Whether weights are stored next to θ, as `math.lean` does for regions of 2 × 2."""
-        return self.tiled and self.pool_size == 2
+    def weight_planes(self) -> int:
+        """How many numbers a region's weights are stored as (`weights`)."""
+        return planes_of(self.depth) + 2 * planes_of(self.pool_size)
 
     @property
     def cell(self) -> int:

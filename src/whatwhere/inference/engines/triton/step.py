@@ -4,35 +4,37 @@
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import leaning_weights, load_leans, penalty, shrink
+from whatwhere.inference.engines.triton.math import penalty, shrink
+from whatwhere.inference.engines.triton.weights import load_planes, planes_of, region_weights
 
 
 @triton.jit
 def step(
-    gradient, p, leans, z, features, beta, penalties, nonzeros, uphill, scale, rows, lam,
+    gradient, p, weights, z, features, beta, penalties, nonzeros, uphill, scale, rows, lam,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
-    M: tl.constexpr, MAPS: tl.constexpr,
+    UNPOOL: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
-    """The step along a gradient that the line search left in memory; the weights are those after the step of θ."""
+    """The step along a gradient that the line search left in memory. UNPOOL: and z, by the weights after the step of θ."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < B)[None, :]
     at = row.to(tl.int64)[:, None] * B + b[None, :]
-    g = tl.load(gradient + at, mask=here, other=0.0)
+    g = tl.load(gradient + at, mask=here, other=0.0) / tl.load(scale + 2)
     p_hat = tl.load(p + at, mask=here, other=0.0)
     new = take_step(
         p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
         0.0, 0.0, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, False, False,
     )  # fmt: skip
-    if not MOMENTUM:
+    if UNPOOL:
+        PLANES: tl.constexpr = 2 * planes_of(S)
         changed = here & some_in_row((new != 0) | (p_hat != 0))
-        d_y, d_x = load_leans(leans, row, b, changed, B)
-        store_unpooled(new * tl.load(scale), z, leaning_weights(d_y, d_x), row, b, changed, B, S)
+        planes = load_planes(weights, row, b, changed, PLANES, B)
+        store_unpooled(new * tl.load(scale), z, region_weights(planes, new, S), row, b, changed, B, S)
 
 
 @triton.jit
@@ -70,7 +72,7 @@ def take_step(
 
 @triton.jit
 def store_unpooled(p, z, w, row, b, here, B: tl.constexpr, S: tl.constexpr):
-    """z(i) = w(i) p(j), `w` as `math.region_weights` orders them."""
+    """z(i) = w(i) p(j), `w` as `region_weights` orders them."""
     first = row.to(tl.int64)[:, None] * (S * S * B) + b[None, :]
     for i in tl.static_range(S):
         for j in tl.static_range(S):

@@ -10,7 +10,7 @@ from typing import Any
 import triton
 from torch import Tensor
 
-from whatwhere.inference.engines.triton import kernels, regions, step, sums
+from whatwhere.inference.engines.triton import down, regions, step, sums, up, weights
 from whatwhere.inference.engines.triton.batch_memory import BatchMemory
 from whatwhere.inference.engines.triton.shapes import CHUNK, depth_block, down_tile, power_of_two
 from whatwhere.inference.step_size import SECANT_RANGE
@@ -46,7 +46,7 @@ class Workspace(BatchMemory):
             if self.whole_search and not (self.secant and t > 0):
                 self.step(t)
             else:
-                self.climb(self.N, kernels.STEP, t, move=True)
+                self.climb(self.N, up.STEP, t, move=True)
             if self.spec.momentum:
                 self.accelerate(t)
         if self.spec.momentum:
@@ -61,17 +61,16 @@ class Workspace(BatchMemory):
             empty.zero_()
         self.reconstruct(self.N, top=1)
         self.measure(0)
-        self.climb(self.N, kernels.STEP, 0, fit=True)
+        self.climb(self.N, up.STEP, 0, fit=True)
 
     def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
         """Take features and pooling variables, and store the weights that these make."""
         super().load_latents(p, theta)
-        for planes, leans, shape in zip(self.theta, self.leans, self.shapes, strict=True):
-            if shape.stores_weights:
-                rows = self.N * shape.grid[0] * shape.grid[1]
-                kernels.weigh[(triton.cdiv(rows, UNPOOL["M"]) * shape.chunks,)](
-                    planes, leans[0], rows, **shape.constants(), MAPS=CHUNK, **UNPOOL
-                )
+        for own, halves, shape in zip(self.theta, self.weights, self.shapes, strict=True):
+            rows = self.N * shape.grid[0] * shape.grid[1]
+            weights.weigh[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
+                own, halves[0], rows, **shape.region_constants(), MAPS=CHUNK, **UNPOOL
+            )
 
     def reconstruct(
         self,
@@ -92,22 +91,22 @@ class Workspace(BatchMemory):
         for k in range(top or self.top, to, -1):
             shape = self.shapes[k - 1]
             rows, width = images * shape.groups[0] * shape.groups[1], down_tile(shape)
-            below, unpool = max(k - 2, 0), k > 1 and self.shapes[k - 2].stores_weights
+            below, unpool = max(k - 2, 0), k > 1 and self.shapes[k - 2].tiled
             tiles, options = self.down[k - 1].shape[2] // width, DOWN if rows > FEW_ROWS else DOWN_FEW
-            kernels.down[(triton.cdiv(rows, options["M"]) * tiles,)](
-                z[k - 1], self.down[k - 1], stages[below] if k > 1 else self.scale, self.weights(k - 1), self.z[below], self.images,
+            down.down[(triton.cdiv(rows, options["M"]) * tiles,)](
+                z[k - 1], self.down[k - 1], stages[below] if k > 1 else self.scale, self.own_weights(below + 1), self.z[below], self.images,
                 self.images if self.mask is None else self.mask, self.error[0], self.squares_below, self.before,
                 self.changes_below, self.scale, rows,
                 **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract and not trial,
                 MASKED=k == 1 and self.mask is not None, KEEP=not trial, SECANT=k == 1 and secant,
-                UNPOOL=unpool, N=width, K=depth_block(shape.cell_row), **options,
+                UNPOOL=unpool, S_BELOW=self.shapes[below].pool_size, N=width, K=depth_block(shape.cell_row), **options,
             )  # fmt: skip
             if k > 1 and not unpool:
                 self.unpool(k - 1, images, stages[below])
 
-    def weights(self, k: int) -> Tensor:
-        """What is stored of the weights of layer k; of layer 0, nothing."""
-        return self.leans[k - 1][self.half[k - 1]]
+    def own_weights(self, k: int) -> Tensor:
+        """The weights of layer k that are in use."""
+        return self.weights[k - 1][self.half[k - 1]]
 
     def unpool(self, k: int, images: int, p: Tensor, *, measure: bool = False, accelerate: int | None = None) -> None:
         """z_k from p of layer k; with `accelerate`, the step t, from the point that momentum leads to."""
@@ -115,8 +114,8 @@ class Workspace(BatchMemory):
         rows = images * shape.grid[0] * shape.grid[1]
         if shape.tiled or measure:
             constants = shape.constants() | {"B": shape.pooled_maps, "H": shape.grid[0], "W": shape.grid[1]}
-            kernels.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
-                p, self.theta[k - 1], self.weights(k), self.z[k - 1], self.features, self.momentum[t], self.uphill_sum,
+            down.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
+                p, self.own_weights(k), self.z[k - 1], self.features, self.momentum[t], self.uphill_sum,
                 self.momentum[t + 1] if accelerate is not None else self.momentum[t], self.penalties, self.nonzeros,
                 self.scale, rows, **constants, ALPHA=self.spec.alpha, MEASURE=measure,
                 ACCELERATE=accelerate is not None, UNPOOL=shape.tiled, MAPS=CHUNK, **UNPOOL,
@@ -124,14 +123,14 @@ class Workspace(BatchMemory):
         if not shape.tiled:
             rows = images * shape.cells[0] * shape.cells[1]
             regions.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
-                p, self.theta[k - 1], self.z[k - 1], self.scale, rows, **shape.region_constants(), MAPS=CHUNK,
+                p, self.own_weights(k), self.z[k - 1], self.scale, rows, **shape.region_constants(), MAPS=CHUNK,
                 **UNPOOL,
             )  # fmt: skip
 
     def climb(self, images: int, role: Any, t: int, *, move: bool = False, whole: bool = False, fit: bool = False) -> None:
         """The error at the image up to the top, and what `role` does with it there."""
         for k in range(1, self.top + 1):
-            own = role if k == self.top else kernels.BETWEEN
+            own = role if k == self.top else up.BETWEEN
             self.propagate(k, images, own, move and k in self.moving, t, whole=whole, fit=fit)
 
     def propagate(
@@ -152,32 +151,32 @@ class Workspace(BatchMemory):
         options = {
             "ROLE": role, "MOVE": move, "S_ABOVE": self.shapes[above].cell, "ALPHA": spec.alpha, "MAPS": CHUNK,
             "EXACT": spec.shrinkage == "exact", "NONNEGATIVE": self.model_spec.nonnegative, "MOMENTUM": spec.momentum,
-            "SECANT": self.secant, "SCHEDULED": sizes is not None,
+            "SECANT": self.secant, "SCHEDULED": sizes is not None, "WHOLE": whole,
         }  # fmt: skip
+        weights_of = self.own_weights(k), self.weights[k - 1][1 - self.half[k - 1]] if whole else self.own_weights(k)
         product = {"PLACES": shape.places, "K": depth_block(shape.block_row), **UP}
         programs = (triton.cdiv(cells, UP["M"]) * shape.chunks,)
         if shape.tiled:
             by_image = BY_IMAGE and images >= UP["M"] and shape.block_row >= 64
             if by_image:
                 programs = (triton.cdiv(images, UP["M"]) * shape.grid[0] * shape.grid[1] * shape.chunks,)
-            z = self.trial_z if role == kernels.GRADIENT else self.z[k - 1]
-            next_weights = self.leans[k - 1][1 - self.half[k - 1]] if whole else self.weights(k)
-            kernels.up[programs](
-                self.error[k - 1], self.up[k - 1], p, theta, self.weights(k), next_weights, z,
-                self.features, self.gradient, *after, *spec.start_scales(k), float(t == 0), **shape.constants(), **options,
-                WHOLE=whole, FIT=spec.moment_power if fit else 0, BY_IMAGE=by_image, **product,
+            z = self.trial_z if role == up.GRADIENT else self.z[k - 1]
+            up.up[programs](
+                self.error[k - 1], self.up[k - 1], p, theta, *weights_of, z,
+                self.features, self.gradient, *after, float(t == 0), *spec.start_scales(k), **shape.constants(), **options,
+                FIT=spec.moment_power if fit else 0, BY_IMAGE=by_image, **product,
             )  # fmt: skip
             return
         regions.propagate[programs](
             self.error[k - 1], self.up[k - 1], self.z_error[k - 1], cells, **shape.constants(), MAPS=CHUNK, **product
         )
         regions.pool[(triton.cdiv(rows, POOL["M"]) * shape.pooled_chunks,)](
-            self.z_error[k - 1], p, theta, self.features, self.gradient, *after,
+            self.z_error[k - 1], p, theta, *weights_of, self.features, self.gradient, *after, float(t == 0),
             **shape.region_constants(), **options, **POOL,
         )  # fmt: skip
-        if role == kernels.GRADIENT:
+        if role == up.GRADIENT:
             self.unpool(k, images, self.gradient)
-        elif role == kernels.STEP and not spec.momentum:
+        elif role == up.STEP and not spec.momentum:
             self.unpool(k, images, p)
 
     def measure(self, t: int) -> None:
@@ -201,7 +200,7 @@ class Workspace(BatchMemory):
 
     def search_line(self, t: int) -> None:
         """β of step t, from the gradient of the sample and what it reconstructs, by the weights before the step."""
-        self.climb(self.sample, kernels.GRADIENT, t, move=self.whole_search, whole=self.whole_search)
+        self.climb(self.sample, up.GRADIENT, t, move=self.whole_search, whole=self.whole_search)
         self.reconstruct(self.sample, trial=True)
         self.sum(self.squares_above, self.gradient_norm, self.sample)
         self.sum(self.squares_below, self.reconstruction_norm, self.sample)
@@ -216,12 +215,15 @@ class Workspace(BatchMemory):
             self.half[k - 1] = 1 - self.half[k - 1]
         shape, spec = self.shapes[-1], self.spec
         rows = self.N * shape.grid[0] * shape.grid[1]
-        step.step[(triton.cdiv(rows, UNPOOL["M"]) * shape.chunks,)](
-            self.gradient, self.p[-1], self.weights(self.top), self.z[-1], self.features, self.beta[t], self.penalties,
-            self.nonzeros, self.uphill, self.scale, rows, spec.lam_value, **shape.constants(),
+        constants = shape.constants() | {"B": shape.pooled_maps, "H": shape.grid[0], "W": shape.grid[1]}
+        step.step[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
+            self.gradient, self.p[-1], self.own_weights(self.top), self.z[-1], self.features, self.beta[t], self.penalties,
+            self.nonzeros, self.uphill, self.scale, rows, spec.lam_value, **constants,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
-            MOMENTUM=spec.momentum, SECANT=self.secant, MAPS=CHUNK, **UNPOOL,
+            MOMENTUM=spec.momentum, SECANT=self.secant, UNPOOL=shape.tiled and not spec.momentum, MAPS=CHUNK, **UNPOOL,
         )  # fmt: skip
+        if not shape.tiled and not spec.momentum:
+            self.unpool(self.top, self.N, self.p[-1])
 
     def accelerate(self, t: int) -> None:
         """FISTA's next point."""
