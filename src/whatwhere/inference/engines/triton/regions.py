@@ -36,13 +36,14 @@ def propagate(
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
+    BY_IMAGE: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z of a tile of cells, in the scale of the error below."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    errors = errors_at_z(error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K)
+    row, errors = errors_at_z(
+        error, matrix, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, BY_IMAGE, M, MAPS, PLACES, K
+    )
     place, b = tl.arange(0, PLACES), chunk * MAPS + tl.arange(0, MAPS)
     at = (row.to(tl.int64)[:, None, None] * (S * S) + place[None, :, None]) * B + b[None, None, :]
     here = (row < rows)[:, None, None] & (place < S * S)[None, :, None] & (b < B)[None, None, :]

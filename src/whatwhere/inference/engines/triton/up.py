@@ -43,17 +43,10 @@ def up(
     SCHEDULED: the threshold and the momentum are given. FIT, by moments of this power: the first step from p = 0, which
     fits θ, too. BY_IMAGE: the rows of a program are one region of many images, else many regions."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
-    chunk, tile = tl.program_id(0) % CHUNKS, tl.program_id(0) // CHUNKS
-    if BY_IMAGE:
-        row = tile % (H * W) + (tile // (H * W) * M + tl.arange(0, M)) * (H * W)
-        errors = errors_of_images(
-            error, matrix, row, rows, tile % (H * W), chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K
-        )
-    else:
-        row = tile * M + tl.arange(0, M)
-        errors = errors_at_z(
-            error, matrix, row, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, M, MAPS, PLACES, K
-        )
+    chunk = tl.program_id(0) % CHUNKS
+    row, errors = errors_at_z(
+        error, matrix, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, BY_IMAGE, M, MAPS, PLACES, K
+    )
     errors *= tl.load(scale + 4)
 
     b = chunk * MAPS + tl.arange(0, MAPS)
@@ -120,65 +113,46 @@ def store_error(error_above, g, row, b, here, B: tl.constexpr, H: tl.constexpr, 
 
 @triton.jit
 def errors_at_z(
-    error, matrix, row, rows, chunk,
+    error, matrix, rows, chunk,
     C: tl.constexpr, S: tl.constexpr, R: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, CHUNKS: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, CHUNKS: tl.constexpr, BY_IMAGE: tl.constexpr,
     M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """What the error below says about every element of a tile of regions, [M, PLACES, MAPS], times the scale."""
+    """A program's rows, and what the error below says about every element of these cells, [M, PLACES, MAPS], times the
+    scale. BY_IMAGE: the rows are one cell of many images, so that blocks beyond the border are left out."""
     INNER: tl.constexpr = S * S * C
     PIECES: tl.constexpr = (INNER + K - 1) // K
     N: tl.constexpr = PLACES * MAPS
-    image, r_y, r_x = row // (H * W), row // W % H, row % W
-    block = ((image * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
-    column = chunk * N + tl.arange(0, N)
+    tile, column = tl.program_id(0) // CHUNKS, chunk * N + tl.arange(0, N)
+    if BY_IMAGE:
+        row = tile % (H * W) + (tile // (H * W) * M + tl.arange(0, M)) * (H * W)
+        r_y, r_x = tile // W % H, tile % W
+        first_y, last_y = tl.maximum(r_y - BLOCK_H + 1, 0), tl.minimum(r_y, R - 1)
+        first_x, last_x = tl.maximum(r_x - BLOCK_W + 1, 0), tl.minimum(r_x, R - 1)
+    else:
+        row = tile * M + tl.arange(0, M)
+        r_y, r_x = row // W % H, row % W
+        first_y, last_y, first_x, last_x = tile * 0, R - 1, tile * 0, R - 1
+    block = ((row // (H * W) * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
     total = tl.zeros((M, N), tl.float32)
-    for step in range(R * PIECES * R):
-        t_y, t_x, piece = step // (PIECES * R), step % R, step // R % PIECES
+    t_y, t_x, piece = first_y, first_x, tile * 0
+    for _ in range((last_y - first_y + 1) * (last_x - first_x + 1) * PIECES):
         depth = piece * K + tl.arange(0, K)
-        q_y, q_x = r_y - t_y, r_x - t_x
-        inside = (row < rows) & (q_y >= 0) & (q_y < BLOCK_H) & (q_x >= 0) & (q_x < BLOCK_W)
+        inside = row < rows
+        if not BY_IMAGE:
+            inside &= (r_y >= t_y) & (r_y - t_y < BLOCK_H) & (r_x >= t_x) & (r_x - t_x < BLOCK_W)
         there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
         at = block[:, None] + (depth - (t_y * BLOCK_W + t_x) * INNER)[None, :]
         left = tl.load(error + at, mask=there, other=0.0)
         line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
         right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
         total = tl.dot(left, right, total)
-    return tl.reshape(total, (M, PLACES, MAPS))
-
-
-@triton.jit
-def errors_of_images(
-    error, matrix, row, rows, region, chunk,
-    C: tl.constexpr, S: tl.constexpr, R: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, CHUNKS: tl.constexpr,
-    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
-    """`errors_at_z` for rows that are one region of many images: blocks beyond the border are left out."""
-    INNER: tl.constexpr = S * S * C
-    PIECES: tl.constexpr = (INNER + K - 1) // K
-    N: tl.constexpr = PLACES * MAPS
-    r_y, r_x = region // W, region % W
-    column = chunk * N + tl.arange(0, N)
-    first_y, last_y = tl.maximum(r_y - BLOCK_H + 1, 0), tl.minimum(r_y, R - 1)
-    first_x, last_x = tl.maximum(r_x - BLOCK_W + 1, 0), tl.minimum(r_x, R - 1)
-    start = (row // (H * W)).to(tl.int64) * (BLOCK_H * BLOCK_W * INNER)
-    total = tl.zeros((M, N), tl.float32)
-    t_y, t_x, piece = first_y, first_x, first_x * 0
-    for _ in range((last_y - first_y + 1) * (last_x - first_x + 1) * PIECES):
-        depth = piece * K + tl.arange(0, K)
-        there = (row < rows)[:, None] if INNER % K == 0 else (row < rows)[:, None] & (depth < INNER)[None, :]
-        block = (r_y - t_y) * BLOCK_W + r_x - t_x
-        left = tl.load(error + start[:, None] + (block * INNER + depth)[None, :], mask=there, other=0.0)
-        line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
-        right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
-        total = tl.dot(left, right, total)
         t_x += 1
-        wrap = t_x > last_x
-        t_x = tl.where(wrap, first_x, t_x)
+        ends = t_x > last_x
+        t_x = tl.where(ends, first_x, t_x)
         if PIECES > 1:
-            piece = tl.where(wrap, piece + 1, piece)
-            wrap = piece == PIECES
-            piece = tl.where(wrap, 0, piece)
-        t_y = tl.where(wrap, t_y + 1, t_y)
-    return tl.reshape(total, (M, PLACES, MAPS))
+            piece = tl.where(ends, piece + 1, piece)
+            ends = piece == PIECES
+            piece = tl.where(ends, 0, piece)
+        t_y = tl.where(ends, t_y + 1, t_y)
+    return row, tl.reshape(total, (M, PLACES, MAPS))

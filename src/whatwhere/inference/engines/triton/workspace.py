@@ -23,6 +23,7 @@ UP = {"M": 64, "num_warps": 4, "num_stages": 3}
 BY_IMAGE = True
 UNPOOL = {"M": 64, "num_warps": 4}
 POOL = {"M": 32, "num_warps": 4}
+UNPOOL_REGIONS = {"M": 32, "num_warps": 4}
 SUM = 256  # elements that a sum takes at a time
 
 
@@ -122,9 +123,9 @@ class Workspace(BatchMemory):
             )  # fmt: skip
         if not shape.tiled:
             rows = images * shape.cells[0] * shape.cells[1]
-            regions.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
+            regions.unpool[(triton.cdiv(rows, UNPOOL_REGIONS["M"]) * shape.pooled_chunks,)](
                 p, self.own_weights(k), self.z[k - 1], self.scale, rows, **shape.region_constants(), MAPS=CHUNK,
-                **UNPOOL,
+                **UNPOOL_REGIONS,
             )  # fmt: skip
 
     def climb(self, images: int, role: Any, t: int, *, move: bool = False, whole: bool = False, fit: bool = False) -> None:
@@ -154,17 +155,16 @@ class Workspace(BatchMemory):
             "SECANT": self.secant, "SCHEDULED": sizes is not None, "WHOLE": whole,
         }  # fmt: skip
         weights_of = self.own_weights(k), self.weights[k - 1][1 - self.half[k - 1]] if whole else self.own_weights(k)
-        product = {"PLACES": shape.places, "K": depth_block(shape.block_row), **UP}
-        programs = (triton.cdiv(cells, UP["M"]) * shape.chunks,)
+        by_image = BY_IMAGE and images >= UP["M"] and shape.block_row >= 64
+        product = {"PLACES": shape.places, "K": depth_block(shape.block_row), "BY_IMAGE": by_image, **UP}
+        tiles = triton.cdiv(images, UP["M"]) * shape.cells[0] * shape.cells[1] if by_image else triton.cdiv(cells, UP["M"])
+        programs = (tiles * shape.chunks,)
         if shape.tiled:
-            by_image = BY_IMAGE and images >= UP["M"] and shape.block_row >= 64
-            if by_image:
-                programs = (triton.cdiv(images, UP["M"]) * shape.grid[0] * shape.grid[1] * shape.chunks,)
             z = self.trial_z if role == up.GRADIENT else self.z[k - 1]
             up.up[programs](
                 self.error[k - 1], self.up[k - 1], p, theta, *weights_of, z,
                 self.features, self.gradient, *after, float(t == 0), *spec.start_scales(k), **shape.constants(), **options,
-                FIT=spec.moment_power if fit else 0, BY_IMAGE=by_image, **product,
+                FIT=spec.moment_power if fit else 0, **product,
             )  # fmt: skip
             return
         regions.propagate[programs](
