@@ -108,6 +108,14 @@ CASES = {
     "known per channel, momentum, batch step": Case(
         SPECS["3 layers, colour"], mask="known per channel", spec={"momentum": True, "step_size": "batch"}
     ),
+    # the way up takes one region of many images at a time, and rows in two pieces
+    "many images": Case(
+        ModelSpec(layers=(LayerSpec(maps=20, filter_size=3), LayerSpec(maps=4, filter_size=3))),
+        72,
+        2,
+        3,
+        spec={"step_size": "batch"},
+    ),
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
 
@@ -122,6 +130,8 @@ LARGE_CASES = {  # on the device only: the interpreter would take minutes
     "2 layers, secant step": Case(TWO, images=9, steps=6, spec={"step_size": "secant"}),
     "overlapping, secant step, weights": Case(OVERLAPPING, mask="weights", spec={"step_size": "secant"}),
     "2 layers, 6001 images": Case(TWO, images=6001, spec={"step_size": "batch", "alpha": 0.5}),
+    "paper, batch step": Case(ModelSpec.paper(), 130, 28, 28, spec={"step_size": "batch", "pooling_step": 0.01}),
+    "paper, image step": Case(ModelSpec.paper(), 130, 28, 28, steps=6, spec={"pooling_step": 0.01}),
     "3 layers, 32×32 colour": Case(SPECS["3 layers, colour"], images=7, height=32, width=32),
 }
 

@@ -48,17 +48,20 @@ class BatchMemory:
         self.images, self.mask = empty(N, C, height, width), empty(N, C, height, width) if masked else None
         self.scale = empty(5)  # see `kernels`
         self.gradient_unit = empty(1)  # of an error that is not weighted
-        self.p = [empty(N, *s.grid, s.pooled_maps) for s in self.shapes]
+        self.p = [  # what `down` unpools at once, it stores as float16 · scale
+            empty(N, *s.grid, s.pooled_maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
+            for k, s in enumerate(self.shapes, start=1)
+        ]
         self.trial = [  # R g on its way down, where it is not unpooled at once
             empty(0 if s.tiled else self.sample, *s.grid, s.pooled_maps) for s in self.shapes[:-1]
         ]
         self.theta = [empty(N, *s.grid, 4 if s.depth == 1 else 6, s.pooled_maps) for s in self.shapes]
-        # The line search of all images moves θ before it is over: until then the weights it uses stay where they are,
-        # and those of the moved θ go to the other half of the memory.
-        self.whole_search = spec.step_size in ("image", "secant")
-        halves = 2 if self.whole_search else 1
-        self.weights = [empty(halves, N, *s.grid, s.weight_planes, s.pooled_maps, dtype=torch.int16) for s in self.shapes]
-        self.half = [0] * self.top  # which half of a layer's weights is in use
+        self.weights = [empty(N, *s.grid, s.weight_planes, s.pooled_maps, dtype=torch.int16) for s in self.shapes]
+        # the line search moves θ on its way up, but what it tries on its way down has the weights from before
+        self.weights_before = [
+            empty(self.sample, *w.shape[1:], dtype=w.dtype) if self.keeps_weights(k) else w
+            for k, w in enumerate(self.weights, start=1)
+        ]
         self.z = [empty(N, *s.cells, s.cell**2, s.maps, dtype=HALF) for s in self.shapes]
         self.trial_z = torch.empty_like(self.z[-1][: self.sample]) if self.shapes[-1].tiled else self.z[-1]
         self.z_error = [z[:0] if s.tiled else torch.empty_like(z) for z, s in zip(self.z, self.shapes, strict=True)]
@@ -72,8 +75,7 @@ class BatchMemory:
         self.versions = [0] * (2 * self.top)
 
         top, bottom = self.shapes[-1], self.shapes[0]
-        in_registers = top.tiled and not self.whole_search
-        self.gradient = empty(0 if in_registers else self.sample, *top.grid, top.pooled_maps)
+        self.gradient = empty(self.sample, *top.grid, top.pooled_maps)
         parts = top.grid[0] * top.grid[1] * top.pooled_chunks
         tiles = self.down[0].shape[2] // down_tile(bottom)
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, parts) for _ in range(4))
@@ -86,6 +88,10 @@ class BatchMemory:
         self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
         self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
         self.beta, self.rates = empty(max(T, 1), N), empty(N)
+
+    def keeps_weights(self, k: int) -> bool:
+        """Whether a line search needs the weights of layer k after it moved its θ."""
+        return k in self.moving and not (k == self.top and self.shapes[k - 1].tiled)
 
     def load(
         self,

@@ -1,5 +1,6 @@
-"""The way down: reconstruct a layer and unpool it. `shapes` says how convolutions become products, docs/engines/triton.md
-why.
+"""The way down: reconstruct a layer and unpool it.
+
+`shapes` says how convolutions become products, docs/engines/triton.md why.
 
 Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · block_h · block_w] of a batch:
 
@@ -34,9 +35,9 @@ def down(
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """Reconstruct the layer below: p̂ into `out`, and z of it where its regions lie side by side (UNPOOL); p̂ is then
-    stored on request only. At the lowest layer, the images subtracted on request, what comes out, weighted by the mask M,
-    is the error e: keep M ⊙ e on request, and sum the squares of e; for the secant, sum the squares of its change, too.
-    A row is a group of blocks."""
+    stored on request only, as float16 · scale. At the lowest layer, the images subtracted on request, what comes out,
+    weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e; for the secant, sum the
+    squares of its change, too. A row is a group of blocks."""
     SIDE: tl.constexpr = S * GROUP
     TAPS: tl.constexpr = R + GROUP - 1
     GROUPS_H: tl.constexpr = (BLOCK_H + GROUP - 1) // GROUP
@@ -88,12 +89,15 @@ def down(
         tl.store(squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
     else:
         region = (image.to(tl.int64) * BELOW_H + q_y * SIDE) * BELOW_W + q_x * SIDE
+        if UNPOOL:
+            total *= tl.load(scale)
         if KEEP or not UNPOOL:
             place_below = column // C // SIDE * BELOW_W + column // C % SIDE
-            tl.store(out + region[:, None] * C + (place_below * C + c)[None, :], total, mask=exists)
+            at = region[:, None] * C + (place_below * C + c)[None, :]
+            tl.store(out + at, total.to(out.dtype.element_ty), mask=exists)
         if UNPOOL:
             PLANES: tl.constexpr = 2 * planes_of(S_BELOW)
-            total = tl.reshape(total * tl.load(scale), (M, N // 16, 16))
+            total = tl.reshape(total, (M, N // 16, 16))
             for i in tl.static_range(N // 16):  # a few columns at a time, for the registers
                 column = tile * N + i * 16 + tl.arange(0, 16)
                 d_y, d_x, c = column // C // SIDE, column // C % SIDE, column % C

@@ -39,7 +39,7 @@ class TritonFilterMap:
         assert latents.p is not None
         self.workspace, self.k = workspace, k
         workspace.load(model, images, latents.p, latents.pooling_params, mask)
-        workspace.unpool(workspace.top, workspace.N, workspace.p[-1])
+        workspace.unpool(workspace.top, slice(0, workspace.N), workspace.p[-1])
         workspace.reconstruct(workspace.N, to=k)
 
     def negative_gradient(self, f: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class TritonFilterMap:
         if subtract:
             workspace.images.mul_(unit)
         for j in range(1, k):
-            workspace.propagate(j, workspace.N, up.BETWEEN, False, 0)
+            workspace.propagate(j, slice(0, workspace.N), up.BETWEEN, False, 0)
         return unit * self.correlation(shape)
 
     def correlation(self, shape: LayerShape) -> Tensor:

@@ -58,7 +58,8 @@ def pooled(errors, w, S: tl.constexpr, PLACES: tl.constexpr):
 
 @triton.jit
 def moved(mu, gamma, rate, first, second, gamma_min, gamma_max, S: tl.constexpr):
-    """bound(θ - λ β_U ∇θ) along one axis from the sums of `pooled`: Σ w e [(x - μ)² - Σ q (x - μ)²] is second - 2 μ first."""
+    """bound(θ - λ β_U ∇θ) along one axis from the sums of `pooled`: Σ w e [(x - μ)² - Σ q (x - μ)²] is
+    second - 2 μ first."""
     REACH: tl.constexpr = (S - 1) / 2
     new_mu = clamp(mu - rate * gamma / 2 * first, -REACH, REACH)
     return new_mu, clamp(gamma + rate / 4 * (second - 2 * mu * first), gamma_min, gamma_max)

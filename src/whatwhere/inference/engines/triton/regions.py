@@ -8,7 +8,7 @@ regions share it:
     unpool          the features back to z, summed over regions           rows are cells
 
 Element (h, y, x) of z is in map h of the m that are pooled together, and z is stored as [N, cells, s², m, P], P pooled
-maps. Every other layout is that of `kernels`. θ is [N, h, w, 2 · axes, P]: μ, then γ, along maps where m > 1, rows and
+maps. Every other layout is that of `down`. θ is [N, h, w, 2 · axes, P]: μ, then γ, along maps where m > 1, rows and
 columns.
 """
 
@@ -22,7 +22,6 @@ from whatwhere.inference.engines.triton.up import BETWEEN, GRADIENT, STEP, error
 from whatwhere.inference.engines.triton.weights import (
     axis_planes,
     axis_weights,
-    either,
     load_axis,
     load_planes,
     planes_of,
@@ -52,15 +51,15 @@ def propagate(
 
 @triton.jit
 def pool(
-    z_error, p, theta, weights, next_weights, features, gradient, error_above, beta, rates, penalties, nonzeros, squares,
-    uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, everywhere,
+    z_error, p, theta, weights, weights_before, features, gradient, error_above, beta, rates, penalties, nonzeros,
+    squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, everywhere,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
-    Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, WHOLE: tl.constexpr,
+    Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, KEEP: tl.constexpr,
     S_ABOVE: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
     SECANT: tl.constexpr, SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
-    """The error at z pooled with the weights: g. Then what ROLE asks, and the step of θ where MOVE asks it, as `up` does."""
+    """The error at z pooled with the weights: g. Then, as `up` does, what ROLE asks, and the step of θ on request."""
     CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
@@ -71,6 +70,8 @@ def pool(
     g = tl.zeros((M, MAPS), tl.float32)
     PLANES: tl.constexpr = planes_of(D) + 2 * planes_of(S)
     planes = load_planes(weights, row, b, here, PLANES, P)
+    if KEEP:
+        store_planes(weights_before, row, b, here, planes, PLANES, P)
     w_d = axis_weights(planes, 0, g, D)
     w_y = axis_weights(planes, planes_of(D), g, S)
     w_x = axis_weights(planes, planes_of(D) + planes_of(S), g, S)
@@ -109,14 +110,12 @@ def pool(
         AXES: tl.constexpr = 2 if D == 1 else 3
         RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
         RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
-        bounds = (gamma_min, gamma_max)
-        new = move_axis(theta, AXES - 2, AXES, row, b, moving, rate, g, first_y, second_y, w_y, room_y, bounds, S, RAGGED_Y, P)
-        new = new + move_axis(theta, AXES - 1, AXES, row, b, moving, rate, g, first_x, second_x, w_x, room_x, bounds, S, RAGGED_X, P)
+        at_row, bounds, room_d = (row, b, moving, rate, g), (gamma_min, gamma_max), room_y * 0 + D
+        new = move_axis(theta, AXES - 2, AXES, at_row, first_y, second_y, w_y, room_y, bounds, S, RAGGED_Y, P)
+        new = new + move_axis(theta, AXES - 1, AXES, at_row, first_x, second_x, w_x, room_x, bounds, S, RAGGED_X, P)
         if D > 1:
-            room_d = room_y * 0 + D
-            new = move_axis(theta, 0, AXES, row, b, moving, rate, g, first_d, second_d, w_d, room_d, bounds, D, False, P) + new
-        planes = either(moving, new, planes, PLANES)
-        store_planes(next_weights, row, b, here if WHOLE else moving, planes, PLANES, P)
+            new = move_axis(theta, 0, AXES, at_row, first_d, second_d, w_d, room_d, bounds, D, False, P) + new
+        store_planes(weights, row, b, moving, new, PLANES, P)
 
     g *= unit
     if ROLE == BETWEEN:
@@ -134,10 +133,11 @@ def pool(
 
 @triton.jit
 def move_axis(
-    theta, axis: tl.constexpr, AXES: tl.constexpr, row, b, moving, rate, g, first, second, w, room, bounds,
+    theta, axis: tl.constexpr, AXES: tl.constexpr, at_row, first, second, w, room, bounds,
     S: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """The step of θ along one axis with S elements; what is then stored of its weights."""
+    row, b, moving, rate, g = at_row
     mu, gamma = load_axis(theta, axis, AXES, row, b, moving, P)
     mean, square = g * 0, g * 0
     for i in tl.static_range(S):

@@ -17,7 +17,7 @@ def step(
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
     UNPOOL: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
-    """The step along a gradient that the line search left in memory. UNPOOL: and z, by the weights after the step of θ."""
+    """The step along the gradient that a line search left; on request (UNPOOL) z, with the weights after θ moved."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
     chunk = tl.program_id(0) % CHUNKS
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)

@@ -26,20 +26,20 @@ STEP = tl.constexpr(2)  # take the step on the features
 
 @triton.jit
 def up(
-    error, matrix, p, theta, weights, next_weights, z, features, gradient, error_above, beta, rates, penalties, nonzeros,
-    squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, everywhere,
+    error, matrix, p, theta, weights, weights_before, z, features, gradient, error_above, beta, rates, penalties,
+    nonzeros, squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, everywhere,
     mu_scale, gamma_scale,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    ROLE: tl.constexpr, MOVE: tl.constexpr, WHOLE: tl.constexpr, S_ABOVE: tl.constexpr,
+    ROLE: tl.constexpr, MOVE: tl.constexpr, KEEP: tl.constexpr, S_ABOVE: tl.constexpr,
     ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
     SCHEDULED: tl.constexpr, FIT: tl.constexpr, BY_IMAGE: tl.constexpr,
     M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
     θ ← bound(θ - λ β_U ∇θ) where MOVE asks it: only where there are features, or `everywhere`, so that θ out of its
-    bounds comes within them. WHOLE: the new weights go to other memory, all of them, and the gradient is stored.
+    bounds comes within them. KEEP: the weights before that are kept in other memory.
     SCHEDULED: the threshold and the momentum are given. FIT, by moments of this power: the first step from p = 0, which
     fits θ, too. BY_IMAGE: the rows of a program are one region of many images, else many regions."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
@@ -65,9 +65,13 @@ def up(
         store_planes(weights, row, b, here, planes, PLANES, B)
     else:
         planes = load_planes(weights, row, b, here, PLANES, B)
+    if KEEP:
+        store_planes(weights_before, row, b, here, planes, PLANES, B)
     w = region_weights(planes, place(errors, 0, PLACES), S)
     g, first_y, first_x, second_y, second_x = pooled(errors, w, S, PLACES)
-    p_hat = g * 0 if FIT else tl.load(p + at, mask=here, other=0.0)
+    p_hat = g * 0 if FIT else tl.load(p + at, mask=here, other=0.0).to(tl.float32)
+    if ROLE == BETWEEN:
+        p_hat *= tl.load(scale + 1)
     if MOVE:
         rate = pooling_rate * p_hat
         if SCHEDULED:
@@ -79,15 +83,14 @@ def up(
         store_theta(theta, row, b, moving, mu_y, mu_x, gamma_y, gamma_x, B)
         new = region_planes(mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X)
         planes = either(moving, new, planes, PLANES)
-        store_planes(next_weights, row, b, here if WHOLE else moving, planes, PLANES, B)
+        store_planes(weights, row, b, moving, new, PLANES, B)
 
     c = tl.load(scale)
     if ROLE == BETWEEN:
         store_error(error_above, g * tl.load(scale + 3), row, b, here, B, H, W, S_ABOVE)
     if ROLE == GRADIENT:
         g = tl.where(here, g * tl.load(scale + 2), 0.0)
-        if WHOLE:
-            tl.store(gradient + at, g, mask=here)
+        tl.store(gradient + at, g, mask=here)
         tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
         store_unpooled(g * c, z, w, row, b, here, B, S)
     if ROLE == STEP:

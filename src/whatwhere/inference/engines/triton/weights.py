@@ -1,16 +1,15 @@
 """The weights of pooling regions, and how they are stored next to the pooling variables that they follow from.
 
-Weights change only where θ moves, which is where there are features; so they are stored, as whole numbers of 16 bits, and
-most of what a step does reads them and not θ. (float16 would round them 16 times as coarsely, which shows where the
+Weights change only where θ moves, which is where there are features; so they are stored, as whole numbers of 16 bits,
+and most of what a step does reads them and not θ. (float16 would round them 16 times as coarsely, which shows where the
 gradient of θ is a small difference.) Of an axis with s elements that is one plane for each, and at s = 2 a single one:
-the two weights are a unit vector, so that d = w_1 - w_0 says both. The planes of a region are those along maps, where it
-holds several, along rows and along columns.
+the two weights are a unit vector, so that d = w_1 - w_0 says both. The planes of a region are those along maps, where
+it holds several, along rows and along columns.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
-
 
 UNIT = tl.constexpr(32767.0)  # what 1 is stored as; times 1 / 32767 that is 1 again, exactly
 
