@@ -172,7 +172,7 @@ class Workspace(BatchMemory):
         programs = (tiles * shape.chunks,)
         if shape.tiled:
             z = self.trial_z if role == up.GRADIENT else self.z[k - 1][images]
-            if shape.places <= 4:  # registers that suffice: with fewer, more programs share a processor
+            if shape.places <= 4 and not fit:  # registers that suffice: with fewer, more programs share a processor
                 product["maxnreg"] = 80 if role == up.BETWEEN else 128
             up.up[programs](
                 error, self.up[k - 1], p, theta, planes, planes_before, z, *after, *spec.start_scales(k),
