@@ -146,8 +146,8 @@ def test_rows_of_the_best_features_say_their_class():
     assert b.classifier.virtual_shift == 1
     assert len(kernel.classifier.widths) == 2
     assert jobs["(b) scattering"].classifier == b.classifier
-    assert jobs["(c, upright) scattering"].classifier == kernel.classifier
-    assert jobs["(a, upright) k-means"].data == upright.data
+    assert jobs["(a, upright) scattering"].data == upright.data
+    assert jobs["(a) k-means"] == cell("comparison", "k-means on whitened patches (Coates and Ng) / all labels").jobs[0]
     costs = [c.jobs for c in cells_of("best", read_scale("paper")) if c.row == "(a) this model"]
     assert costs == [(a,)] * 4, "errors and costs come from one measurement"
 

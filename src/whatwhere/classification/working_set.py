@@ -45,10 +45,10 @@ def fit_support_vectors(
     >>> fit_support_vectors(x, t, C=10.0).rows
     tensor([1, 2])
     """
+    a: Tensor | None
     if room_for_all(x):
-        rows, a = torch.arange(len(x), device=x.device), torch.zeros_like(t)
-        if start is not None:
-            a[start.rows] = start.a
+        rows = torch.arange(len(x), device=x.device)
+        a = None if start is None else torch.zeros_like(t).index_put((start.rows,), start.a)
     elif start is not None:
         rows, a = start.rows, start.a
     elif len(x) > QUARTERED:
