@@ -20,7 +20,7 @@ Distill = Annotated[
     int, typer.Option(metavar="BATCHES", min=0, help="First learn the steps from so many batches, without labels.")
 ]
 Epochs = Annotated[
-    int | None, typer.Option(min=1, help="Passes over the labelled images. Default: 10, more where there are few.")
+    int | None, typer.Option(min=1, help="Passes over the labelled images. Default: 9, more where there are few.")
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images per update.")]
 Rate = Annotated[float, typer.Option(min=0, help="Of Adam, at its peak.")]
@@ -44,7 +44,7 @@ def finetune(
     distill: Distill = 200,
     epochs: Epochs = None,
     batch_size: BatchSize = 500,
-    learning_rate: Rate = 3e-3,
+    learning_rate: Rate = 1e-3,
     dropout: Dropout = 0.5,
     reconstruction: Reconstruction = 0.0,
     seed: Seed = 0,

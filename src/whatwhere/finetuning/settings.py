@@ -31,11 +31,11 @@ class FinetuneSpec:
 
     steps: int = 5
     distill: int = 200
-    epochs: int = 10
+    epochs: int = 9
     least_updates: int = 100
     batch_size: int = 500
-    learning_rate: float = 3e-3
-    head_rate: float = 3.0
+    learning_rate: float = 1e-3
+    head_rate: float = 10.0
     size_rate: float = 5.0
     C: float = 30.0
     dropout: float = 0.5
