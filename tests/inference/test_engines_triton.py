@@ -76,19 +76,23 @@ def test_kernels_agree_on_the_device(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("rule", ["image", "secant"])
-def test_single_images_are_solved_by_one_recorded_graph(rule: str) -> None:
-    """Each image its own code, whichever filters came before: the graph reads the images and filters of its call."""
+@pytest.mark.parametrize(("rule", "pooling_step", "tolerance"), [("image", 0.1, 1e-3), ("secant", 3.0, 5e-3)])
+def test_single_images_are_solved_by_one_recorded_graph(rule: str, pooling_step: float, tolerance: float) -> None:
+    """Each image its own code, whichever filters came before: the graph reads the images and filters of its call.
+
+    With the `image` rule, long steps of θ amplify the rounding of one of these images to 5e-3.
+    """
     triton_engine.release()
     images = random_images(SPECS["2 layers"], 5).cuda()
-    spec, phase = InferenceSpec(steps=6, lam=2.0, step_size=rule), Phase(layer=2, update_pooling=(1, 2))
+    spec = InferenceSpec(steps=6, lam=2.0, step_size=rule, pooling_step=pooling_step)
+    phase = Phase(layer=2, update_pooling=(1, 2))
     for seed in (0, 1, 0):
         model = DeconvNet(SPECS["2 layers"], seed=seed, dtype=torch.float64).to("cuda")
         low = model.to(torch.float32)
         for v in images.split(1):
             truth = ista.solve(model, v, Latents(), phase, spec).stats.cost
             found = get_engine("triton").solve(low, v.float(), Latents(), phase, spec).stats.cost
-            torch.testing.assert_close(found.double(), truth, rtol=5e-3, atol=0)
+            torch.testing.assert_close(found.double(), truth, rtol=tolerance, atol=0)
 
 
 COMPILE = """
