@@ -38,13 +38,16 @@ class Opened:
             self.tab.wait_for_timeout(100)
 
     def number(self, selector: str) -> float:
-        return float(self.tab.locator(selector).inner_text())
+        return float(self.text(selector))
 
     def text(self, selector: str) -> str:
+        """What an element says once the page has settled: the next frame draws what a click changes, not the click."""
+        self.settle()
         return str(self.tab.locator(selector).inner_text())
 
     def pixels(self, selector: str) -> np.ndarray:
-        """A canvas as it is drawn: [height, width, 4]."""
+        """A canvas as it is drawn once the page has settled: [height, width, 4]."""
+        self.settle()
         width, height, values = self.tab.locator(selector).evaluate(
             "c => [c.width, c.height, Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)]"
         )
