@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import argparse
 import time
-import traceback
 from pathlib import Path
 
 import numpy as np
 import torch
-from best_search import DEVICE, TINY, Log, descriptor, gram, idx_file, latents, recipe_of, targets, train, unit
+from best_search import DEVICE, TINY, Log, Steps, descriptor, gram, idx_file, latents, recipe_of, targets, train, unit
 
 import whatwhere as ww
 from whatwhere.classification.kernel_svm import cholesky, solve
@@ -68,23 +67,12 @@ def leave_one_out(K, a, f, t, C):
     return out
 
 
-class Blocks:
+class Blocks(Steps):
     """The blocks of one data set, and the errors of their combinations."""
 
     def __init__(self, name, v, y, count, log, folder, nearest=NEAREST):
         self.name, self.v, self.y, self.count, self.log, self.folder = name, v, y, count, log, folder
         self.nearest, self.near, self.models, self.rows, self.grams = nearest, None, {}, {}, {}
-
-    def step(self, need, function, *args, **kwargs):
-        if self.log.left() < need and not TINY:
-            return self.log.put(data=self.name, skipped=f"{function.__name__} {args[:1]}")
-        try:
-            return function(*args, **kwargs)
-        except Exception:
-            self.log.put(data=self.name, failed=f"{function.__name__} {args[:1]}", error=traceback.format_exc()[-1500:])
-            if DEVICE == "cuda":
-                torch.cuda.empty_cache()
-            return None
 
     def model(self, name, options, parts=PARTS, images=None):
         """Load a model, or train it, and add its blocks: {layer: {block: options of its descriptor}}."""

@@ -179,21 +179,28 @@ class Log:
         (self.out / self.name).write_text(json.dumps(self.rows, indent=1) + "\n")
 
 
-class Search:
-    """The parts of one data set and what they are worth."""
-
-    def __init__(self, name, v, y, train, log):
-        self.name, self.v, self.y, self.train, self.log = name, v, y, train, log
-        self.parts, self.best = {}, {}
+class Steps:
+    """What is left out when time is short, and logged when it fails."""
 
     def step(self, need, function, *args, **kwargs):
+        """Call a function if the seconds it needs are left; what fails is logged, and the search goes on."""
         if self.log.left() < need and not TINY:
             return self.log.put(data=self.name, skipped=f"{function.__name__} {args[:1]}")
         try:
             return function(*args, **kwargs)
         except Exception:
             self.log.put(data=self.name, failed=f"{function.__name__} {args[:1]}", error=traceback.format_exc()[-1500:])
+            if DEVICE == "cuda":
+                torch.cuda.empty_cache()
             return None
+
+
+class Search(Steps):
+    """The parts of one data set and what they are worth."""
+
+    def __init__(self, name, v, y, train, log):
+        self.name, self.v, self.y, self.train, self.log = name, v, y, train, log
+        self.parts, self.best = {}, {}
 
     def model(self, name, options, descriptions, images=None, extra_specs=()):
         """Train and describe: descriptions is [(layer, {part: descriptor options})]."""
