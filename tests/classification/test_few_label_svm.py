@@ -31,6 +31,8 @@ def test_every_problem_is_solved_as_if_it_were_alone(monkeypatch) -> None:
     monkeypatch.setattr(few_label_svm, "LARGE", 44)
     monkeypatch.setattr(few_label_svm, "_solve_some", None)  # now one by one
     np.testing.assert_allclose(solve_batch(K, t.repeat(1, 2), use, C), found, atol=1e-9)
+    start = torch.randn(45, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    np.testing.assert_allclose(solve_batch(K, t.repeat(1, 2), use, C, start), found, atol=1e-7)
 
 
 def test_c_is_that_of_a_cross_validation_with_separate_fits() -> None:
@@ -45,8 +47,9 @@ def test_c_is_that_of_a_cross_validation_with_separate_fits() -> None:
             wrong += int((svm.predict(x[held].float().numpy()) != y[held]).sum())
         errors.append(wrong)
     assert len(set(errors)) > 1, "the values of C differ"
-    C, a, classes = choose_and_fit(kernel_rows(x, x), y, fold, grid)
-    assert grid[int(np.argmin(errors))] == C
+    chosen = choose_and_fit(kernel_rows(x, x), y, fold, grid)
+    C = chosen.C
+    assert (C, chosen.wrong) == (grid[int(np.argmin(errors))], min(errors))
     svm = fit_svm(x.float().numpy(), y, C, solver="newton")
-    np.testing.assert_allclose(x.T @ a, svm.weights.T, atol=2e-3)
-    assert classes.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(x.T @ chosen.a, svm.weights.T, atol=2e-3)
+    assert chosen.classes.tolist() == [0, 1, 2]

@@ -68,9 +68,9 @@ def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(starts[1][start.rows], start.a)
 
 
-def test_room_is_half_of_a_gpus_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_is_a_sixth_of_a_gpus_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * 4 * 100**2, 10**12))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6 * 4 * 100**2, 10**12))
 
     class Rows(list[int]):
         device, element_size = torch.device("cuda"), staticmethod(lambda: 4)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from whatwhere.data import Images
 from whatwhere.errors import RunError
 from whatwhere.reproduction import baselines
 from whatwhere.reproduction.jobs import DataSpec
@@ -27,7 +28,9 @@ def test_columns_are_standardised_by_the_training_images_alone():
     rng = np.random.default_rng(0)
     x, x_test = rng.normal(3, 5, (200, 4)).astype(np.float32), rng.normal(0, 1, (50, 4)).astype(np.float32)
     x[:, 2] = 7.0
-    y, y_test = baselines.standardise(x, x_test)
+    training, test = (Images(part[:, None, :, None], None, "columns") for part in (x, x_test))
+    y, describe = baselines.standardise(lambda images: images[:].flatten(1).numpy(), training)
+    y_test = describe(test)
     np.testing.assert_allclose(y.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(y.std(0), [1, 1, 0, 1], rtol=1e-5)
     np.testing.assert_allclose(y_test[:, 0], (x_test[:, 0] - x[:, 0].mean()) / x[:, 0].std(), rtol=1e-4, atol=1e-5)
@@ -57,7 +60,7 @@ def test_the_triangle_is_the_distance_below_the_average_one():
 
 
 def test_k_means_averages_the_answers_of_all_patches_on_a_grid(digits, monkeypatch):
-    monkeypatch.setattr(baselines, "standardise", lambda x, x_test: (x, x_test))
+    monkeypatch.setattr(baselines, "standardise", lambda rows, training: (rows(training), rows))
     method = baselines.KMeans(centroids=5, patches=500, iterations=2, patch=5, grid=2)
     monkeypatch.setattr(baselines, "triangle", lambda x, centroids: torch.full((*x.shape[:-1], len(centroids)), 3.0))
     x, _ = method.describe(*digits)

@@ -8,7 +8,9 @@ import torch
 
 from whatwhere.classification import fit_kernel_svm, fit_svm, protocol
 from whatwhere.classification.virtual_samples import Move, moved
+from whatwhere.classification.whitening import fit_whitening
 from whatwhere.data import Images
+from whatwhere.data.splits import few_labels
 from whatwhere.reproduction import classifiers
 from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
@@ -56,7 +58,7 @@ def test_virtual_samples_are_the_support_vectors_moved() -> None:
     rows, seen = rows_of(training, test), []
 
     def describe(wanted):
-        seen.append(wanted(training))
+        seen.append(wanted(training, test))
         return seen[-1][:].flatten(1).numpy()
 
     plain = evaluate_job(rows, job((10.0, 100.0), dual=True), CPU, not_described)
@@ -70,6 +72,30 @@ def test_virtual_samples_are_the_support_vectors_moved() -> None:
     x = np.concatenate([rows.x[support], seen[0][:].flatten(1).numpy()])
     expected = fit_svm(x, np.tile(rows.y[support], 7), C, solver="newton").predict(rows.x_test)
     assert found["score"].errors == (expected != rows.y_test).sum()
+
+
+def test_scores_are_averaged_over_an_image_and_its_moves() -> None:
+    """By SVMs in the primal, whose decision functions are averaged one by one."""
+    training, test = images(60, 0, 0.2), images(80, 1, 0.2)
+    rows = rows_of(training, test)
+    options = {"dual": True, "virtual_shift": 1, "virtual_turn": 10.0}
+
+    def describe(wanted):
+        return wanted(training, test)[:].flatten(1).numpy()
+
+    single = evaluate_job(rows, job((1.0,), **options), CPU, describe)
+    found = evaluate_job(rows, job((1.0,), **options, average_views=True), CPU, describe)
+    first = fit_svm(rows.x, rows.y, 1.0, solver="newton")
+    support = np.flatnonzero((np.where(rows.y[:, None] == first.classes, 1, -1) * first.decision(rows.x) < 1).any(1))
+    ways = [Move(down=1), Move(down=-1), Move(right=1), Move(right=-1), Move(degrees=10), Move(degrees=-10)]
+    turned = [moved(training[support], way) for way in ways]
+    x = torch.cat([training[support], *turned]).flatten(1).numpy()
+    svm = fit_svm(x, np.tile(rows.y[support], 7), 1.0, solver="newton")
+    views = [test[:], *(moved(test[:], way) for way in ways)]
+    f = np.mean([svm.decision(view.flatten(1).numpy()) for view in views], 0)
+    expected = protocol.score_predictions(svm.classes[f.argmax(1)], rows.y_test, solver="")
+    assert found["score"].confusion == expected.confusion != single["score"].confusion
+    assert found["virtual_samples"] == single["virtual_samples"]
 
 
 def test_a_gaussian_kernel_is_chosen_on_the_last_sixth() -> None:
@@ -109,7 +135,7 @@ def test_whitened_rows_are_whitened_for_every_kind_of_svm(options: dict[str, obj
         return np.concatenate(parts, 1).astype(np.float32)
 
     def pixels(wanted):  # type: ignore[no-untyped-def]
-        return wanted(training)[:].flatten(1).numpy()
+        return wanted(training, test)[:].flatten(1).numpy()
 
     expected = evaluate_job(
         replace(rows, x=white(rows.x), x_test=white(rows.x_test)),
@@ -134,8 +160,35 @@ def test_few_labels_by_support_vectors_give_the_same_errors(monkeypatch: pytest.
     assert dual.interval == protocol.t_interval(dual.errors)
 
 
+def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a cross-validation with separate SVMs in the primal, for every draw."""
+    monkeypatch.setattr(classifiers, "DRAWS", 5)
+    rows = rows_of(images(120, 0, 0.3), images(80, 1, 0.3))
+    shares, C = (0.0, 100.0, 0.1), (0.3,)
+    white = {0.0: lambda x: x, **{s: (lambda x, s=s: fit_whitening(rows.x, s)(x).numpy()) for s in shares[1:]}}
+    chosen, errors = [], []
+    for seed in range(5):
+        drawn = few_labels(rows.y, 24, seed)
+        y, fold, wrong = rows.y[drawn], protocol.folds(rows.y[drawn]), {}
+        for share in shares:
+            x = white[share](rows.x[drawn])
+            fits = [fit_svm(x[fold != k], y[fold != k], C[0], solver="newton") for k in range(6)]
+            wrong[share] = sum(int((fits[k].predict(x[fold == k]) != y[fold == k]).sum()) for k in range(6))
+        chosen.append(min(shares, key=lambda share: wrong[share]))
+        svm = fit_svm(white[chosen[-1]](rows.x[drawn]), y, C[0], solver="newton")
+        errors.append(float((svm.predict(white[chosen[-1]](rows.x_test)) != rows.y_test).mean()))
+    found = evaluate_few_labels(rows, FewLabelJob(DataSpec("digits"), RawPixels(), C, 24, True, shares), CPU)
+    assert found.shares == tuple(chosen)
+    assert len(set(chosen)) > 1, "the draws differ"
+    np.testing.assert_allclose(found.errors, errors, atol=1.01 / 80)
+
+
 def test_the_classifier_of_a_job_is_in_its_file() -> None:
-    wanted = job((1.0,), dual=True, widths=(0.5,), virtual_shift=1, whiten=0.3)
+    wanted = job((1.0,), dual=True, widths=(0.5,), virtual_shift=1, whiten=0.3, average_views=True)
     assert parse_job(job_table(wanted)) == wanted
+    few = FewLabelJob(DataSpec("digits"), RawPixels(), (1.0,), 30, True, (0.0, 10.0))
+    assert parse_job(job_table(few)) == few
+    before = {key: value for key, value in job_table(few).items() if key != "shares"}
+    assert parse_job(before) == replace(few, shares=(0.0,)), "files from before have rows as they are"
     table = job_table(job((1.0,)))
     assert parse_job({key: value for key, value in table.items() if key != "classifier"}) == job((1.0,))

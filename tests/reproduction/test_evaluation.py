@@ -9,10 +9,12 @@ import torch
 import whatwhere.reproduction.classifiers as classifiers
 import whatwhere.reproduction.evaluation as evaluation
 import whatwhere.reproduction.jobs as jobs_module
-from whatwhere.reproduction.baselines import RawPixels
-from whatwhere.reproduction.classifiers import evaluate_linear
+from whatwhere.classification.virtual_samples import Move, moved
+from whatwhere.data import Images
+from whatwhere.reproduction.baselines import KMeans, RawPixels
+from whatwhere.reproduction.classifiers import evaluate_linear, moved_test
 from whatwhere.reproduction.evaluation import LabelledRows
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, FinetuneJob, TrainingJob
+from whatwhere.reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob, FewLabelJob, FinetuneJob, TrainingJob
 from whatwhere.reproduction.records import job_table, parse_job
 from whatwhere.reproduction.results import CTrial, value_of
 from whatwhere.reproduction.table import cells_of
@@ -94,6 +96,30 @@ def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_s
     assert result.virtual_samples > 0
     assert result.virtual_samples % 6 == 0
     assert evaluator.results.find(parse_job(job_table(job))).result == result
+
+
+def test_a_baseline_is_fitted_once_for_images_and_their_moves(evaluator, monkeypatch):
+    method, fit, fitted = KMeans(centroids=6, patches=400, iterations=2), KMeans.fit, []
+    monkeypatch.setattr(KMeans, "fit", lambda self, training: (fitted.append(training), fit(self, training))[1])
+    data = DataSpec("digits", limit=30)
+    svm = ClassifierSpec(dual=True, virtual_shift=1, average_views=True)
+    result = evaluator.run(EvaluationJob(data, method, (0.01,), svm)).result
+    assert len(fitted) == 1
+    assert result.virtual_samples > 0
+    training, test = data.load()
+    moved_rows = evaluator._view_moved(data, method, moved_test(Move(down=1)))
+    shifted = Images(moved(test[:], Move(down=1)).numpy(), test.labels, "shifted")
+    np.testing.assert_allclose(moved_rows, method.describe(training, shifted)[1], atol=1e-5)
+
+
+def test_a_view_that_is_known_is_not_described_again(evaluator, monkeypatch):
+    data, seen, make = DataSpec("digits", limit=20), [], evaluation.Evaluator._view_rows
+    monkeypatch.setattr(
+        evaluation.Evaluator, "_view_rows", lambda self, view, *rest: (seen.append(view), make(self, view, *rest))[1]
+    )
+    for each in (data, replace(data, both_views=True)):
+        evaluator.labelled_rows(EvaluationJob(each, RawPixels(), (1.0,)))
+    assert seen == [data, replace(data, deskew=True)]
 
 
 def test_the_views_of_an_image_stand_side_by_side(scale, evaluator):

@@ -8,6 +8,7 @@ Where K is large that costs more than it saves, and the problems are solved one 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,22 +22,25 @@ LARGE = 500  # images
 UNCHANGED = 1e-9  # margins within this of 1 may lie on either side
 
 
-def solve_batch(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
+def solve_batch(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor, start: Tensor | None = None) -> Tensor:
     """The coefficients of P problems:  K [N, N] (float64), t [N, P], use [N, P], C [P] → a [N, P].
 
-    use  which images a problem learns from
+    use    which images a problem learns from
+    start  coefficients near the solution, such as those for all images; used where problems are solved one by one
     """
     if len(kernel) > LARGE:
-        problems = zip(t.unbind(1), use.unbind(1), C.tolist(), strict=True)
+        starts = [None] * t.shape[1] if start is None else start.unbind(1)
+        problems = zip(t.unbind(1), use.unbind(1), C.tolist(), starts, strict=True)
         return torch.stack([_solve_alone(kernel, *problem) for problem in problems], 1)
     most = max(1, int(BATCH_BYTES / (8 * len(kernel) ** 2)))
     parts = zip(t.split(most, 1), use.split(most, 1), C.split(most), strict=True)
     return torch.cat([_solve_some(kernel, *part) for part in parts], 1)
 
 
-def _solve_alone(kernel: Tensor, t: Tensor, use: Tensor, C: float) -> Tensor:
+def _solve_alone(kernel: Tensor, t: Tensor, use: Tensor, C: float, start: Tensor | None) -> Tensor:
     rows = use.nonzero()[:, 0]
-    return torch.zeros_like(t).index_put((rows,), solve(kernel[rows][:, rows], t[rows, None], C)[:, 0])
+    near = None if start is None else start[rows, None]
+    return torch.zeros_like(t).index_put((rows,), solve(kernel[rows][:, rows], t[rows, None], C, near)[:, 0])
 
 
 def _solve_some(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
@@ -58,32 +62,40 @@ def _solve_some(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
     return a
 
 
-def choose_and_fit(
-    kernel: Tensor, y: np.ndarray, fold: np.ndarray, grid: Sequence[float]
-) -> tuple[float, Tensor, np.ndarray]:
-    """Choose C by cross-validation, then fit all images: C, coefficients [N, K] and the classes.
+@dataclass(frozen=True)
+class ChosenFit:
+    """The C that was chosen, how many images its cross-validation got wrong, coefficients [N, K], and the classes."""
+
+    C: float
+    wrong: int
+    a: Tensor
+    classes: np.ndarray
+
+
+def choose_and_fit(kernel: Tensor, y: np.ndarray, fold: np.ndarray, grid: Sequence[float]) -> ChosenFit:
+    """Choose C by cross-validation and fit all images.
 
     kernel  K of the labelled images, [N, N]
     y       their labels
     fold    of every image, for the cross-validation
     grid    the values of C; if errors are equal, the smallest wins
     """
-    classes, folds = np.unique(y), np.unique(fold)
+    classes, folds, Cs = np.unique(y), np.unique(fold), sorted(grid)
     t, home = targets_of(y, classes, kernel.device), kernel.device
-    K = kernel.double()
+    K, count = kernel.double(), len(classes)
+    weights = torch.tensor(Cs, dtype=K.dtype, device=home).repeat_interleave(count)
+    everything = torch.ones(len(K), len(weights), dtype=torch.bool, device=home)
+    full = solve_batch(K, t.repeat(1, len(Cs)), everything, weights)  # all images, for every C
     held = torch.from_numpy(fold[:, None] == folds).to(home)  # [N, folds]
-    count = len(folds) * len(classes)
-    use = (~held).repeat_interleave(len(classes), 1)
     a = solve_batch(
         K,
-        t.repeat(1, len(folds) * len(grid)),
-        use.repeat(1, len(grid)),
-        torch.tensor(sorted(grid), dtype=K.dtype, device=home).repeat_interleave(count),
+        t.repeat(1, len(Cs) * len(folds)),
+        (~held).repeat_interleave(count, 1).repeat(1, len(Cs)),
+        weights.view(len(Cs), 1, count).expand(-1, len(folds), -1).flatten(),
+        full.view(len(K), len(Cs), 1, count).expand(-1, -1, len(folds), -1).flatten(1),
     )
-    f = (K @ a).view(len(K), len(grid), len(folds), len(classes))
+    f = (K @ a).view(len(K), len(Cs), len(folds), count)
     own = (f * held[:, None, :, None]).sum(2)  # of every image, by the SVMs that did not learn from it
-    wrong = own.argmax(2).cpu().numpy() != np.searchsorted(classes, y)[:, None]
-    C = sorted(grid)[int(wrong.sum(0).argmin())]
-    everything = torch.ones_like(t, dtype=torch.bool)
-    final = solve_batch(K, t, everything, torch.full((len(classes),), C, dtype=K.dtype, device=home))
-    return C, final, classes
+    wrong = (own.argmax(2).cpu().numpy() != np.searchsorted(classes, y)[:, None]).sum(0)
+    best = int(wrong.argmin())
+    return ChosenFit(Cs[best], int(wrong[best]), full.view(len(K), len(Cs), count)[:, best], classes)

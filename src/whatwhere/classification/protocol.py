@@ -53,13 +53,17 @@ class Score:
 
 @dataclass(frozen=True)
 class FewLabels:
-    """Error rates of several draws of a few labels: their mean, and its 95 % interval (Student's t over draws)."""
+    """Error rates of several draws of a few labels: their mean, and its 95 % interval (Student's t over draws).
+
+    Cs, shares  that were chosen for each draw; `shares` of whitening, empty where no row was whitened
+    """
 
     labels: int
     errors: tuple[float, ...]
     Cs: tuple[float, ...]
     mean: float
     interval: tuple[float, float]
+    shares: tuple[float, ...] = ()
 
 
 def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:

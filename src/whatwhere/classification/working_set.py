@@ -18,7 +18,7 @@ from whatwhere.classification.kernel_svm import ROUNDING, kernel_rows, solve
 
 QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
 SMALLEST = 500  # images that are added at a time; otherwise half as many as there are
-SPARE = 0.5  # share of a GPU's free memory that a kernel matrix of all images may take
+SPARE = 1 / 6  # share of a GPU's free memory that K of all images may take: its rows, K and a factor in double, too
 NEAR = 0.25  # beyond the margin: images farther away are looked at again only when no others are left to add
 
 

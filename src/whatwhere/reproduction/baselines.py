@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,11 +18,12 @@ from whatwhere.errors import RunError
 
 UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
 STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)  # lower, since rows of standardised columns are longer
+Describe = Callable[[Images], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Baseline(ABC):
-    """A method: training and test images in, a row of numbers for each out. It never sees a label.
+    """A method: images in, a row of numbers for each out. It learns from training images, and never sees a label.
 
     Its fields are all settings that determine the rows. `C` is the grid for the SVM.
     """
@@ -30,20 +32,29 @@ class Baseline(ABC):
     C: ClassVar[tuple[float, ...]]
 
     @abstractmethod
+    def fit(self, training: Images) -> tuple[np.ndarray, Describe]:
+        """Rows [N, D] of the training images, and the function that describes other images."""
+
     def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
         """Rows [N, D] of the training images and of the test images."""
+        rows, describe = self.fit(training)
+        return rows, describe(test)
 
     def unavailable_reason(self) -> str | None:
         """Why it cannot run in this environment; None where it can."""
         return None
 
 
-def standardise(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def standardise(rows: Describe, training: Images) -> tuple[np.ndarray, Describe]:
     """Every column with mean 0 and deviation 1 over the training images; columns that never change become 0."""
+    x = rows(training)
     mean, deviation = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
     scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0)
-    first, second = (((part - mean) * scale).astype(np.float32) for part in (x, x_test))
-    return first, second
+
+    def standardised(x: np.ndarray) -> np.ndarray:
+        return np.asarray((x - mean) * scale, np.float32)
+
+    return standardised(x), lambda images: standardised(rows(images))
 
 
 @dataclass(frozen=True)
@@ -54,9 +65,11 @@ class RawPixels(Baseline):
     C: ClassVar[tuple[float, ...]] = UNIT_ROWS
     rows: str = "unit length"
 
-    def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
-        first, second = (F.normalize(images[:].flatten(1), dim=1).numpy() for images in (training, test))
-        return first, second
+    def fit(self, training: Images) -> tuple[np.ndarray, Describe]:
+        def rows(images: Images) -> np.ndarray:
+            return F.normalize(images[:].flatten(1), dim=1).numpy()
+
+        return rows(training), rows
 
 
 @dataclass(frozen=True)
@@ -78,13 +91,12 @@ class KMeans(Baseline):
     seed: int = 0
     columns: str = "standardised"
 
-    def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
+    def fit(self, training: Images) -> tuple[np.ndarray, Describe]:
         generator = torch.Generator().manual_seed(self.seed)
         patches = random_patches(training, self.patch, self.patches, generator).to(choose_device("auto"))
         mean, whiten = zca(patches, self.whitening)
         centroids = lloyd((patches - mean) @ whiten, self.centroids, self.iterations, generator)
-        first, second = (self._rows(images, mean, whiten, centroids) for images in (training, test))
-        return standardise(first, second)
+        return standardise(lambda images: self._rows(images, mean, whiten, centroids), training)
 
     def _rows(self, images: Images, mean: Tensor, whiten: Tensor, centroids: Tensor) -> np.ndarray:
         parts = []
@@ -156,7 +168,7 @@ class Scattering(Baseline):
     order: int = 2
     columns: str = "standardised"
 
-    def describe(self, training: Images, test: Images) -> tuple[np.ndarray, np.ndarray]:
+    def fit(self, training: Images) -> tuple[np.ndarray, Describe]:
         if (reason := self.unavailable_reason()) is not None:
             raise RunError(f"the baseline {self.name!r} cannot run here: {reason}")
         from kymatio.torch import Scattering2D
@@ -170,7 +182,7 @@ class Scattering(Baseline):
                 parts = (transform(images[rows].to(home)).flatten(1).cpu() for rows in images.batches(batch))
                 return torch.cat(list(parts)).numpy()
 
-        return standardise(rows(training), rows(test))
+        return standardise(rows, training)
 
     def unavailable_reason(self) -> str | None:
         try:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from whatwhere.classification import Matrix, describe_images, side_by_side
 from whatwhere.classification.descriptors import layer_columns
@@ -17,8 +19,9 @@ from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError
 from whatwhere.finetuning import finetune
 from whatwhere.model import DeconvNet
+from whatwhere.reproduction import baselines
 from whatwhere.reproduction.baselines import Baseline
-from whatwhere.reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
+from whatwhere.reproduction.classifiers import LabelledRows, Wanted, evaluate_few_labels, evaluate_job
 from whatwhere.reproduction.jobs import (
     DataSpec,
     EvaluationJob,
@@ -43,6 +46,7 @@ class Evaluator:
     log: Callable[[str], None] = print
     _images: dict[DataSpec, tuple[Images, Images]] = field(default_factory=dict)
     _rows: dict[tuple[DataSpec, ModelFeatures | Baseline], LabelledRows] = field(default_factory=dict)
+    _fitted: dict[tuple[DataSpec, Baseline], baselines.Describe] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:
@@ -70,7 +74,7 @@ class Evaluator:
         if isinstance(job, FewLabelJob):
             few = evaluate_few_labels(rows, job, self.device)
             return self.results.put(job, FewLabelResult(draws=few, **about), time.monotonic() - began)
-        outcome = evaluate_job(rows, job, self.device, lambda moved: self._describe_moved(job, moved))
+        outcome = evaluate_job(rows, job, self.device, lambda wanted: self._describe_moved(job, wanted))
         about |= {"training_seconds": self.training_seconds(job), "image_milliseconds": rows.image_milliseconds}
         return self.results.put(job, EvaluationResult(**outcome, **about), time.monotonic() - began)
 
@@ -120,8 +124,10 @@ class Evaluator:
         """The images of a job as rows, all views side by side."""
         source = (job.data, job.features)
         if source not in self._rows:
-            self._rows = {}  # before the next ones are made: two at a time may not fit in memory
-            views = [self._view_rows(view, job.features, publish) for view in job.data.views()]
+            known, self._rows = self._rows, {}  # before the next ones are made: two at a time may not fit in memory
+            sources = [(view, job.features) for view in job.data.views()]
+            known = {each: known[each] for each in sources if each in known}
+            views = [known.pop(each) if each in known else self._view_rows(*each, publish) for each in sources]
             self._rows = {source: views[0] if len(views) == 1 else joined(views)}
         return self._rows[source]
 
@@ -142,9 +148,9 @@ class Evaluator:
         self, data: DataSpec, features: ModelFeatures | Baseline, training: Images, test: Images
     ) -> tuple[Matrix, Matrix]:
         if isinstance(features, Baseline):
-            dense = features.describe(training, test)
-            first, second = (torch.from_numpy(rows).to(self.device) for rows in dense)
-            return first, second  # dense rows: as tensors, which Newton's method fits several times as fast
+            rows, describe = features.fit(training)
+            self._fitted[data, features] = describe  # for moved images, too
+            return self._tensor(rows), self._tensor(describe(test))
         parts = [
             [self._model_rows(model, images, recipe) for images in (training, test)]
             for model, recipe in self._models(data, features)
@@ -152,18 +158,19 @@ class Evaluator:
         first, second = (side_by_side(list(rows)) for rows in zip(*parts, strict=True))
         return first, second
 
-    def _describe_moved(self, job: EvaluationJob, wanted: Callable[[Images], Images]) -> Matrix:
-        """Virtual samples as rows, `wanted` of the training images in every view."""
+    def _describe_moved(self, job: EvaluationJob, wanted: Wanted) -> Matrix:
+        """Moved images as rows, in every view: what `wanted` makes of the training images and the evaluation images."""
         return side_by_side([self._view_moved(view, job.features, wanted) for view in job.data.views()])
 
-    def _view_moved(
-        self, data: DataSpec, features: ModelFeatures | Baseline, wanted: Callable[[Images], Images]
-    ) -> Matrix:
-        training, _ = self.images(data)
-        moved = wanted(training)
-        if isinstance(features, Baseline):  # it learns from the training images again, with the same outcome
-            return self._describe(data, features, training, moved)[1]
+    def _view_moved(self, data: DataSpec, features: ModelFeatures | Baseline, wanted: Wanted) -> Matrix:
+        moved = wanted(*self.images(data))
+        if isinstance(features, Baseline):
+            return self._tensor(self._fitted[data, features](moved))
         return side_by_side([self._model_rows(model, moved, recipe) for model, recipe in self._models(data, features)])
+
+    def _tensor(self, rows: np.ndarray) -> Tensor:
+        """Dense rows as a tensor, which Newton's method fits several times as fast."""
+        return torch.from_numpy(rows).to(self.device)
 
     def _models(self, data: DataSpec, features: ModelFeatures) -> Iterator[tuple[DeconvNet, Recipe]]:
         """The trained models of a view, one at a time, each with how it is used."""

@@ -117,6 +117,8 @@ class ClassifierSpec:
     widths         of a Gaussian kernel, one of which is chosen with C; empty for a linear SVM
     virtual_shift  support vectors shifted by so many pixels in four directions are learned from, too; 0: none
     virtual_turn   and turned by so many degrees to either side; 0: none
+    average_views  an evaluated image is moved in the same ways, and its scores are averaged over it and its moves
+    shares         with few labels, one of these is chosen in place of `whiten`, with C; empty: `whiten` itself
     """
 
     whiten: float = 0.0
@@ -124,12 +126,21 @@ class ClassifierSpec:
     widths: tuple[float, ...] = ()
     virtual_shift: int = 0
     virtual_turn: float = 0.0
+    average_views: bool = False
+    shares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        others = {"widths": self.widths, "virtual_shift": self.virtual_shift, "virtual_turn": self.virtual_turn}
+        moves = {"virtual_shift": self.virtual_shift, "virtual_turn": self.virtual_turn}
+        others = {"widths": self.widths, **moves, "shares": self.shares}
         given = [f"{name} = {value}" for name, value in others.items() if value]
         require(self.dual or not given, " and ".join(given), "dual = true with them")
-        require(0 <= self.whiten < float("inf"), f"whiten = {self.whiten}", "a finite number of at least 0")
+        require(
+            any(moves.values()) or not self.average_views,
+            "average_views = true without moves",
+            "a virtual_shift or a virtual_turn with it",
+        )
+        for name, share in [("whiten", self.whiten), *(("shares", share) for share in self.shares)]:
+            require(0 <= share < float("inf"), f"{name} = {share}", "a finite number of at least 0")
 
 
 LINEAR = ClassifierSpec()
@@ -147,13 +158,21 @@ class EvaluationJob:
 
 @dataclass(frozen=True)
 class FewLabelJob:
-    """The error rates of linear SVMs that learn from `labels` labels, over several draws; `dual`: as for all labels."""
+    """The error rates of linear SVMs that learn from `labels` labels, over several draws.
+
+    dual    as for all labels
+    shares  of whitening, one of which is chosen with C within the drawn labels; 0: rows as they are
+    """
 
     data: DataSpec
     features: ModelFeatures | Baseline
     C: tuple[float, ...]
     labels: int
     dual: bool = False
+    shares: tuple[float, ...] = (0.0,)
+
+    def __post_init__(self) -> None:
+        require(self.dual or self.shares == (0.0,), f"shares = {self.shares}", "dual = true with them")
 
 
 @dataclass(frozen=True)

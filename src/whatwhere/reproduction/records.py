@@ -144,7 +144,7 @@ def job_table(job: Job) -> dict[str, Any]:
     method = job.features.name if isinstance(job.features, Baseline) else MODEL_METHOD
     features = {"method": method, **asdict(job.features)}
     own = (
-        {"labels": job.labels, "dual": job.dual}
+        {"labels": job.labels, "dual": job.dual, "shares": list(job.shares)}
         if isinstance(job, FewLabelJob)
         else {"classifier": asdict(job.classifier)}
     )
@@ -168,7 +168,8 @@ def parse_job(table: Mapping[str, Any]) -> Job:
     if kind == "evaluation":
         return EvaluationJob(data, features, C, build(ClassifierSpec, table.get("classifier", {})))
     if kind == "few labels":
-        return FewLabelJob(data, features, C, table["labels"], table.get("dual", False))
+        shares = tuple(map(float, table.get("shares", (0.0,))))
+        return FewLabelJob(data, features, C, table["labels"], table.get("dual", False), shares)
     raise RunError(f"kind {kind!r} was given; expected one of {', '.join(map(repr, RESULT_TYPES))}")
 
 

@@ -233,7 +233,8 @@ def _evaluation(
     data: DataSpec, features: ModelFeatures | Baseline, C: tuple[float, ...], row: Row, column: Column
 ) -> EvaluationJob | FewLabelJob:
     if column.labels:
-        return FewLabelJob(data, features, C, column.labels, row.classifier.dual)
+        svm = row.classifier
+        return FewLabelJob(data, features, C, column.labels, svm.dual, svm.shares or (svm.whiten,))
     return EvaluationJob(data, features, C, row.classifier)
 
 
