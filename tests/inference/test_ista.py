@@ -64,7 +64,8 @@ EXTREMES = [(0.1, 1e-6), (0.1, 1.0), (2.0, 255.0), (5.0, 0.05), (100.0, 1.0), (1
 def test_inference_stays_finite_and_never_raises_the_objective(name: str, lam: float, contrast: float) -> None:
     spec = SPECS[name]
     model, v = DeconvNet(spec), contrast * random_images(spec).float()
-    for settings in (InferenceSpec(lam=lam, steps=10), InferenceSpec(lam=lam, steps=10, alpha=0.5, step_size="batch")):
+    for changes in ({}, {"alpha": 0.5, "step_size": "batch"}, {"search_every": 2}):
+        settings = InferenceSpec(lam=lam, steps=10, **changes)
         solution = infer(model, v, settings)
         stats = solution.stats
         for tensor in (*solution.latents.tensors(), stats.cost, stats.step):

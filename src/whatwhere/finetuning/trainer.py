@@ -141,7 +141,7 @@ def measured_schedule(model: DeconvNet, images: Tensor, inference: InferenceSpec
 
     A step that is too large for an image can take it further from its code than it began; one that is too small cannot.
     """
-    plain = replace(inference, steps=steps, step_size="image", momentum=False, tolerance=0.0)
+    plain = replace(inference, steps=steps, step_size="image", search_every=1, momentum=False, tolerance=0.0)
     sizes = infer(model, images, plain, engine="reference").stats.step.quantile(LOWEST, dim=1).tolist()
     schedule = [StepSpec(size=beta, threshold=beta, pooling_step=(inference.pooling_step,)) for beta in sizes]
     return replace(plain, schedule=tuple(schedule), step_size="fixed")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.pooling_update import StartScales, start_pooling, step_pooling
-from whatwhere.inference.step_size import line_search, pooling_rate, safe_step, secant_step
+from whatwhere.inference.step_size import kept_step, line_search, pooling_rate, safe_step, secant_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.sized import masked, objective, residual
@@ -45,7 +45,8 @@ class IstaState:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
 
     Without acceleration y is p itself. `momentum` is FISTA's t of every image; `beta` the size of the last step,
-    or of every step where it is fixed; `pooling_rate` what the β_U of a schedule are multiplied by.
+    or of every step where it is fixed, and `beta_before` that of the step before it; `pooling_rate` what the β_U of a
+    schedule are multiplied by; `taken` counts the steps.
     """
 
     p: Tensor
@@ -53,8 +54,10 @@ class IstaState:
     y: Tensor
     momentum: Tensor
     beta: Tensor
+    beta_before: Tensor
     pooling_rate: Tensor
     before: Before | None = None
+    taken: int = 0
 
 
 def solve(
@@ -119,7 +122,7 @@ def step(
         ahead = (p + sizes.momentum * (p - state.p), state.momentum)
     before = Before(y, e, state.before.first if state.before else beta) if spec.step_size == "secant" else None
     return (
-        IstaState(p, tuple(theta), *ahead, beta, state.pooling_rate, before),
+        IstaState(p, tuple(theta), *ahead, beta, state.beta, state.pooling_rate, before, state.taken + 1),
         objective(e, y, lam, alpha),
         beta.flatten(),
     )
@@ -137,6 +140,8 @@ def step_size(
     """β of every image by the rule of `spec`, [N, 1, 1, 1]."""
     if spec.step_size == "fixed":
         return state.beta
+    if state.taken % spec.search_every != 0:
+        return kept_step(state.beta, state.beta_before)
     if spec.step_size == "secant":
         if (before := state.before) is not None:
             return secant_step(state.p - before.p, e - before.e, spec.lam_value, state.beta, before.first)
@@ -167,7 +172,7 @@ def start(
     fixed = spec.step_size == "fixed" and not spec.schedule
     beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if fixed else 0 * ones
     rate = pooling_rate(images, mask, spec.contrast).view(-1, 1, 1, 1, 1)
-    return IstaState(p, theta, y=p, momentum=ones, beta=beta, pooling_rate=rate)
+    return IstaState(p, theta, y=p, momentum=ones, beta=beta, beta_before=0 * ones, pooling_rate=rate)
 
 
 def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:

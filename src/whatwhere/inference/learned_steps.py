@@ -39,6 +39,7 @@ RULES = (
     "schedule",
     "steps",
     "step_size",
+    "search_every",
     "momentum",
     "tolerance",
     "pooling_step",

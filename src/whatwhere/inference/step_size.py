@@ -6,6 +6,12 @@
 Both are ‖d‖² / (λ ‖M ⊙ R d‖²) along a direction d: the line search needs one more reconstruction, the secant takes the
 two that it has, as SpaRSA does (Wright, Nowak and Figueiredo).
 
+With `search_every` = n the line search is made in the steps 0, n, 2n, … only, and the steps in between keep its β, as
+in cyclic steepest descent (Dai and others). A β that is long for one gradient may overshoot along the next, so a kept
+one grows by no more than KEPT_GROWTH:
+
+    β_t = min(β_{t-1}, KEPT_GROWTH · β_{t-2})            between two searches
+
 Deviation: the print of the line search lacks λ, although the step is λ β g; at λ = 5 it diverges.
 """
 
@@ -22,6 +28,7 @@ from whatwhere.ops.pooling import Weights
 from whatwhere.spec import StepSize
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
+KEPT_GROWTH = 2.0  # how many times longer than the step before its line search a kept step may be
 SECANT_RANGE = 8.0  # how many times longer or shorter than the first step, by line search, a secant step may be
 
 
@@ -62,6 +69,11 @@ def best_step(
     if not per_image:
         numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
     return (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))
+
+
+def kept_step(last: Tensor, before: Tensor) -> Tensor:
+    """β of a step without a search, from those of the two steps before it; 0 for one that does not exist."""
+    return torch.minimum(last, KEPT_GROWTH * before).where(before > 0, last)
 
 
 def secant_step(change: Tensor, change_below: Tensor, lam: float, last: Tensor, first: Tensor) -> Tensor:

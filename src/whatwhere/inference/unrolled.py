@@ -77,7 +77,13 @@ class UnrolledInference(nn.Module):
         depth = model.spec.depth
         sizes = [(s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1))) for s in schedule]
         self.model_spec, self._model, self.contrast = model.spec, model, inference.contrast
-        rules: dict[str, Any] = {"schedule": (), "contrast": None, "step_size": "image", "momentum": False}
+        rules: dict[str, Any] = {
+            "schedule": (),
+            "contrast": None,
+            "step_size": "image",
+            "search_every": 1,
+            "momentum": False,
+        }
         self.settings = replace(inference, **rules, steps=steps, tolerance=0.0)
         self.log_sizes = nn.Parameter(torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log())
         self.momentum = nn.Parameter(torch.tensor([s.momentum for s in schedule], dtype=model.dtype))

@@ -18,7 +18,7 @@ from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
 from whatwhere.inference.engines.cpu.steps import SETTINGS
 from whatwhere.inference.engines.reference import flushed_denormals
 from whatwhere.inference.ista import moving_layers
-from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
+from whatwhere.inference.step_size import KEPT_GROWTH, batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams, Solution, Stats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
@@ -100,7 +100,10 @@ class BatchSolver:
         self.settings["line_search"] = True
         for t in range(T + 1):
             list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, buffers))
-            if t < T:
+            if t < T and t % self.spec.search_every != 0:
+                last, before = (self.beta[0, t - i] if i <= t else 0 for i in (1, 2))
+                self.beta[:, t] = min(last, KEPT_GROWTH * before) if before > 0 else last
+            elif t < T:
                 squares, gained = self.norms[:sample].sum(0)
                 self.beta[:, t] = squares / (self.spec.lam_value * gained) if gained > 0 else 0
         self.settings["line_search"] = False
@@ -142,6 +145,7 @@ def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
     record["nonnegative"] = model.spec.nonnegative
     record["secant"] = spec.step_size == "secant"
     record["line_search"] = record["own_step"] = spec.step_size in ("image", "secant")
+    record["search_every"] = spec.steps + 1 if spec.step_size == "secant" else spec.search_every
     return record
 
 

@@ -14,7 +14,7 @@ from whatwhere.inference.engines.cpu.steps import (
     secant_norms,
     update_latents,
 )
-from whatwhere.inference.step_size import SECANT_RANGE
+from whatwhere.inference.step_size import KEPT_GROWTH, SECANT_RANGE
 from whatwhere.jit import Array, cached_jit
 
 
@@ -63,10 +63,14 @@ def advance(source: str) -> Any:
                         copy_latents(packed[n], state, layers, False)
                         continue
                     propagate(state, filters, layers)
-                if config.line_search and not (config.secant and t > 0):
+                if config.line_search and t % config.search_every == 0:
                     norms[n, 0], norms[n, 1] = line_search_norms(state, filters, layers, masks[n])
-                if config.own_step and not (config.secant and t > 0):
-                    beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
+                    if config.own_step:
+                        beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
+                elif config.own_step and not config.secant:
+                    beta[n, t] = beta[n, t - 1]
+                    if t > 1 and beta[n, t - 2] > 0:
+                        beta[n, t] = min(beta[n, t - 1], KEPT_GROWTH * beta[n, t - 2])
                 if config.secant:
                     changed, below = secant_norms(state, code, layers, masks[n])
                     if t > 0:

@@ -27,7 +27,8 @@ SETTINGS = np.dtype(
         ("nonnegative", np.bool_),
         ("line_search", np.bool_),  # measure ‖M ⊙ R g‖² too
         ("own_step", np.bool_),  # and use it for the step size of the image
-        ("secant", np.bool_),  # of the first step only: the others take the secant
+        ("search_every", np.int64),  # of how many steps one is searched for; the others keep its β, or
+        ("secant", np.bool_),  # take the secant
         ("from_zero", np.bool_),  # no latents are known: the fit of the start is the first pass up, too
         ("fast_fit", np.bool_),  # by the fastest convolution
     ]
