@@ -43,8 +43,8 @@ def export(
     examples  at most this many of `images`, spread over all of them
     progress  called with the number of images inferred
     """
-    plain = {"step_size": "image", "search_every": 1, "shrinkage": "gradient", "momentum": False}
-    training = replace(recipe.learning[-1].inference, **plain)
+    training = recipe.learning[-1].inference
+    training = replace(training, step_size="image", search_every=1, shrinkage="gradient", momentum=False)
     chosen = choose_examples(images, examples)
     channels, height, width = images.shape
     if channels != model.spec.channels:
