@@ -1,10 +1,10 @@
 """Two choices for the tables best and best_few, on validation images: scores averaged over moved images, and whitening.
 
-    PYTHONPATH=src python3 studies/best_choices.py --out FOLDER [--results results] [--seconds S] [--tiny]
+    PYTHONPATH=src python3 studies/best_choices.py --out FOLDER --part moves|few [--results FOLDER] [--seconds S]
 
 The models are those of seed 0 that the tables use, learned without labels from all 60,000 training images, which are
 also whitened together, as in the tables' choice of C. SVMs are fitted to the first 50,000, or to some of them; errors
-are those on the last 10,000. Test images are not described. studies/results/best_choices.json is the log of the run.
+are those on the last 10,000. Test images are not described. The logs of its runs: studies/results/best_choices*.json.
 
   moves  class (b): errors of every C, of the image alone and averaged over it and its moves
   few    class (a) with few labels: mean error of some draws, by share of whitening (0: rows as they are) and C
@@ -23,7 +23,8 @@ import torch
 from best_search import DEVICE, Log, Steps, targets
 
 from whatwhere.classification import side_by_side
-from whatwhere.classification.kernel_svm import kernel_rows, solve
+from whatwhere.classification.few_label_svm import solve_batch
+from whatwhere.classification.kernel_svm import kernel_rows
 from whatwhere.classification.whitening import fit_whitening
 from whatwhere.classification.working_set import decision, fit_support_vectors
 from whatwhere.data.splits import few_labels
@@ -35,10 +36,10 @@ from whatwhere.reproduction.results import CTrial
 from whatwhere.reproduction.scale import read_scale
 from whatwhere.reproduction.table import cells_of
 
-SHARES = (0.0, 1000.0, 100.0, 30.0, 10.0, 3.0)
+SHARES = (1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.0)
 COUNTS = (100, 300, 1000, 3000)
-GRID = (100.0, 10.0, 1.0)
-SOME = 5  # draws
+GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
+SOME = 10  # draws
 
 
 def unwhitened(parts):
@@ -77,6 +78,14 @@ class Choices(Steps):
         """The whitening of a method's rows, fitted to all training images: a function of the rows of every view."""
         fits = [fit_whitening(self.rows[name, v], share, self.blocks[name, v], device=DEVICE) for v in views]
         return lambda parts: side_by_side([fit(x) for fit, x in zip(fits, parts, strict=True)])
+
+    def describe_again(self, row: str, name: str) -> None:
+        """Until there is room on the device: other programs may need it at first."""
+        for _ in range(4):
+            self.step(30, self.describe, row, name)
+            if all((name, view.deskew) in self.blocks for view in self.cells[f"{row} / error"].jobs[0].data.views()):
+                return
+            time.sleep(10)
 
     # class (b) ---------------------------------------------------------------------------------------------------
 
@@ -131,11 +140,13 @@ class Choices(Steps):
                 wrong = {C: [] for C in grid}
                 for seed in range(draws):
                     drawn = few_labels(self.y[:held], count, seed)
-                    x, t, a = white([rows[drawn] for rows in raw]), targets(self.y[drawn]), None
-                    K, K_eval = kernel_rows(x, x), kernel_rows(x_eval, x)
-                    for C in grid:
-                        a = solve(K, t, C, a)
-                        wrong[C].append(100 * self.wrong((K_eval.double() @ a), held) / len(x_eval))
+                    x, t = white([rows[drawn] for rows in raw]), targets(self.y[drawn])
+                    K, K_eval = kernel_rows(x, x).double(), kernel_rows(x_eval, x).double()
+                    Cs = torch.tensor(grid, dtype=K.dtype, device=K.device).repeat_interleave(10)
+                    use = torch.ones(count, len(Cs), dtype=torch.bool, device=K.device)
+                    f = K_eval @ solve_batch(K, t.repeat(1, len(grid)), use, Cs)
+                    for i, C in enumerate(grid):
+                        wrong[C].append(100 * self.wrong(f[:, 10 * i : 10 * i + 10], held) / len(x_eval))
                 errors[count] = {C: round(float(np.mean(each)), 3) for C, each in wrong.items()}
             self.log.put(few=name, views=views, share=share, draws=draws, errors=errors,
                          seconds=round(time.perf_counter() - start, 2))  # fmt: skip
@@ -155,25 +166,23 @@ class Choices(Steps):
                      seconds=round(time.perf_counter() - start, 2))  # fmt: skip
 
 
-def study(s: Choices) -> None:
-    ours, scattering, plain, both = "this model", "scattering", (False,), (False, True)
-    one = (3.0,)
+def moves(s: Choices) -> None:
+    s.describe_again("(b) this model", "this model")
+    s.step(60, s.moves, "(b) this model", (3.0, 0.3))
+
+
+def few(s: Choices) -> None:
     counts = (20, 40) if s.tiny else COUNTS
-    s.step(30, s.describe, "(b) this model", ours)
-    s.step(60, s.moves, "(b) this model", one)
-    s.step(20, s.few, ours, plain, counts=counts)
-    s.step(30, s.describe, "(b, upright) this model", ours)
-    s.step(80, s.moves, "(b, upright) this model", one)
-    if not s.tiny:
-        s.step(30, s.describe, "(a) scattering", scattering)
-        s.step(20, s.few, scattering, plain, SHARES[1:])
-    for count in counts:
-        s.step(30, s.chosen, ours, plain, (0.0, 100.0, 10.0), (10.0,), count)
-    s.step(60, s.moves, "(b) this model", (1.0, 0.3))
-    s.step(20, s.few, ours, both, (0.0, 100.0, 10.0), counts, (10.0,))
-    if not s.tiny:
-        s.step(30, s.describe, "(a, upright) scattering", scattering)
-        s.step(20, s.few, scattering, both, (1000.0, 100.0, 10.0), counts, (10.0,))
+    shares = (100.0, 30.0, 10.0, 3.0)
+    for method, frames in (("this model", ("a", "a, upright")), ("scattering", ("a", "a, upright"))):
+        if method == "scattering" and s.tiny:
+            continue
+        for frame, views in zip(frames, ((False,), (False, True)), strict=True):
+            s.describe_again(f"({frame}) {method}", method)
+            s.step(20, s.few, method, views, SHARES if method == "this model" else SHARES[:-1], counts)
+            for count in counts:
+                for grid in ((1.0,), (0.3, 1.0, 3.0)):
+                    s.step(10, s.chosen, method, views, shares, grid, count)
 
 
 def main() -> None:
@@ -182,6 +191,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--cache", type=Path, default=Path("runs/reproduce"))
     parser.add_argument("--seconds", type=float, default=500.0)
+    parser.add_argument("--part", choices=("moves", "few"), required=True)
     parser.add_argument("--tiny", action="store_true", help="some digits and small models, to see that it runs")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -191,9 +201,10 @@ def main() -> None:
         steps = {"learning": {"each": {"inference": {"steps": 2}}}, "inference": {"steps": 2}}
         scale = replace(scale, data=replace(scale.data, limit=90), changes=(*scale.changes, small, steps))
     options = ReproduceOptions(given.results, given.cache)
-    log = Log(given.out, given.seconds, "best_choices.json")
+    log = Log(given.out, given.seconds, f"best_choices_{given.part}.json")
     evaluator = open_evaluator(scale, options, TimeLimit(None), print)
-    study(Choices(log, evaluator, {cell.name: cell for cell in cells_of("best", scale)}, given.tiny))
+    choices = Choices(log, evaluator, {cell.name: cell for cell in cells_of("best", scale)}, given.tiny)
+    {"moves": moves, "few": few}[given.part](choices)
 
 
 if __name__ == "__main__":

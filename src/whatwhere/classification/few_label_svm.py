@@ -2,7 +2,7 @@
 
 The SVMs are those of `kernel_svm`, which has their mathematics. Here every problem has its own subset of the images,
 so (K_SS + I / 2C) a_S = t_S is solved with the other rows and columns of K replaced by those of the identity.
-Where K is large that costs more than it saves, and the problems are solved one by one.
+Where K is large that costs too much, and the problems are solved in the primal, by products with all of them at once.
 """
 
 from __future__ import annotations
@@ -14,33 +14,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.classification.kernel_svm import STEPS, cholesky, solve, targets_of
-from whatwhere.classification.linear_svm import line_search
+from whatwhere.classification.kernel_svm import STEPS, cholesky, targets_of
+from whatwhere.classification.linear_svm import line_search, newton
 
 BATCH_BYTES = 3e9  # of the systems that are solved at a time; a few copies are needed
 LARGE = 500  # images
+PRIMAL_TOLERANCE = 1e-10  # of the objective
 UNCHANGED = 1e-9  # margins within this of 1 may lie on either side
 
 
-def solve_batch(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor, start: Tensor | None = None) -> Tensor:
+def solve_batch(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
     """The coefficients of P problems:  K [N, N] (float64), t [N, P], use [N, P], C [P] → a [N, P].
 
-    use    which images a problem learns from
-    start  coefficients near the solution, such as those for all images; used where problems are solved one by one
+    use  which images a problem learns from
     """
     if len(kernel) > LARGE:
-        starts = [None] * t.shape[1] if start is None else start.unbind(1)
-        problems = zip(t.unbind(1), use.unbind(1), C.tolist(), starts, strict=True)
-        return torch.stack([_solve_alone(kernel, *problem) for problem in problems], 1)
+        return _solve_primal(kernel, t, use, C)
     most = max(1, int(BATCH_BYTES / (8 * len(kernel) ** 2)))
     parts = zip(t.split(most, 1), use.split(most, 1), C.split(most), strict=True)
     return torch.cat([_solve_some(kernel, *part) for part in parts], 1)
 
 
-def _solve_alone(kernel: Tensor, t: Tensor, use: Tensor, C: float, start: Tensor | None) -> Tensor:
-    rows = use.nonzero()[:, 0]
-    near = None if start is None else start[rows, None]
-    return torch.zeros_like(t).index_put((rows,), solve(kernel[rows][:, rows], t[rows, None], C, near)[:, 0])
+def _solve_primal(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
+    """All problems by conjugate gradients, with rows L of which K = L Lᵀ is the kernel."""
+    rows = cholesky(kernel.clone())
+    f = rows @ newton(rows, t, C, use, tolerance=PRIMAL_TOLERANCE)
+    return 2 * C * t * (1 - t * f).clamp(min=0) * use
 
 
 def _solve_some(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
@@ -81,21 +80,19 @@ def choose_and_fit(kernel: Tensor, y: np.ndarray, fold: np.ndarray, grid: Sequen
     grid    the values of C; if errors are equal, the smallest wins
     """
     classes, folds, Cs = np.unique(y), np.unique(fold), sorted(grid)
-    t, home = targets_of(y, classes, kernel.device), kernel.device
-    K, count = kernel.double(), len(classes)
-    weights = torch.tensor(Cs, dtype=K.dtype, device=home).repeat_interleave(count)
-    everything = torch.ones(len(K), len(weights), dtype=torch.bool, device=home)
-    full = solve_batch(K, t.repeat(1, len(Cs)), everything, weights)  # all images, for every C
+    t, home, count = targets_of(y, classes, kernel.device), kernel.device, len(classes)
+    K = kernel.double()
     held = torch.from_numpy(fold[:, None] == folds).to(home)  # [N, folds]
+    parts = torch.cat([held, torch.zeros_like(held[:, :1])], 1)  # the last one leaves out nothing
+    problems = parts.shape[1] * count
     a = solve_batch(
         K,
-        t.repeat(1, len(Cs) * len(folds)),
-        (~held).repeat_interleave(count, 1).repeat(1, len(Cs)),
-        weights.view(len(Cs), 1, count).expand(-1, len(folds), -1).flatten(),
-        full.view(len(K), len(Cs), 1, count).expand(-1, -1, len(folds), -1).flatten(1),
-    )
-    f = (K @ a).view(len(K), len(Cs), len(folds), count)
+        t.repeat(1, parts.shape[1] * len(Cs)),
+        (~parts).repeat_interleave(count, 1).repeat(1, len(Cs)),
+        torch.tensor(Cs, dtype=K.dtype, device=home).repeat_interleave(problems),
+    ).view(len(K), len(Cs), parts.shape[1], count)
+    f = (K @ a[:, :, :-1].flatten(1)).view(len(K), len(Cs), len(folds), count)
     own = (f * held[:, None, :, None]).sum(2)  # of every image, by the SVMs that did not learn from it
     wrong = (own.argmax(2).cpu().numpy() != np.searchsorted(classes, y)[:, None]).sum(0)
     best = int(wrong.argmin())
-    return ChosenFit(Cs[best], int(wrong[best]), full.view(len(K), len(Cs), count)[:, best], classes)
+    return ChosenFit(Cs[best], int(wrong[best]), a[:, best, -1], classes)

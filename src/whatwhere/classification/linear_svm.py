@@ -147,8 +147,12 @@ def _on_device(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
     return out
 
 
-def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: int = 100) -> Tensor:
-    """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K] → w [D, K].
+def newton(
+    x: Tensor, t: Tensor, C: float | Tensor, use: Tensor | None = None, *, tolerance: float = 1e-6, steps: int = 100
+) -> Tensor:
+    """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K], C [K] → w [D, K].
+
+    use  which rows a class learns from, [N, K]; None: all
 
     Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for each class.
     The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most `tolerance` of every
@@ -157,7 +161,7 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
     """
     if 2 * x.shape[0] <= x.shape[1]:
         Q, R = torch.linalg.qr(x.T)
-        within_span: Tensor = Q.double() @ newton(R.T.contiguous(), t, C, tolerance=tolerance, steps=steps)
+        within_span: Tensor = Q.double() @ newton(R.T.contiguous(), t, C, use, tolerance=tolerance, steps=steps)
         return within_span
 
     def transposed_product(rows: Tensor, s: Tensor) -> Tensor:
@@ -165,6 +169,8 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
 
     w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
     margin = torch.zeros_like(t, dtype=torch.float64)
+    if use is not None:
+        margin = margin.where(use, 2 * t)  # rows that are not used stay beyond the margin
     for _ in range(steps):
         active = (t * margin < 1).to(x.dtype)
         residual = active * (margin - t)
@@ -182,6 +188,7 @@ def newton(x: Tensor, t: Tensor, C: float, *, tolerance: float = 1e-6, steps: in
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
             break
         along = (x @ d.to(x.dtype)).double()
+        along = along if use is None else along * use
         step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C)
         w, margin = w + step * d, margin + step * along
     return w
