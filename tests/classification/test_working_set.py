@@ -68,6 +68,18 @@ def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(starts[1][start.rows], start.a)
 
 
+def test_a_linear_svm_without_room_is_solved_in_the_primal(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, t = clouds()
+    expected = fit_support_vectors(x, t, 1.0)
+    monkeypatch.setattr(working_set, "in_primal", lambda x, width: width is None)
+    monkeypatch.setattr(working_set, "solve", None)
+    found = fit_support_vectors(x, t, 1.0)
+    decisions = [decision(x, x[each.rows], each.a, None) for each in (expected, found)]
+    torch.testing.assert_close(*decisions, atol=5e-3, rtol=0)
+    assert 0 < len(found.rows) < len(x)
+    assert len(set(found.rows.tolist()) ^ set(expected.rows.tolist())) <= 0.02 * len(x), "but for those on the margin"
+
+
 def test_room_is_a_sixth_of_a_gpus_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6 * 4 * 100**2, 10**12))

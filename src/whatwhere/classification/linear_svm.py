@@ -128,13 +128,13 @@ def _fit_newton(x: Matrix, y: np.ndarray, C: float, device: torch.device) -> Lin
     classes = np.unique(y)
     fitted = classes if len(classes) > 2 else classes[1:]  # with two classes, one is the negative of the other
     targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(device)
-    w = newton(_on_device(x, device), targets, C).T.cpu().numpy()
+    w = newton(with_intercept(x, device), targets, C).T.cpu().numpy()
     if len(classes) == 2:
         w = np.concatenate([-w, w])
     return LinearSVM(classes, w[:, :-1], w[:, -1], "newton")
 
 
-def _on_device(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
+def with_intercept(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
     """The rows with a 1 appended, float32 [N, D + 1]; a sparse matrix is copied batch by batch."""
     out = torch.ones(x.shape[0], x.shape[1] + 1, device=device)
     if isinstance(x, Tensor):

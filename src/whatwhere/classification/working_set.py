@@ -4,7 +4,8 @@ An image beyond the margin of every class has no coefficient, and leaving it out
 solved for some of the images; those of the others that lie inside a margin of this solution are added, and it is
 solved again, until there are none. The minimum is that of all images. 60,000 digits have 5,000 to 10,000 support
 vectors: their kernel matrix takes 0.1 to 0.4 GB, and that of all digits would take 14.4 GB. A GPU with room for that
-computes it within a second, and all images are solved for at once.
+computes it within a second, and all images are solved for at once; without room for it, a linear SVM is solved in the
+primal there, where a step is a few passes over the rows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.classification.kernel_svm import ROUNDING, kernel_rows, solve
+from whatwhere.classification.linear_svm import newton, with_intercept
 
 QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
 SMALLEST = 500  # images that are added at a time; otherwise half as many as there are
@@ -46,6 +48,8 @@ def fit_support_vectors(
     tensor([1, 2])
     """
     a: Tensor | None
+    if in_primal(x, width):
+        return _fit_primal(x, t, C)
     if room_for_all(x):
         rows = torch.arange(len(x), device=x.device)
         a = None if start is None else torch.zeros_like(t).index_put((start.rows,), start.a)
@@ -76,6 +80,21 @@ def fit_support_vectors(
         missing = missing[: max(SMALLEST, len(rows) // 2)]  # most of the others will be outside once these are added
         kernel = _enlarged(kernel, x[rows], x[missing], width)
         rows, a = torch.cat([rows, missing]), torch.cat([a, a.new_zeros(len(missing), a.shape[1])])
+
+
+def in_primal(x: Tensor, width: float | None) -> bool:
+    """Whether the SVM is linear, and on a GPU that has no room for the kernel matrix of all rows."""
+    return width is None and x.device.type == "cuda" and not room_for_all(x)
+
+
+def _fit_primal(x: Tensor, t: Tensor, C: float) -> SupportVectors:
+    """The support vectors of linear SVMs by their weights: a = 2C t max(0, 1 - t f)."""
+    rows = with_intercept(x, x.device)
+    w = newton(rows, t, C, tolerance=1e-10)  # in a an error of f is multiplied by up to 2C times the norm of K
+    f = torch.cat([(part @ w.to(part)).double() for part in rows.split(4096)])
+    a = 2 * C * t * (1 - t * f).clamp(min=0)
+    used = a.ne(0).any(1)
+    return SupportVectors(used.nonzero()[:, 0], a[used])
 
 
 def room_for_all(x: Tensor) -> bool:
