@@ -59,6 +59,7 @@ AGREEMENTS = {
     "2 layers, batch step, α ½": Agreement(TWO, images=25, spec={"step_size": "batch", "alpha": 0.5}),
     "2 layers, fixed step, α ½": Agreement(TWO, spec={"step_size": "fixed", "alpha": 0.5}),
     "2 layers, image step, α ½": Agreement(TWO, images=9, spec={"alpha": 0.5}),
+    "1 image, batch step": Agreement(TWO, images=1, spec={"step_size": "batch"}),
     "2 layers, search every 2nd": Agreement(TWO, images=9, spec={"search_every": 2, "steps": 5, "alpha": 0.5}),
     "paper, search every 3rd, fresh": Agreement(ModelSpec.paper(), 1, 28, 28, fresh=True, spec={"search_every": 3}),
     "weights, batch step, every 2nd": Agreement(

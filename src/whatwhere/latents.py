@@ -102,6 +102,8 @@ class Latents:
     @staticmethod
     def cat(parts: Sequence[Latents]) -> Latents:
         """Join the latents of several batches of images."""
+        if len(parts) == 1:
+            return parts[0]
         columns = zip(*(part.tensors() for part in parts), strict=True)
         joined = iter([torch.cat(column) for column in columns])
         return parts[0].map(lambda _: next(joined))
@@ -148,6 +150,8 @@ class Stats:
     @staticmethod
     def cat(parts: Sequence[Stats]) -> Stats:
         """Join the statistics of several batches; with a tolerance, their numbers of steps differ."""
+        if len(parts) == 1:
+            return parts[0]
         longest = max(len(part.step) for part in parts)
         parts = [part if len(part.step) == longest else part.padded(longest) for part in parts]
         return Stats(*(torch.cat([getattr(s, name) for s in parts], dim=1) for name in Stats.__dataclass_fields__))

@@ -98,6 +98,17 @@ def test_an_image_does_not_depend_on_its_neighbours() -> None:
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)  # the start is fitted by torch, in another order
 
 
+def test_an_image_does_not_depend_on_the_one_before() -> None:
+    model, image = DeconvNet(SPECS["2 layers"]), random_images(SPECS["2 layers"], 1).float()
+    latents, spec = random_latents(model, image).to(torch.float32), InferenceSpec(steps=3)
+    first = cpu.solve(model, image, latents, JOINT, spec)
+    for other in (image.flip(2), 3e38 * image):  # the second leaves numbers that are not finite
+        cpu.solve(model, other, Latents(), JOINT, spec)
+        again = cpu.solve(model, image, latents, JOINT, spec)
+        for a, b in zip(first.latents.tensors(), again.latents.tensors(), strict=True):
+            assert torch.equal(a, b)
+
+
 def test_denormal_numbers_stay_as_they_were_for_the_caller() -> None:
     tiny = torch.tensor([1e-40])
     infer(DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float(), InferenceSpec(steps=1), engine="cpu")

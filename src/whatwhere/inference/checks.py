@@ -12,6 +12,7 @@ from torch import Tensor
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model.deconvnet import all_finite
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
@@ -167,13 +168,13 @@ def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
 def check_filters(model: DeconvNet) -> None:
     """Raise a SpecError for filters with NaN or Inf."""
     for k, f in enumerate(model.filters, start=1):
-        if not f.isfinite().all():
+        if not all_finite(f):
             raise SpecError(f"a model whose filters are not finite at layer {k} was given (train it again)")
 
 
 def check_start(images: Tensor, latents: Latents, spec: InferenceSpec, cost: Tensor) -> None:
     """Raise an error where the objective that inference starts from is beyond the range of the dtype."""
-    if cost.isfinite().all():
+    if all_finite(cost):
         return
     largest = float(images.abs().max())
     feature = 0.0 if latents.p is None else float(latents.p.abs().max())

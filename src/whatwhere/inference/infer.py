@@ -26,7 +26,7 @@ from whatwhere.inference.convergence import solve_until_converged, warn_unconver
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.plan import joint
-from whatwhere.inference.target import check_target, make_target
+from whatwhere.inference.target import Target, check_target, input_target, make_target
 from whatwhere.latents import Background, Latents, Solution, Stats
 from whatwhere.model import DeconvNet, SizedModel
 from whatwhere.spec import InferenceSpec, Phase
@@ -72,8 +72,9 @@ def infer(
     True
     """
     source = in_model_units(model.spec, as_image_source(images, model.spec.channels))
+    checked = isinstance(source, Tensor)
     if isinstance(source, Tensor):
-        check_target(model, source, mask)  # all of them, before anything is computed
+        source, mask = check_target(model, source, mask)  # all of them, before anything is computed
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if isinstance(source, Tensor):
@@ -87,7 +88,12 @@ def infer(
     if steps is not None:
         model, spec = resolve_steps(model, steps, spec, plan)
     spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
-    first = make_target(model, source[slice(0, 1)], None if mask is None else mask[:1])
+
+    def target_of(batch: slice) -> Target:
+        weights = None if mask is None else mask[batch]
+        return (input_target if checked else make_target)(model, source[batch], weights)
+
+    first = target_of(slice(0, 1))
     sized = model.at(*first.v.shape[2:])
     if latents is not None:
         latents = convert_latents(model, replace(latents, background=Background()))
@@ -98,7 +104,7 @@ def infer(
     with torch.no_grad():
         for begin in range(0, len(source), batch_size):
             batch = slice(begin, min(begin + batch_size, len(source)))
-            target = make_target(model, source[batch], None if mask is None else mask[batch])
+            target = target_of(batch)
             check_size(target.v, sized)
             start = Latents() if latents is None else latents[batch]
             ended = run_plan(model, target.v, start, plan, spec, resolved, target.mask)

@@ -34,7 +34,11 @@ def make_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None, *,
 
     An image without a known pixel is an error, unless `allow_unknown`: a tile of a picture may have none.
     """
-    images, mask = check_target(model, images, mask, allow_unknown=allow_unknown)
+    return input_target(model, *check_target(model, images, mask, allow_unknown=allow_unknown))
+
+
+def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Target:
+    """The model's input stage, applied to what `check_target` returned."""
     if mask is not None:
         mask = mask.to(model.device, model.dtype)
     signal, background = model.input_stage.forward(images.to(model.device, model.dtype), mask)
@@ -56,6 +60,8 @@ def separate_unknown(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tenso
     """Unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
     if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
         return images, mask  # the checks that follow say what is wrong
+    if mask is None and not images.sum().isnan():
+        return images, mask
     unknown = images.isnan()
     if mask is not None and _fits(images, mask):
         unknown = unknown | (mask == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -174,13 +175,18 @@ class DeconvNet:
             raise ImageError(f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)")
         if images.shape[2] == 0 or images.shape[3] == 0:
             raise ImageError(f"images of shape {list(images.shape)} were given; expected at least one pixel each")
-        if not images.isfinite().all():
+        if not all_finite(images):
             raise ImageError("images with NaN or Inf were given; expected finite values (clean them first)")
-        if spec.nonnegative and spec.input.kind == "none" and (images < 0).any():
+        if spec.nonnegative and spec.input.kind == "none" and len(images) > 0 and images.min() < 0:
             raise ImageError(
                 f"images with values down to {images.min():.4g} were given to a non-negative model; expected values ≥ 0"
                 " (shift them, or make the model with nonnegative=False or input.kind='onoff')"
             )
+
+
+def all_finite(x: Tensor) -> bool:
+    """Whether there is no NaN and no Inf. Their sum has one if they do, and is found in a quarter of the time."""
+    return math.isfinite(x.sum().item()) or bool(x.isfinite().all())
 
 
 def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:

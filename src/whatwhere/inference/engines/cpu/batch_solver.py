@@ -24,6 +24,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
 CHUNK = 8  # images that a thread takes at a time, at most
+LARGEST_SPARE = 2**20  # numbers in a state that is left for the next solve
 Buffers = tuple[np.ndarray, np.ndarray]  # for states and for codes
 
 
@@ -42,12 +43,16 @@ class BatchSolver:
         N, T = len(images), spec.steps
         self.spec, self.dtype = spec, images.dtype
         packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, moving_layers(model, phase))
-        self.layers, self.state_size, self.filters = packed.table, packed.state_size, packed.filters
+        self.layers, self.state_size, self.filters, self.spare = (
+            packed.table, packed.state_size, packed.filters, packed.spare_buffers,
+        )  # fmt: skip
         fits = {"gaussian": MOMENTS, "max": SWITCHES, "sum": FLAT}
         for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
             known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
             self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
         self.settings = pack_settings(model, spec)
+        if N == 1 and spec.step_size == "batch":
+            self.settings["line_search"] = self.settings["own_step"] = True
         known = latents.p is not None or len(latents.pooling_params) > 0
         self.settings["from_zero"] = T > 0 and not known
         self.settings["fast_fit"] = len(spec.schedule) > 0 and not known
@@ -56,7 +61,9 @@ class BatchSolver:
         self.images, self.masks = pack_images(images), pack_mask(mask, images)
         self.beta = np.zeros((N, T))
         self.schedule = pack_schedule(spec, phase.layer)
-        self.rates = pooling_rate(images.double(), mask, spec.contrast).numpy()
+        self.rates = np.ones(N)
+        if spec.contrast is not None:
+            self.rates = pooling_rate(images.double(), mask, spec.contrast).numpy()
         self.scales = np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)])
         if spec.schedule:
             self.beta[:] = [sizes.size for sizes in spec.schedule]
@@ -65,20 +72,27 @@ class BatchSolver:
         self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
 
     def solve(self) -> Solution:
-        """All steps of all images; a single image in the calling thread, since starting another takes time."""
+        """All steps of all images."""
         if len(self.images) == 1:
-            with flushed_denormals():
-                self.solve_all(map)
-        else:
-            with thread_pool() as pool:
-                self.solve_all(pool.map)
+            self.solve_one()
+            return self.solution()
+        with thread_pool() as pool:
+            if self.spec.step_size == "batch":
+                self.solve_with_shared_step(pool.map, batch_sample(len(self.images)))
+            else:
+                self.solve_each(pool.map, 0)
         return self.solution()
 
-    def solve_all(self, parallel_map: Callable[..., Any]) -> None:
-        if self.spec.step_size == "batch":
-            self.solve_with_shared_step(parallel_map, batch_sample(len(self.images)))
-        else:
-            self.solve_each(parallel_map, 0)
+    def solve_one(self) -> None:
+        """All steps of a single image, in the calling thread and in memory that the last one left: it costs time."""
+        try:
+            buffers = self.spare.pop()
+        except IndexError:
+            buffers = self.buffers(1)
+        with flushed_denormals():
+            self.advance(0, self.spec.steps, slice(0, 1), buffers)
+        if self.state_size <= LARGEST_SPARE:
+            self.spare[:] = [buffers]
 
     def solve_each(self, parallel_map: Callable[..., Any], first: int) -> None:
         """All steps of each image from number `first` on, one image after the other in each thread."""
@@ -129,9 +143,9 @@ class BatchSolver:
     def solution(self) -> Solution:
         parts = iter(torch.split(self.packed, [tensor[0].numel() for tensor in self.initial.tensors()], 1))
         latents = self.initial.map(lambda tensor: next(parts).reshape(tensor.shape))
-        reconstruction, penalty, nonzeros = torch.from_numpy(self.trace).permute(2, 1, 0)
-        step = torch.from_numpy(self.beta).T
-        stats = Stats(reconstruction.to(self.dtype), penalty.to(self.dtype), nonzeros.long(), step.to(self.dtype))
+        trace = torch.from_numpy(self.trace).permute(2, 1, 0)
+        reconstruction, penalty = trace[:2].to(self.dtype)
+        stats = Stats(reconstruction, penalty, trace[2].long(), torch.from_numpy(self.beta).T.to(self.dtype))
         return Solution(latents, stats, engine="cpu")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -77,13 +77,15 @@ OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
 class PackedModel:
     """A model as the kernels read it: the table of layers, the numbers in the state of one image, the filters.
 
-    `sources` are the filters that were packed, of both passes, and how often they had been written to.
+    `sources` are the filters that were packed, of both passes, and how often they had been written to. `spare_buffers`
+    has at most one pair of buffers, which the last solve of a single image has left for the next.
     """
 
     table: np.ndarray
     state_size: int
     filters: np.ndarray
     sources: list[tuple[Tensor, int]]
+    spare_buffers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     def holds(self, model: DeconvNet) -> bool:
         top = len(self.sources) // 2
