@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import torch
+import triton
 from torch import Tensor
 
+from whatwhere.inference.engines.triton import weights
 from whatwhere.inference.engines.triton.shapes import (
+    CHUNK,
     down_matrix,
     down_size,
     down_tile,
@@ -20,6 +23,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Phase
 
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32
+ELEMENTWISE = {"M": 64, "num_warps": 4}  # launches of kernels without products
 
 
 class BatchMemory:
@@ -41,12 +45,13 @@ class BatchMemory:
         self.sample = {"image": N, "secant": N, "batch": batch_sample(N), "fixed": 0}[spec.step_size]
         self.secant = spec.step_size == "secant"
         self.device = images.device
+        self.side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(*shape, dtype=dtype, device=images.device)
 
         self.images, self.mask = empty(N, C, height, width), empty(N, C, height, width) if masked else None
-        self.scale = empty(5)  # see `kernels`
+        self.scale = empty(5)  # see `down`
         self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [  # what `down` unpools at once, it stores as float16 · scale
             empty(N, *s.grid, s.pooled_maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
@@ -80,6 +85,7 @@ class BatchMemory:
         tiles = self.down[0].shape[2] // down_tile(bottom)
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, parts) for _ in range(4))
         self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
+        self.trial_squares = torch.empty_like(self.squares_below[: self.sample])
         self.before = empty(*images.shape) if self.secant else self.images  # the error before the last step
         self.changes_below = torch.empty_like(self.squares_below) if self.secant else self.squares_below
         self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
@@ -88,6 +94,8 @@ class BatchMemory:
         self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
         self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
         self.beta, self.rates = empty(max(T, 1), N), empty(N)
+        for beta, sizes in zip(self.beta, spec.schedule, strict=False):
+            beta.fill_(sizes.size)
 
     def keeps_weights(self, k: int) -> bool:
         """Whether a line search needs the weights of layer k after it moved its θ."""
@@ -104,34 +112,35 @@ class BatchMemory:
         """Take a batch with its mask, where to start from (p = None where that is `from_zero`), and the filters."""
         self.images.copy_(images)
         self.load_filters(model)
-        largest = images.abs().amax()
-        unit = to_unit(largest if p is None else torch.maximum(largest, p.abs().amax()))
-        weight = torch.ones_like(self.scale[0])
         if self.mask is not None:
             assert mask is not None
             self.mask.copy_(mask.expand_as(images))
-            weight = to_unit(mask.amax()).square()
-        error = unit * weight
-        self.scale.copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
         if p is not None:
             self.load_latents(p, theta)
-        if self.spec.momentum:
-            self.momentum[0].fill_(1.0)
         if self.spec.schedule:
             self.rates.copy_(pooling_rate(images, mask, self.spec.contrast))
-            for beta, sizes in zip(self.beta, self.spec.schedule, strict=True):
-                beta.fill_(sizes.size)
         elif self.spec.step_size == "fixed" and self.spec.steps:
             self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
 
     def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
-        """Take features and pooling variables."""
+        """Take features and pooling variables, and store the weights that these make."""
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
-        for planes, known in zip(self.theta, theta, strict=True):
-            for half, variable in zip(planes.chunk(2, dim=3), (known.mu, known.gamma), strict=True):
-                half.copy_(variable.permute(0, 3, 4, 1, 2))
         if self.features is not self.p[-1]:
             self.features.copy_(self.p[-1])
+        for known, own, planes, shape in zip(theta, self.theta, self.weights, self.shapes, strict=True):
+            rows = self.N * shape.grid[0] * shape.grid[1]
+            weights.take_theta[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
+                known.mu, known.gamma, known.mu.stride(), known.gamma.stride(), own, planes, rows,
+                **shape.region_constants(), MAPS=CHUNK, **ELEMENTWISE,
+            )  # fmt: skip
+
+    def choose_scale(self) -> None:
+        """The powers of two that keep float16 within its range, from what was loaded; see `down`."""
+        size = largest(self.images)
+        unit = to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
+        weight = torch.ones_like(unit) if self.mask is None else to_unit(largest(self.mask)).square()
+        error = unit * weight
+        self.scale.copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
 
     def load_filters(self, model: DeconvNet) -> None:
         """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""
@@ -165,6 +174,11 @@ class BatchMemory:
     def stats(self) -> Stats:
         parts = (self.reconstruction, self.penalty, self.count.long(), self.beta[: self.spec.steps])
         return Stats(*(part.clone() for part in parts))
+
+
+def largest(x: Tensor) -> Tensor:
+    """max |x|, in one pass."""
+    return torch.linalg.vector_norm(x, torch.inf)
 
 
 def to_unit(size: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ class TritonFilterMap:
         assert latents.p is not None
         self.workspace, self.k = workspace, k
         workspace.load(model, images, latents.p, latents.pooling_params, mask)
+        workspace.choose_scale()
         workspace.unpool(workspace.top, slice(0, workspace.N), workspace.p[-1])
         workspace.reconstruct(workspace.N, to=k)
 

@@ -49,18 +49,34 @@ def secant(
 
 
 @triton.jit
-def line_search(gradient, reconstruction, beta, images, lam, SAMPLE: tl.constexpr, BLOCK: tl.constexpr):
-    """β = ‖g‖² / (λ ‖M ⊙ R g‖²) of every image, or of the first SAMPLE images together where it is not 0;
-    0 without a gradient."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    if SAMPLE == 0:
-        above = tl.load(gradient + i, mask=i < images, other=0.0)
-        below = tl.load(reconstruction + i, mask=i < images, other=0.0)
+def line_search(
+    squares_above, squares_below, beta, above_norm, below_norm, lam, SHARED: tl.constexpr,
+    BELOW: tl.constexpr, BELOW_BLOCK: tl.constexpr, ABOVE: tl.constexpr, ABOVE_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """β = ‖g‖² / (λ ‖M ⊙ R g‖²) of every image, one program each; SHARED: both norms, for `shared_step`."""
+    image = tl.program_id(0)
+    above = row_sum(squares_above, image, ABOVE, ABOVE_BLOCK)
+    below = row_sum(squares_below, image, BELOW, BELOW_BLOCK)
+    if SHARED:
+        tl.store(above_norm + image, above)
+        tl.store(below_norm + image, below)
     else:
-        above, below = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-        for start in range(0, SAMPLE, BLOCK):
-            j = start + tl.arange(0, BLOCK)
-            above += tl.load(gradient + j, mask=j < SAMPLE, other=0.0)
-            below += tl.load(reconstruction + j, mask=j < SAMPLE, other=0.0)
-        above, below = tl.sum(above) + i * 0.0, tl.sum(below) + i * 0.0
-    tl.store(beta + i, tl.where(below > 0, above / (lam * tl.where(below > 0, below, 1.0)), 0.0), mask=i < images)
+        tl.store(beta + image, ratio(above, lam * below))
+
+
+@triton.jit
+def shared_step(above_norm, below_norm, beta, images, lam, SAMPLE: tl.constexpr, BLOCK: tl.constexpr):
+    """β of all images, from the norms of the first SAMPLE together."""
+    above, below = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, SAMPLE, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        above += tl.load(above_norm + j, mask=j < SAMPLE, other=0.0)
+        below += tl.load(below_norm + j, mask=j < SAMPLE, other=0.0)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(beta + i, ratio(tl.sum(above), lam * tl.sum(below)) + i * 0.0, mask=i < images)
+
+
+@triton.jit
+def ratio(above, below):
+    """The step of a line search; 0 where there is no gradient."""
+    return tl.where(below > 0, above / tl.where(below > 0, below, 1.0), 0.0)

@@ -118,27 +118,42 @@ def either(condition, new, old, COUNT: tl.constexpr):
 
 
 @triton.jit
-def weigh(
-    theta, weights, rows,
+def take_theta(
+    mu, gamma, mu_strides, gamma_strides, theta, weights, rows,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
     Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
-    """Store the weights of all regions."""
+    """Take μ and γ [N, axes, P, h, w], in memory in any order, into θ, and store the weights that these make."""
     CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
     AXES: tl.constexpr = 2 if D == 1 else 3
     row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
     b = tl.program_id(0) % CHUNKS * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < P)[None, :]
-    room_y, room_x = (Z_H - row // W % H * STRIDE)[:, None], (Z_W - row % W * STRIDE)[:, None]
-    mu_y, gamma_y = load_axis(theta, AXES - 2, AXES, row, b, here, P)
-    mu_x, gamma_x = load_axis(theta, AXES - 1, AXES, row, b, here, P)
-    planes = axis_planes(mu_y, gamma_y, room_y, S, (H - 1) * STRIDE + S > Z_H)
-    planes = planes + axis_planes(mu_x, gamma_x, room_x, S, (W - 1) * STRIDE + S > Z_W)
-    if D > 1:
-        mu_d, gamma_d = load_axis(theta, 0, AXES, row, b, here, P)
-        planes = axis_planes(mu_d, gamma_d, room_y * 0 + D, D, False) + planes
+    r_y, r_x = row // W % H, row % W
+    room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
+    planes = ()
+    for axis in tl.static_range(AXES):
+        from_mu = mu + strided(mu_strides, row // (H * W), axis, b, r_y, r_x)
+        from_gamma = gamma + strided(gamma_strides, row // (H * W), axis, b, r_y, r_x)
+        centre, precision = tl.load(from_mu, mask=here, other=0.0), tl.load(from_gamma, mask=here, other=0.0)
+        to = theta + (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
+        tl.store(to, centre, mask=here)
+        tl.store(to + AXES * P, precision, mask=here)
+        if axis == AXES - 1:
+            planes = planes + axis_planes(centre, precision, room_x, S, (W - 1) * STRIDE + S > Z_W)
+        elif axis == AXES - 2:
+            planes = planes + axis_planes(centre, precision, room_y, S, (H - 1) * STRIDE + S > Z_H)
+        else:
+            planes = planes + axis_planes(centre, precision, room_y * 0 + D, D, False)
     store_planes(weights, row, b, here, planes, planes_of(D) + 2 * planes_of(S), P)
+
+
+@triton.jit
+def strided(strides, image, axis: tl.constexpr, b, r_y, r_x):
+    """Where element (image, axis, b, r_y, r_x) is in a tensor with these strides."""
+    region = image.to(tl.int64) * strides[0] + r_y * strides[3] + r_x * strides[4]
+    return (region + axis * strides[1])[:, None] + (b * strides[2])[None, :]
 
 
 @triton.jit

@@ -5,22 +5,23 @@ The steps never wait for the host: what they measure stays in tensors, and so a 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 import triton
 from torch import Tensor
 
-from whatwhere.inference.engines.triton import down, regions, step, sums, up, weights
-from whatwhere.inference.engines.triton.batch_memory import BatchMemory
+from whatwhere.inference.engines.triton import down, regions, step, sums, up
+from whatwhere.inference.engines.triton.batch_memory import ELEMENTWISE, BatchMemory
 from whatwhere.inference.engines.triton.shapes import CHUNK, depth_block, down_tile, power_of_two
 from whatwhere.inference.step_size import SECANT_RANGE
-from whatwhere.latents import PoolingParams
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
+DOWN_NARROW = {"M": 128, "num_warps": 4, "num_stages": 3}  # few columns, as over images
 DOWN_FEW = {"M": 32, "num_warps": 4, "num_stages": 4}  # where larger tiles would leave most processors idle
 FEW_ROWS = 4096
 UP = {"M": 64, "num_warps": 4, "num_stages": 3}
-UNPOOL = {"M": 64, "num_warps": 4}
 POOL = {"M": 32, "num_warps": 4}
 UNPOOL_REGIONS = {"M": 32, "num_warps": 4}
 SUM = 256  # elements that a sum takes at a time
@@ -32,24 +33,15 @@ class Workspace(BatchMemory):
     def run(self) -> None:
         """All T steps, and the measurements of the end."""
         everything = slice(0, self.N)
+        self.choose_scale()
+        if self.spec.momentum:
+            self.momentum[0].fill_(1.0)
         if self.from_zero:
             self.take_first_step()
         else:
             self.unpool(self.top, everything, self.p[-1], measure=True)
         for t in range(int(self.from_zero), self.spec.steps):
-            self.reconstruct(self.N, secant=self.secant)
-            self.measure(t)
-            left = everything
-            if self.secant and t > 0:
-                self.take_secant(t)
-            elif self.sample:
-                self.search_line(t)
-                self.step(t)
-                left = slice(self.sample, self.N)
-            if left.start < self.N:
-                self.climb(left, up.STEP, t)
-            if self.spec.momentum:
-                self.accelerate(t)
+            self.take_step(t)
         if self.spec.momentum:
             self.p[-1].copy_(self.features)
             self.unpool(self.top, everything, self.p[-1], measure=True)
@@ -64,14 +56,37 @@ class Workspace(BatchMemory):
         self.measure(0)
         self.climb(slice(0, self.N), up.STEP, 0, fit=True)
 
-    def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
-        """Take features and pooling variables, and store the weights that these make."""
-        super().load_latents(p, theta)
-        for own, planes, shape in zip(self.theta, self.weights, self.shapes, strict=True):
-            rows = self.N * shape.grid[0] * shape.grid[1]
-            weights.weigh[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
-                own, planes, rows, **shape.region_constants(), MAPS=CHUNK, **UNPOOL
-            )
+    def take_step(self, t: int) -> None:
+        """Step t. What does not need β runs while β is found: the measurements, and the pass up below the top."""
+        searched = self.sample if t == 0 or not self.secant else 0
+        left = slice(searched, self.N)
+        self.reconstruct(self.N, secant=self.secant)
+        with self.aside():
+            self.measure(t)
+            self.climb(left, up.STEP, t, layers=range(1, self.top))
+        if searched:
+            self.search_line(t)
+        elif self.secant:
+            self.take_secant(t)
+        self.join()
+        with self.aside():
+            self.step(t, searched)
+        self.climb(left, up.STEP, t, layers=range(self.top, self.top + 1))
+        self.join()
+        if self.spec.momentum:
+            self.accelerate(t)
+
+    def aside(self) -> AbstractContextManager[object]:
+        """Launches in here run next to those that follow, until `join`."""
+        if self.side is None:
+            return nullcontext()
+        self.side.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self.side)
+
+    def join(self) -> None:
+        """What follows waits for what runs aside."""
+        if self.side is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self.side)
 
     def reconstruct(
         self,
@@ -94,11 +109,12 @@ class Workspace(BatchMemory):
             shape = self.shapes[k - 1]
             rows, width = images * shape.groups[0] * shape.groups[1], down_tile(shape)
             below, unpool = max(k - 2, 0), k > 1 and self.shapes[k - 2].tiled
-            tiles, options = self.down[k - 1].shape[2] // width, DOWN if rows > FEW_ROWS else DOWN_FEW
+            tiles = self.down[k - 1].shape[2] // width
+            options = DOWN_FEW if rows <= FEW_ROWS else DOWN if width == 64 else DOWN_NARROW
             down.down[(triton.cdiv(rows, options["M"]) * tiles,)](
                 z[k - 1], self.down[k - 1], stages[below] if k > 1 else self.scale, below_weights[below], self.z[below],
-                self.images, self.images if self.mask is None else self.mask, self.error[0], self.squares_below,
-                self.before, self.changes_below, self.scale, rows,
+                self.images, self.images if self.mask is None else self.mask, self.error[0],
+                self.trial_squares if trial else self.squares_below, self.before, self.changes_below, self.scale, rows,
                 **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract and not trial,
                 MASKED=k == 1 and self.mask is not None, KEEP=not trial, SECANT=k == 1 and secant,
                 UNPOOL=unpool, S_BELOW=self.shapes[below].pool_size, N=width, K=depth_block(shape.cell_row), **options,
@@ -123,11 +139,11 @@ class Workspace(BatchMemory):
         if shape.tiled or measure:
             rows = count * shape.grid[0] * shape.grid[1]
             constants = shape.constants() | {"B": shape.pooled_maps, "H": shape.grid[0], "W": shape.grid[1]}
-            down.unpool[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
+            down.unpool[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
                 p, own_weights[images], z, self.features, self.momentum[t], self.uphill_sum,
                 self.momentum[t + 1] if accelerate is not None else self.momentum[t], self.penalties, self.nonzeros,
                 self.scale, rows, **constants, ALPHA=self.spec.alpha, MEASURE=measure,
-                ACCELERATE=accelerate is not None, UNPOOL=shape.tiled, MAPS=CHUNK, **UNPOOL,
+                ACCELERATE=accelerate is not None, UNPOOL=shape.tiled, MAPS=CHUNK, **ELEMENTWISE,
             )  # fmt: skip
         if not shape.tiled:
             rows = count * shape.cells[0] * shape.cells[1]
@@ -135,9 +151,12 @@ class Workspace(BatchMemory):
                 p, own_weights[images], z, self.scale, rows, **shape.region_constants(), MAPS=CHUNK, **UNPOOL_REGIONS
             )
 
-    def climb(self, images: slice, role: Any, t: int, *, fit: bool = False) -> None:
-        """The error at the image up to the top, what `role` does with it there, and the step of θ."""
-        for k in range(1, self.top + 1):
+    def climb(self, images: slice, role: Any, t: int, *, layers: range | None = None, fit: bool = False) -> None:
+        """The error at the image up to the top (or through these layers), what `role` does with it there, and the step
+        of θ."""
+        if images.start == images.stop:
+            return
+        for k in range(1, self.top + 1) if layers is None else layers:
             keep = bool(role == up.GRADIENT) and self.keeps_weights(k)
             own = role if k == self.top else up.BETWEEN
             self.propagate(k, images, own, k in self.moving, t, keep=keep, fit=fit)
@@ -215,26 +234,33 @@ class Workspace(BatchMemory):
         """
         self.climb(slice(0, self.sample), up.GRADIENT, t)
         self.reconstruct(self.sample, trial=True)
-        self.sum(self.squares_above, self.gradient_norm, self.sample)
-        self.sum(self.squares_below, self.reconstruction_norm, self.sample)
-        sums.line_search[(triton.cdiv(self.N, SUM),)](
-            self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.spec.lam_value,
-            SAMPLE=self.sample if self.spec.step_size == "batch" else 0, BLOCK=SUM,
+        shared = self.spec.step_size == "batch"
+        sums.line_search[(self.sample,)](
+            self.squares_above, self.trial_squares, self.beta[t], self.gradient_norm, self.reconstruction_norm,
+            self.spec.lam_value, SHARED=shared, **self.lengths(), num_warps=1,
         )  # fmt: skip
+        if shared:
+            sums.shared_step[(triton.cdiv(self.N, SUM),)](
+                self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.spec.lam_value,
+                SAMPLE=self.sample, BLOCK=SUM,
+            )  # fmt: skip
 
-    def step(self, t: int) -> None:
-        """The step of the sample along the gradient that the line search left."""
+    def step(self, t: int, images: int) -> None:
+        """The step of the first images along the gradient that the line search left."""
+        if images == 0:
+            return
         shape, spec = self.shapes[-1], self.spec
-        rows = self.sample * shape.grid[0] * shape.grid[1]
+        rows = images * shape.grid[0] * shape.grid[1]
         constants = shape.constants() | {"B": shape.pooled_maps, "H": shape.grid[0], "W": shape.grid[1]}
-        step.step[(triton.cdiv(rows, UNPOOL["M"]) * shape.pooled_chunks,)](
+        step.step[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
             self.gradient, self.p[-1], self.weights[-1], self.z[-1], self.features, self.beta[t], self.penalties,
             self.nonzeros, self.uphill, self.scale, rows, spec.lam_value, **constants,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
-            MOMENTUM=spec.momentum, SECANT=self.secant, UNPOOL=shape.tiled and not spec.momentum, MAPS=CHUNK, **UNPOOL,
+            MOMENTUM=spec.momentum, SECANT=self.secant, UNPOOL=shape.tiled and not spec.momentum, MAPS=CHUNK,
+            **ELEMENTWISE,
         )  # fmt: skip
         if not shape.tiled and not spec.momentum:
-            self.unpool(self.top, slice(0, self.sample), self.p[-1])
+            self.unpool(self.top, slice(0, images), self.p[-1])
 
     def accelerate(self, t: int) -> None:
         """FISTA's next point."""
