@@ -73,6 +73,7 @@ CASES = {
     "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step_size": "batch", "alpha": 0.5}),
     "2 layers, image step": Case(TWO, images=3, steps=6),
     "1 layer, secant step": Case(ONE, images=2, height=5, width=4, steps=6, spec={"step_size": "secant"}),
+    "1 layer, search every 2nd": Case(ONE, images=2, height=5, width=4, steps=6, spec={"search_every": 2}),
     # momentum soon brings the error near 0, where its last digits make β: with longer filters sooner than in 6 steps
     "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"momentum": True}),
     "1 layer, momentum restarts": Case(
@@ -124,6 +125,10 @@ LARGE_CASES = {  # on the device only: the interpreter would take minutes
     "2 layers, secant step": Case(TWO, images=9, steps=6, spec={"step_size": "secant"}),
     "overlapping, secant step, weights": Case(OVERLAPPING, mask="weights", spec={"step_size": "secant"}),
     "2 layers, 6001 images": Case(TWO, images=6001, spec={"step_size": "batch", "alpha": 0.5}),
+    "2 layers, search every 2nd": Case(TWO, images=9, steps=6, spec={"search_every": 2}),
+    "batch step, search every 3rd, momentum": Case(
+        TWO, images=25, steps=6, spec={"step_size": "batch", "search_every": 3, "momentum": True, "pooling_step": 0.1}
+    ),
     "paper, batch step": Case(ModelSpec.paper(), 130, 28, 28, spec={"step_size": "batch", "pooling_step": 0.01}),
     "paper, image step": Case(ModelSpec.paper(), 130, 28, 28, steps=6, spec={"pooling_step": 0.01}),
     "3 layers, 32×32 colour": Case(SPECS["3 layers, colour"], images=7, height=32, width=32),

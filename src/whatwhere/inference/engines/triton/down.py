@@ -19,7 +19,7 @@ more than its direction. Without a mask, e is c.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import penalty, place
+from whatwhere.inference.engines.triton.math import own_tile, penalty, place
 from whatwhere.inference.engines.triton.step import some_in_row, store_unpooled
 from whatwhere.inference.engines.triton.weights import load_planes, planes_of, region_weights
 
@@ -120,12 +120,7 @@ def unpool(
 ):  # fmt: skip
     """z(i) = w(i) p(j). On request: measure p, and first move p ahead by FISTA's momentum (`ista.accelerate`),
     where p holds the last change of the features. Without UNPOOL, only that."""
-    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
-    chunk = tl.program_id(0) % CHUNKS
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    b = chunk * MAPS + tl.arange(0, MAPS)
-    here = (row < rows)[:, None] & (b < B)[None, :]
-    at = row.to(tl.int64)[:, None] * B + b[None, :]
+    row, b, here, at, part = own_tile(rows, B, M, MAPS)
     p_hat = tl.load(p + at, mask=here, other=0.0)
     if ACCELERATE:
         image = row // (H * W)
@@ -141,5 +136,5 @@ def unpool(
         planes = load_planes(weights, row, b, here & some_in_row(p_hat != 0), PLANES, B)
         store_unpooled(p_hat * tl.load(scale), z, region_weights(planes, p_hat, S), row, b, here, B, S)
     if MEASURE:
-        tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
-        tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((p_hat != 0).to(tl.float32), axis=1), mask=row < rows)
+        tl.store(penalties + part, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
+        tl.store(nonzeros + part, tl.sum((p_hat != 0).to(tl.float32), axis=1), mask=row < rows)

@@ -9,6 +9,17 @@ import triton.language as tl
 
 
 @triton.jit
+def own_tile(rows, B: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr):
+    """What a program without products works on: M rows and a few maps of a tensor [rows, B]. These rows and maps, which
+    of them exist, where they are in memory, and the parts of an image's sums that they make."""
+    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    b = tl.program_id(0) % CHUNKS * MAPS + tl.arange(0, MAPS)
+    here = (row < rows)[:, None] & (b < B)[None, :]
+    return row, b, here, row.to(tl.int64)[:, None] * B + b[None, :], row * CHUNKS + tl.program_id(0) % CHUNKS
+
+
+@triton.jit
 def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
     """Element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so this moves nothing."""
     here = (tl.arange(0, PLACES) == i)[None, :, None]

@@ -16,7 +16,7 @@ columns.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import moved
+from whatwhere.inference.engines.triton.math import moved, own_tile
 from whatwhere.inference.engines.triton.step import some_in_row, take_step
 from whatwhere.inference.engines.triton.up import BETWEEN, GRADIENT, STEP, errors_at_z, store_error
 from whatwhere.inference.engines.triton.weights import (
@@ -60,12 +60,7 @@ def pool(
     SECANT: tl.constexpr, SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """The error at z pooled with the weights: g. Then, as `up` does, what ROLE asks, and the step of θ on request."""
-    CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
-    chunk = tl.program_id(0) % CHUNKS
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    b = chunk * MAPS + tl.arange(0, MAPS)
-    here = (row < rows)[:, None] & (b < P)[None, :]
-    at = row.to(tl.int64)[:, None] * P + b[None, :]
+    row, b, here, at, part = own_tile(rows, P, M, MAPS)
     image, r_y, r_x = row // (H * W), row // W % H, row % W
     g = tl.zeros((M, MAPS), tl.float32)
     PLANES: tl.constexpr = planes_of(D) + 2 * planes_of(S)
@@ -123,11 +118,11 @@ def pool(
     if ROLE == GRADIENT:
         g = tl.where(here, g * tl.load(scale + 2), 0.0)
         tl.store(gradient + at, g, mask=here)
-        tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
+        tl.store(squares + part, tl.sum(g * g, axis=1), mask=row < rows)
     if ROLE == STEP:
         take_step(
-            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
-            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, False,
+            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
+            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, False,
         )  # fmt: skip
 
 
@@ -158,12 +153,8 @@ def unpool(
     Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """z(i) = Σ w(i) p(j) over the regions j that hold i: of element a of a cell these are REACH along an axis."""
-    CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
     REACH: tl.constexpr = (S + STRIDE - 1) // STRIDE
-    chunk = tl.program_id(0) % CHUNKS
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    b = chunk * MAPS + tl.arange(0, MAPS)
-    here = (row < rows)[:, None] & (b < P)[None, :]
+    row, b, here, _, _ = own_tile(rows, P, M, MAPS)
     image, c_y, c_x = row // (CELLS_H * CELLS_W), row // CELLS_W % CELLS_H, row % CELLS_W
     elements = ()  # all of them before the first is stored, so that the compiler reads what they share once
     for a in tl.static_range(CELL):

@@ -4,7 +4,7 @@
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import penalty, shrink
+from whatwhere.inference.engines.triton.math import own_tile, penalty, shrink
 from whatwhere.inference.engines.triton.weights import load_planes, planes_of, region_weights
 
 
@@ -18,17 +18,12 @@ def step(
     UNPOOL: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """The step along the gradient that a line search left; on request (UNPOOL) z, with the weights after θ moved."""
-    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
-    chunk = tl.program_id(0) % CHUNKS
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    b = chunk * MAPS + tl.arange(0, MAPS)
-    here = (row < rows)[:, None] & (b < B)[None, :]
-    at = row.to(tl.int64)[:, None] * B + b[None, :]
+    row, b, here, at, part = own_tile(rows, B, M, MAPS)
     g = tl.load(gradient + at, mask=here, other=0.0) / tl.load(scale + 2)
     p_hat = tl.load(p + at, mask=here, other=0.0)
     new = take_step(
-        p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
-        0.0, 0.0, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, False, False,
+        p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
+        0.0, 0.0, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, False, False,
     )  # fmt: skip
     if UNPOOL:
         PLANES: tl.constexpr = 2 * planes_of(S)
@@ -39,8 +34,8 @@ def step(
 
 @triton.jit
 def take_step(
-    p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
-    threshold, ahead, H: tl.constexpr, W: tl.constexpr, CHUNKS: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr,
+    p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
+    threshold, ahead, H: tl.constexpr, W: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr,
     NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
     FIT: tl.constexpr,
 ):  # fmt: skip
@@ -58,15 +53,15 @@ def take_step(
         new += ahead * (new - old)
     if MOMENTUM:
         change = new - tl.load(features + at, mask=here, other=0.0)
-        tl.store(uphill + row * CHUNKS + chunk, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
+        tl.store(uphill + part, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
         tl.store(features + at, new, mask=here)
         tl.store(p + at, change, mask=here)
     else:
         tl.store(p + at, new, mask=here if FIT else here & some_in_row(new != p_hat))
         if SECANT:
-            tl.store(uphill + row * CHUNKS + chunk, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
-        tl.store(penalties + row * CHUNKS + chunk, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
-        tl.store(nonzeros + row * CHUNKS + chunk, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
+            tl.store(uphill + part, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
+        tl.store(penalties + part, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
+        tl.store(nonzeros + part, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
     return new
 
 

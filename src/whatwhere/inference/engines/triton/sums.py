@@ -49,6 +49,15 @@ def secant(
 
 
 @triton.jit
+def keep(beta, last, before, images, GROWTH: tl.constexpr, BLOCK: tl.constexpr):
+    """`step_size.kept_step` of every image; `before` is `last` where there is no step before that."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    size = tl.load(last + i, mask=i < images, other=0.0)
+    limit = GROWTH * tl.load(before + i, mask=i < images, other=0.0)
+    tl.store(beta + i, tl.where(limit > 0, tl.minimum(size, limit), size), mask=i < images)
+
+
+@triton.jit
 def line_search(
     squares_above, squares_below, beta, above_norm, below_norm, lam, SHARED: tl.constexpr,
     BELOW: tl.constexpr, BELOW_BLOCK: tl.constexpr, ABOVE: tl.constexpr, ABOVE_BLOCK: tl.constexpr,

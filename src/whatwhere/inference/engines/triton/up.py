@@ -51,7 +51,7 @@ def up(
 
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < B)[None, :]
-    at = row.to(tl.int64)[:, None] * B + b[None, :]
+    at, part = row.to(tl.int64)[:, None] * B + b[None, :], row * CHUNKS + chunk
     RAGGED_Y: tl.constexpr = Z_H % S != 0
     RAGGED_X: tl.constexpr = Z_W % S != 0
     room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
@@ -91,12 +91,12 @@ def up(
     if ROLE == GRADIENT:
         g = tl.where(here, g * tl.load(scale + 2), 0.0)
         tl.store(gradient + at, g, mask=here)
-        tl.store(squares + row * CHUNKS + chunk, tl.sum(g * g, axis=1), mask=row < rows)
+        tl.store(squares + part, tl.sum(g * g, axis=1), mask=row < rows)
         store_unpooled(g * c, z, w, row, b, here, B, S)
     if ROLE == STEP:
         new = take_step(
-            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, chunk, at, here, rows, lam,
-            threshold, ahead, H, W, CHUNKS, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, FIT,
+            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
+            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, FIT,
         )  # fmt: skip
         if not MOMENTUM:
             changed = here if FIT else here & some_in_row((new != 0) | (p_hat != 0))

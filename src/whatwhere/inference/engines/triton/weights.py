@@ -11,6 +11,8 @@ it holds several, along rows and along columns.
 import triton
 import triton.language as tl
 
+from whatwhere.inference.engines.triton.math import own_tile
+
 UNIT = tl.constexpr(32767.0)  # what 1 is stored as; times 1 / 32767 that is 1 again, exactly
 
 
@@ -125,11 +127,8 @@ def take_theta(
     Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """Take μ and γ [N, axes, P, h, w], in memory in any order, into θ, and store the weights that these make."""
-    CHUNKS: tl.constexpr = (P + MAPS - 1) // MAPS
     AXES: tl.constexpr = 2 if D == 1 else 3
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    b = tl.program_id(0) % CHUNKS * MAPS + tl.arange(0, MAPS)
-    here = (row < rows)[:, None] & (b < P)[None, :]
+    row, b, here, _, _ = own_tile(rows, P, M, MAPS)
     r_y, r_x = row // W % H, row % W
     room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
     planes = ()

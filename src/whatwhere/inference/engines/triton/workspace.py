@@ -15,7 +15,7 @@ from torch import Tensor
 from whatwhere.inference.engines.triton import down, regions, step, sums, up
 from whatwhere.inference.engines.triton.batch_memory import ELEMENTWISE, BatchMemory
 from whatwhere.inference.engines.triton.shapes import CHUNK, depth_block, down_tile, power_of_two
-from whatwhere.inference.step_size import SECANT_RANGE
+from whatwhere.inference.step_size import KEPT_GROWTH, SECANT_RANGE
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
 DOWN_NARROW = {"M": 128, "num_warps": 4, "num_stages": 3}  # few columns, as over images
@@ -58,7 +58,8 @@ class Workspace(BatchMemory):
 
     def take_step(self, t: int) -> None:
         """Step t. What does not need β runs while β is found: the measurements, and the pass up below the top."""
-        searched = self.sample if t == 0 or not self.secant else 0
+        searches = t == 0 if self.secant else t % self.spec.search_every == 0
+        searched = self.sample if searches else 0
         left = slice(searched, self.N)
         self.reconstruct(self.N, secant=self.secant)
         with self.aside():
@@ -68,6 +69,8 @@ class Workspace(BatchMemory):
             self.search_line(t)
         elif self.secant:
             self.take_secant(t)
+        elif not searches:
+            self.keep_step(t)
         self.join()
         with self.aside():
             self.step(t, searched)
@@ -221,6 +224,12 @@ class Workspace(BatchMemory):
             self.uphill, self.changes_below, self.beta[t], self.beta[t - 1], self.beta[0], self.spec.lam_value,
             RANGE=SECANT_RANGE, **self.lengths(), num_warps=1,
         )  # fmt: skip
+
+    def keep_step(self, t: int) -> None:
+        """β of step t > 0 between two searches."""
+        sums.keep[(triton.cdiv(self.N, SUM),)](
+            self.beta[t], self.beta[t - 1], self.beta[max(t - 2, 0)], self.N, GROWTH=KEPT_GROWTH, BLOCK=SUM
+        )
 
     def lengths(self) -> dict[str, int]:
         """How many parts an image's sums have, at the image and at the features."""
