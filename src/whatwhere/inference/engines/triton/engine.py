@@ -137,7 +137,7 @@ class TritonEngine:
     ) -> Solution:
         """Run all steps of one phase for one batch of images."""
         sized = check_problem(model, images, latents, phase, mask)
-        require_supported(self.name, unsupported(model, images, phase, spec))
+        require_supported(self.name, unsupported(model, images, phase))
         problem = Problem(sized, images, latents, phase, spec, mask)
         prepared = prepare(model, images, phase, spec, masked=mask is not None, from_zero=problem.from_zero)
         prepared.solve(problem)
@@ -163,7 +163,7 @@ class TritonEngine:
             return "its kernels are tuned and tested for NVIDIA GPUs only"
         if images.device.type != "cuda":
             return f"the images are on {images.device}; its kernels run on a CUDA device"
-        return unsupported(model, images, phase, spec)
+        return unsupported(model, images, phase)
 
 
 def prepare(
@@ -186,10 +186,8 @@ def release() -> None:
     _prepared.clear()
 
 
-def unsupported(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec | None = None) -> str | None:
+def unsupported(model: DeconvNet, images: Tensor, phase: Phase) -> str | None:
     """What the kernels do not support, by name."""
-    if spec is not None and spec.search_every > 1:
-        return f"search_every = {spec.search_every} was given; its kernels search in every step"
     if model.dtype != torch.float32 or images.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
     for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
