@@ -73,7 +73,8 @@ CASES = {
     "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step_size": "batch", "alpha": 0.5}),
     "2 layers, image step": Case(TWO, images=3, steps=6),
     "1 layer, secant step": Case(ONE, images=2, height=5, width=4, steps=6, spec={"step_size": "secant"}),
-    "1 layer, search every 2nd": Case(ONE, images=2, height=5, width=4, steps=6, spec={"search_every": 2}),
+    # β grows to more than twice its size between two searches
+    "1 layer, search every 2nd": Case(ONE, 2, 5, 4, steps=6, start=3.0, spec={"search_every": 2, "pooling_step": 0.1}),
     # momentum soon brings the error near 0, where its last digits make β: with longer filters sooner than in 6 steps
     "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"momentum": True}),
     "1 layer, momentum restarts": Case(
