@@ -43,6 +43,7 @@ class Case:
     still: tuple[int, ...] = ()  # layers whose pooling does not move
     loud: float = 1.0  # the images' largest value
     start: float | None = 0.1  # about how large features are to begin with; None: nothing is known
+    corner: int | None = None  # images and features beyond it are 0
     mask: str = ""  # the kind of `random_mask`
     weight: float = 1.0  # about how large its weights are
     untied: bool = False  # the pass up has filters of its own
@@ -51,6 +52,7 @@ class Case:
 
 ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
 OVERLAPPING, THREE_D = SPECS["2 layers, overlapping"], SPECS["2 layers, 3-D pooling"]
+SPARSE = ModelSpec(layers=(LayerSpec(maps=16, filter_size=3),))
 DEEP = ModelSpec(layers=(LayerSpec(maps=4, filter_size=3, pool_stride=1, pool_maps=2),))
 
 
@@ -112,6 +114,9 @@ CASES = {
     ),
     # the way up takes one region of many images at a time, and rows in two pieces
     "many images": Case(replace(ONE, channels=17), 65, 3, 2, spec={"step_size": "fixed"}),
+    # the way down leaves out regions that none of 64 images uses
+    "unused regions": Case(SPARSE, 130, 5, 4, corner=2, spec={"step_size": "batch", "pooling_step": 0.1}),
+    "unused regions, image step": Case(SPARSE, 66, 3, 4, corner=2, spec={"pooling_step": 0.1}),
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
 
@@ -154,10 +159,14 @@ def compare(case: Case, device: str) -> dict[str, float]:
     if case.untied:
         reference = reference.with_upward(DeconvNet(case.model, seed=1, dtype=torch.float64).filters)
     images = case.loud * random_images(case.model, case.images, case.height, case.width)
+    if case.corner is not None:
+        images[:, :, case.corner :], images[..., case.corner :] = 0, 0
     mask = random_mask(images, case.mask)
     target = make_target(reference, images, None if mask is None else case.weight * mask)
     images, mask = target.v, target.mask
     latents = random_latents(reference, images)
+    if case.corner is not None:
+        latents.p[:, :, case.corner :], latents.p[..., case.corner :] = 0, 0
     # what float32 can hold
     scale = case.loud * (case.start or 0.0)
     latents = Latents(scale * latents.p, latents.pooling_params).to(torch.float32).to(torch.float64)
@@ -243,10 +252,11 @@ def poison_new_memory() -> None:
 
 
 if __name__ == "__main__":
-    from whatwhere.inference.engines.triton import filters
+    from whatwhere.inference.engines.triton import filters, workspace
 
     torch.set_num_threads(1)
     poison_new_memory()
     filters.PROGRAMS = 2  # the interpreter runs them one by one
+    workspace.FEW_ROWS = 64
     wanted = sys.argv[1:] or [*CASES, *FILTER_CASES, UNKNOWN]
     print(json.dumps({name: run(name, "cpu") for name in wanted}))

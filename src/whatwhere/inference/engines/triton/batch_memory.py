@@ -13,9 +13,11 @@ from whatwhere.inference.engines.triton.shapes import (
     down_size,
     down_tile,
     layer_shapes,
+    round_up,
     up_matrix,
     up_size,
 )
+from whatwhere.inference.engines.triton.step import USERS
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams, Stats
@@ -67,6 +69,8 @@ class BatchMemory:
             empty(self.sample, *w.shape[1:], dtype=w.dtype) if self.keeps_weights(k) else w
             for k, w in enumerate(self.weights, start=1)
         ]
+        # which regions of the top any of a few images uses, as `step.mark_used` marks them
+        self.used = empty(round_up(N, 128) // USERS.value, *self.shapes[-1].grid)
         self.z = [empty(N, *s.cells, s.cell**2, s.maps, dtype=HALF) for s in self.shapes]
         self.trial_z = torch.empty_like(self.z[-1][: self.sample]) if self.shapes[-1].tiled else self.z[-1]
         self.z_error = [z[:0] if s.tiled else torch.empty_like(z) for z, s in zip(self.z, self.shapes, strict=True)]

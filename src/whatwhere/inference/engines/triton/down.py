@@ -20,24 +20,25 @@ import triton
 import triton.language as tl
 
 from whatwhere.inference.engines.triton.math import own_tile, penalty, place
-from whatwhere.inference.engines.triton.step import some_in_row, store_unpooled
+from whatwhere.inference.engines.triton.step import USERS, mark_used, some_in_row, store_unpooled
 from whatwhere.inference.engines.triton.weights import load_planes, planes_of, region_weights
 
 
 @triton.jit
 def down(
-    z, matrix, out, below_weights, z_below, images, mask, error, squares, before, changes, scale, rows,
+    z, matrix, used, stamp, out, below_weights, z_below, images, mask, error, squares, before, changes, scale, rows,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     GROUP: tl.constexpr, LOWEST: tl.constexpr, SUBTRACT: tl.constexpr, MASKED: tl.constexpr, KEEP: tl.constexpr,
-    SECANT: tl.constexpr, UNPOOL: tl.constexpr, S_BELOW: tl.constexpr,
+    SECANT: tl.constexpr, UNPOOL: tl.constexpr, S_BELOW: tl.constexpr, SPARSE: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """Reconstruct the layer below: p̂ into `out`, and z of it where its regions lie side by side (UNPOOL); p̂ is then
     stored on request only, as float16 · scale. At the lowest layer, the images subtracted on request, what comes out,
     weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e; for the secant, sum the
-    squares of its change, too. A row is a group of blocks."""
+    squares of its change, too. A row is a group of blocks. SPARSE: the rows of a program are one group of many images,
+    so that regions which none of these uses are left out (`step.mark_used`)."""
     SIDE: tl.constexpr = S * GROUP
     TAPS: tl.constexpr = R + GROUP - 1
     GROUPS_H: tl.constexpr = (BLOCK_H + GROUP - 1) // GROUP
@@ -47,16 +48,32 @@ def down(
     OUTER: tl.constexpr = SIDE * SIDE * C
     TILES: tl.constexpr = (OUTER + N - 1) // N
     tile = tl.program_id(0) % TILES
-    row = tl.program_id(0) // TILES * M + tl.arange(0, M)
-    image, q_y, q_x = row // (GROUPS_H * GROUPS_W), row // GROUPS_W % GROUPS_H, row % GROUPS_W
+    if SPARSE:
+        q = tl.program_id(0) // TILES % (GROUPS_H * GROUPS_W)
+        first = tl.program_id(0) // TILES // (GROUPS_H * GROUPS_W) * M
+        image = first + tl.arange(0, M)
+        row = image * (GROUPS_H * GROUPS_W) + q
+        q_y, q_x = q // GROUPS_W + 0 * image, q % GROUPS_W + 0 * image
+        taps = used_taps(used, stamp, first, q // GROUPS_W * GROUP, q % GROUPS_W * GROUP, TAPS, H, W, M)
+        steps, bits = tl.sum(taps) * PIECES, tl.sum(taps << tl.arange(0, 32))
+    else:
+        row = tl.program_id(0) // TILES * M + tl.arange(0, M)
+        image, q_y, q_x = row // (GROUPS_H * GROUPS_W), row // GROUPS_W % GROUPS_H, row % GROUPS_W
+        steps, bits = TAPS * PIECES * TAPS, 0
     r_y, r_x = q_y * GROUP, q_x * GROUP
     column = tile * N + tl.arange(0, N)
     region = ((image * H + r_y) * W + r_x).to(tl.int64) * INNER
     total = tl.zeros((M, N), tl.float32)
-    for step in range(TAPS * PIECES * TAPS):
-        t_y, t_x, piece = step // (PIECES * TAPS), step % TAPS, step // TAPS % PIECES
+    for step in range(steps):
+        if SPARSE:
+            piece, t_y, t_x = step % PIECES, lowest_bit(bits) // TAPS, lowest_bit(bits) % TAPS
+            bits = tl.where(piece == PIECES - 1, bits & (bits - 1), bits)
+        else:
+            t_y, t_x, piece = step // (PIECES * TAPS), step % TAPS, step // TAPS % PIECES
         depth = piece * K + tl.arange(0, K)
-        inside = (row < rows) & (r_y + t_y < H) & (r_x + t_x < W)
+        inside = row < rows
+        if not SPARSE:
+            inside &= (r_y + t_y < H) & (r_x + t_x < W)
         there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
         left = tl.load(z + region[:, None] + ((t_y * W + t_x) * INNER + depth)[None, :], mask=there, other=0.0)
         line = ((t_y * TAPS + t_x) * PIECES + piece) * K + tl.arange(0, K)
@@ -110,12 +127,29 @@ def down(
 
 
 @triton.jit
+def used_taps(used, stamp, image, r_y, r_x, TAPS: tl.constexpr, H: tl.constexpr, W: tl.constexpr, M: tl.constexpr):
+    """1 for every tap whose region any of M images uses, from the first image and region on; else 0."""
+    i = tl.arange(0, 32)[:, None]
+    group = (image // USERS + tl.arange(0, M // USERS))[None, :]
+    y, x = r_y + i // TAPS, r_x + i % TAPS
+    exists = (i < TAPS * TAPS) & (y < H) & (x < W)
+    marks = tl.load(used + (group * H + y) * W + x, mask=exists, other=-1.0)
+    return tl.max((marks == stamp).to(tl.int32), axis=1)
+
+
+@triton.jit
+def lowest_bit(bits):
+    """The number of the lowest bit that is set: a power of two is all exponent, as float32."""
+    return ((bits & -bits).to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 127
+
+
+@triton.jit
 def unpool(
-    p, weights, z, features, momentum, uphill, next_momentum, penalties, nonzeros, scale, rows,
+    p, weights, z, used, stamp, features, momentum, uphill, next_momentum, penalties, nonzeros, scale, rows,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    ALPHA: tl.constexpr, MEASURE: tl.constexpr, ACCELERATE: tl.constexpr, UNPOOL: tl.constexpr,
+    ALPHA: tl.constexpr, MEASURE: tl.constexpr, ACCELERATE: tl.constexpr, UNPOOL: tl.constexpr, MARK: tl.constexpr,
     M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """z(i) = w(i) p(j). On request: measure p, and first move p ahead by FISTA's momentum (`ista.accelerate`),
@@ -135,6 +169,8 @@ def unpool(
         PLANES: tl.constexpr = 2 * planes_of(S)
         planes = load_planes(weights, row, b, here & some_in_row(p_hat != 0), PLANES, B)
         store_unpooled(p_hat * tl.load(scale), z, region_weights(planes, p_hat, S), row, b, here, B, S)
+    if MARK:
+        mark_used(used, stamp, p_hat, row, rows, 0, H, W)
     if MEASURE:
         tl.store(penalties + part, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
         tl.store(nonzeros + part, tl.sum((p_hat != 0).to(tl.float32), axis=1), mask=row < rows)

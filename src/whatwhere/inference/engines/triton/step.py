@@ -7,10 +7,12 @@ import triton.language as tl
 from whatwhere.inference.engines.triton.math import own_tile, penalty, shrink
 from whatwhere.inference.engines.triton.weights import load_planes, planes_of, region_weights
 
+USERS = tl.constexpr(64)  # images that share a mark
+
 
 @triton.jit
 def step(
-    gradient, p, weights, z, features, beta, penalties, nonzeros, uphill, scale, rows, lam,
+    gradient, p, weights, z, used, stamp, features, beta, penalties, nonzeros, uphill, scale, rows, lam,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
@@ -30,6 +32,7 @@ def step(
         changed = here & some_in_row((new != 0) | (p_hat != 0))
         planes = load_planes(weights, row, b, changed, PLANES, B)
         store_unpooled(new * tl.load(scale), z, region_weights(planes, new, S), row, b, changed, B, S)
+        mark_used(used, stamp, new, row, rows, 0, H, W)
 
 
 @triton.jit
@@ -73,6 +76,16 @@ def store_unpooled(p, z, w, row, b, here, B: tl.constexpr, S: tl.constexpr):
         for j in tl.static_range(S):
             element = p * w[i] * w[S + j]
             tl.store(z + first + (i * S + j) * B, element.to(z.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def mark_used(used, stamp, p, row, rows, first, H: tl.constexpr, W: tl.constexpr):
+    """Mark the regions [N / USERS, h, w] that have a feature in any of USERS images; row 0 is that of image `first`.
+
+    A mark is the number of the step that will read it, so that none has to be taken back.
+    """
+    mark = (row // (H * W) + first) // USERS * (H * W) + row % (H * W)
+    tl.store(used + mark, stamp + 0.0 * mark, mask=(row < rows) & (tl.max((p != 0).to(tl.int32), axis=1) > 0))
 
 
 @triton.jit

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from whatwhere.inference.engines.triton.math import fitted, load_theta, moved, place, pooled, store_theta
-from whatwhere.inference.engines.triton.step import some_in_row, store_unpooled, take_step
+from whatwhere.inference.engines.triton.step import mark_used, some_in_row, store_unpooled, take_step
 from whatwhere.inference.engines.triton.weights import (
     either,
     load_planes,
@@ -26,9 +26,9 @@ STEP = tl.constexpr(2)  # take the step on the features
 
 @triton.jit
 def up(
-    error, matrix, p, theta, weights, weights_before, z, features, gradient, error_above, beta, rates, penalties,
-    nonzeros, squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, everywhere,
-    mu_scale, gamma_scale,
+    error, matrix, p, theta, weights, weights_before, z, used, stamp, first, features, gradient, error_above, beta,
+    rates, penalties, nonzeros, squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold,
+    ahead, everywhere, mu_scale, gamma_scale,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
@@ -101,6 +101,7 @@ def up(
         if not MOMENTUM:
             changed = here if FIT else here & some_in_row((new != 0) | (p_hat != 0))
             store_unpooled(new * c, z, region_weights(planes, new, S), row, b, changed, B, S)
+            mark_used(used, stamp, new, row, rows, first, H, W)
 
 
 @triton.jit

@@ -34,18 +34,19 @@ class Workspace(BatchMemory):
         """All T steps, and the measurements of the end."""
         everything = slice(0, self.N)
         self.choose_scale()
+        self.used.fill_(-1.0)
         if self.spec.momentum:
             self.momentum[0].fill_(1.0)
         if self.from_zero:
             self.take_first_step()
         else:
-            self.unpool(self.top, everything, self.p[-1], measure=True)
+            self.unpool(self.top, everything, self.p[-1], measure=True, stamp=0)
         for t in range(int(self.from_zero), self.spec.steps):
             self.take_step(t)
         if self.spec.momentum:
             self.p[-1].copy_(self.features)
-            self.unpool(self.top, everything, self.p[-1], measure=True)
-        self.reconstruct(self.N)
+            self.unpool(self.top, everything, self.p[-1], measure=True, stamp=self.spec.steps)
+        self.reconstruct(self.N, stamp=self.spec.steps)
         self.measure(self.spec.steps)
 
     def take_first_step(self) -> None:
@@ -61,7 +62,7 @@ class Workspace(BatchMemory):
         searches = t == 0 if self.secant else t % self.spec.search_every == 0
         searched = self.sample if searches else 0
         left = slice(searched, self.N)
-        self.reconstruct(self.N, secant=self.secant)
+        self.reconstruct(self.N, secant=self.secant, stamp=t)
         with self.aside():
             self.measure(t)
             self.climb(left, up.STEP, t, layers=range(1, self.top))
@@ -78,6 +79,12 @@ class Workspace(BatchMemory):
         self.join()
         if self.spec.momentum:
             self.accelerate(t)
+
+    @property
+    def marks_regions(self) -> bool:
+        """Whether regions of the top that nothing uses can be left out on the way down."""
+        top = self.shapes[-1]
+        return top.tiled and top.cell_row >= 64 and (top.taps + top.group - 1) ** 2 < 32
 
     def aside(self) -> AbstractContextManager[object]:
         """Launches in here run next to those that follow, until `join`."""
@@ -100,11 +107,12 @@ class Workspace(BatchMemory):
         subtract: bool = True,
         secant: bool = False,
         trial: bool = False,
+        stamp: int | None = None,
     ) -> None:
         """From z of layer `top` (0: the top layer) down to the error at the image, or to z_to, of the first images.
 
         `subtract` the images; for the `secant`, measure how the error changed. A `trial` is R g of the line search,
-        with the weights before it: only its squares are of use.
+        with the weights before it: only its squares are of use. `stamp`: the top's regions in use are marked with this.
         """
         stages, z = (self.trial, [*self.z[:-1], self.trial_z]) if trial else (self.p, self.z)
         below_weights = self.weights_before if trial else self.weights
@@ -114,13 +122,19 @@ class Workspace(BatchMemory):
             below, unpool = max(k - 2, 0), k > 1 and self.shapes[k - 2].tiled
             tiles = self.down[k - 1].shape[2] // width
             options = DOWN_FEW if rows <= FEW_ROWS else DOWN if width == 64 else DOWN_NARROW
-            down.down[(triton.cdiv(rows, options["M"]) * tiles,)](
-                z[k - 1], self.down[k - 1], stages[below] if k > 1 else self.scale, below_weights[below], self.z[below],
+            sparse = stamp is not None and self.marks_regions and rows > FEW_ROWS and k == self.top
+            count = triton.cdiv(images, options["M"]) * (rows // images) if sparse else triton.cdiv(rows, options["M"])
+            if sparse:  # registers that suffice: with fewer, more programs share a processor
+                options = options | {"maxnreg": 80}
+            down.down[(count * tiles,)](
+                z[k - 1], self.down[k - 1], self.used, float(stamp or 0),
+                stages[below] if k > 1 else self.scale, below_weights[below], self.z[below],
                 self.images, self.images if self.mask is None else self.mask, self.error[0],
                 self.trial_squares if trial else self.squares_below, self.before, self.changes_below, self.scale, rows,
                 **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract and not trial,
                 MASKED=k == 1 and self.mask is not None, KEEP=not trial, SECANT=k == 1 and secant,
-                UNPOOL=unpool, S_BELOW=self.shapes[below].pool_size, N=width, K=depth_block(shape.cell_row), **options,
+                UNPOOL=unpool, S_BELOW=self.shapes[below].pool_size, SPARSE=sparse, N=width,
+                K=depth_block(shape.cell_row), **options,
             )  # fmt: skip
             if k > 1 and not unpool:
                 self.unpool(k - 1, slice(0, images), stages[below], before=trial)
@@ -134,6 +148,7 @@ class Workspace(BatchMemory):
         before: bool = False,
         measure: bool = False,
         accelerate: int | None = None,
+        stamp: int | None = None,
     ) -> None:
         """z_k from p of layer k; with the weights `before` the line search; with `accelerate`, the step t, from the
         point that momentum leads to."""
@@ -143,10 +158,12 @@ class Workspace(BatchMemory):
             rows = count * shape.grid[0] * shape.grid[1]
             constants = shape.constants() | {"B": shape.pooled_maps, "H": shape.grid[0], "W": shape.grid[1]}
             down.unpool[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
-                p, own_weights[images], z, self.features, self.momentum[t], self.uphill_sum,
+                p, own_weights[images], z, self.used, float(stamp or 0), self.features, self.momentum[t],
+                self.uphill_sum,
                 self.momentum[t + 1] if accelerate is not None else self.momentum[t], self.penalties, self.nonzeros,
                 self.scale, rows, **constants, ALPHA=self.spec.alpha, MEASURE=measure,
-                ACCELERATE=accelerate is not None, UNPOOL=shape.tiled, MAPS=CHUNK, **ELEMENTWISE,
+                ACCELERATE=accelerate is not None, UNPOOL=shape.tiled, MARK=stamp is not None, MAPS=CHUNK,
+                **ELEMENTWISE,
             )  # fmt: skip
         if not shape.tiled:
             rows = count * shape.cells[0] * shape.cells[1]
@@ -197,7 +214,8 @@ class Workspace(BatchMemory):
             if shape.places <= 4 and not fit:  # registers that suffice: with fewer, more programs share a processor
                 product["maxnreg"] = 80 if role == up.BETWEEN else 128
             up.up[programs](
-                error, self.up[k - 1], p, theta, planes, planes_before, z, *after, *spec.start_scales(k),
+                error, self.up[k - 1], p, theta, planes, planes_before, z, self.used, float(t + 1),
+                images.start, *after, *spec.start_scales(k),
                 **shape.constants(), **options, FIT=spec.moment_power if fit else 0, **product,
             )  # fmt: skip
             return
@@ -262,7 +280,8 @@ class Workspace(BatchMemory):
         rows = images * shape.grid[0] * shape.grid[1]
         constants = shape.constants() | {"B": shape.pooled_maps, "H": shape.grid[0], "W": shape.grid[1]}
         step.step[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
-            self.gradient, self.p[-1], self.weights[-1], self.z[-1], self.features, self.beta[t], self.penalties,
+            self.gradient, self.p[-1], self.weights[-1], self.z[-1], self.used, float(t + 1), self.features,
+            self.beta[t], self.penalties,
             self.nonzeros, self.uphill, self.scale, rows, spec.lam_value, **constants,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
             MOMENTUM=spec.momentum, SECANT=self.secant, UNPOOL=shape.tiled and not spec.momentum, MAPS=CHUNK,
@@ -274,7 +293,7 @@ class Workspace(BatchMemory):
     def accelerate(self, t: int) -> None:
         """FISTA's next point."""
         self.sum(self.uphill, self.uphill_sum, self.N)
-        self.unpool(self.top, slice(0, self.N), self.p[-1], measure=True, accelerate=t)
+        self.unpool(self.top, slice(0, self.N), self.p[-1], measure=True, accelerate=t, stamp=t + 1)
 
     def sum(self, parts: Tensor, out: Tensor, images: int, factor: float = 1.0) -> None:
         count = parts.shape[1]
