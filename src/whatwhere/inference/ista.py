@@ -158,6 +158,24 @@ def start(
     mask: Tensor | None = None,
     scales: StartScales | None = None,
 ) -> IstaState:
+    """The state before the first step."""
+    p, theta = start_latents(model, images, latents, phase, spec, mask, scales)
+    ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
+    fixed = spec.step_size == "fixed" and not spec.schedule
+    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if fixed else 0 * ones
+    rate = pooling_rate(images, mask, spec.contrast).view(-1, 1, 1, 1, 1)
+    return IstaState(p, theta, y=p, momentum=ones, beta=beta, beta_before=0 * ones, pooling_rate=rate)
+
+
+def start_latents(
+    model: SizedModel,
+    images: Tensor,
+    latents: Latents,
+    phase: Phase,
+    spec: InferenceSpec,
+    mask: Tensor | None = None,
+    scales: StartScales | None = None,
+) -> tuple[Tensor, tuple[PoolingParams, ...]]:
     """Fit the pooling variables that are not known; take the features that are known if they are this layer's, else 0.
 
     Known features belong to the last layer that has pooling variables.
@@ -165,14 +183,8 @@ def start(
     signal, known = masked(masked(images, mask), mask), latents.pooling_params
     theta = start_pooling(model, signal, known, phase.layer, spec, scales)
     if latents.p is not None and len(latents.pooling_params) == phase.layer:
-        p = latents.p
-    else:
-        p = images.new_zeros(images.shape[0], *model.regions[phase.layer - 1].grid)
-    ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
-    fixed = spec.step_size == "fixed" and not spec.schedule
-    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if fixed else 0 * ones
-    rate = pooling_rate(images, mask, spec.contrast).view(-1, 1, 1, 1, 1)
-    return IstaState(p, theta, y=p, momentum=ones, beta=beta, beta_before=0 * ones, pooling_rate=rate)
+        return latents.p, theta
+    return images.new_zeros(images.shape[0], *model.regions[phase.layer - 1].grid), theta
 
 
 def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ class BatchMemory:
             return torch.empty(*shape, dtype=dtype, device=images.device)
 
         self.images, self.mask = empty(N, C, height, width), empty(N, C, height, width) if masked else None
-        self.scale = empty(5)  # see `down`
+        self.scale = empty(6)  # see `down`
         self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [  # what `down` unpools at once, it stores as float16 · scale
             empty(N, *s.grid, s.pooled_maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
@@ -119,6 +119,7 @@ class BatchMemory:
         if self.mask is not None:
             assert mask is not None
             self.mask.copy_(mask.expand_as(images))
+        self.scale[5].zero_()
         if p is not None:
             self.load_latents(p, theta)
         if self.spec.schedule:
@@ -134,8 +135,8 @@ class BatchMemory:
         for known, own, planes, shape in zip(theta, self.theta, self.weights, self.shapes, strict=True):
             rows = self.N * shape.grid[0] * shape.grid[1]
             weights.take_theta[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
-                known.mu, known.gamma, known.mu.stride(), known.gamma.stride(), own, planes, rows,
-                **shape.region_constants(), MAPS=CHUNK, **ELEMENTWISE,
+                known.mu, known.gamma, known.mu.stride(), known.gamma.stride(), own, planes, self.scale, rows,
+                self.spec.gamma_min, self.spec.gamma_max, **shape.region_constants(), MAPS=CHUNK, **ELEMENTWISE,
             )  # fmt: skip
 
     def choose_scale(self) -> None:
@@ -144,7 +145,7 @@ class BatchMemory:
         unit = to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
         weight = torch.ones_like(unit) if self.mask is None else to_unit(largest(self.mask)).square()
         error = unit * weight
-        self.scale.copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
+        self.scale[:5].copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
 
     def load_filters(self, model: DeconvNet) -> None:
         """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""
@@ -182,7 +183,8 @@ class BatchMemory:
 
 def largest(x: Tensor) -> Tensor:
     """max |x|, in one pass."""
-    return torch.linalg.vector_norm(x, torch.inf)
+    size: Tensor = torch.linalg.vector_norm(x, torch.inf)
+    return size
 
 
 def to_unit(size: Tensor) -> Tensor:

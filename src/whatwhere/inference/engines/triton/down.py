@@ -12,7 +12,8 @@ Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · b
 
 `scale` = (c, 1/c, d, e, 1/e) keeps float16 within its range. All are powers of two: c brings images and features near
 1, e an error weighted by M², and d a gradient near the error it comes from, for the line search, which asks for no
-more than its direction. Without a mask, e is c.
+more than its direction. Without a mask, e is c. A sixth number is 1 if the latents that a solve starts from have a θ
+out of its bounds, else 0.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"

@@ -6,6 +6,7 @@ Features, pooling variables and sums are float32; the tensor cores multiply floa
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.checks import check_filter_problem, check_problem, require_supported
-from whatwhere.inference.ista import start
+from whatwhere.inference.ista import start_latents
 from whatwhere.latents import Latents, Solution
 from whatwhere.model import DeconvNet, SizedModel
 from whatwhere.spec import InferenceSpec, Phase
@@ -58,7 +59,7 @@ class Prepared:
     def recorded(self) -> torch.cuda.CUDAGraph:
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            with recording(self.graph):
                 self.workspace.run()
         return self.graph
 
@@ -99,8 +100,8 @@ class Problem:
         if self.from_zero:
             workspace.load(self.model.model, self.images, None, (), self.mask)
             return
-        state = start(self.model, self.images, self.latents, self.phase, self.spec, self.mask)
-        workspace.load(self.model.model, self.images, state.p, state.theta, self.mask)
+        p, theta = start_latents(self.model, self.images, self.latents, self.phase, self.spec, self.mask)
+        workspace.load(self.model.model, self.images, p, theta, self.mask)
 
 
 class WholeSolve:
@@ -109,13 +110,18 @@ class WholeSolve:
     def __init__(self, workspace: Workspace, problem: Problem) -> None:
         self.problem = replace(problem, images=problem.images.clone())
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with recording(self.graph):
             self.problem.load(workspace)
             workspace.run()
 
     def replay(self, images: Tensor) -> None:
         self.problem.images.copy_(images)
         self.graph.replay()
+
+
+def recording(graph: torch.cuda.CUDAGraph) -> AbstractContextManager[None]:
+    """Record launches: those on the way to a step size first, then those that run aside (`Workspace.aside`)."""
+    return torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1))
 
 
 _prepared: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()

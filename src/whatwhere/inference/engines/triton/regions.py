@@ -100,7 +100,7 @@ def pool(
         rate = pooling_rate * unit * p_hat
         if SCHEDULED:
             rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
-        moving = here & (some_in_row(p_hat != 0) | (everywhere > 0))
+        moving = here & (some_in_row(p_hat != 0) | (everywhere * tl.load(scale + 5 + 0 * row) > 0)[:, None])
         room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
         AXES: tl.constexpr = 2 if D == 1 else 3
         RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H

@@ -91,6 +91,11 @@ class LayerShape:
         return 1 + (self.cell + self.filter_size - 2) // self.cell
 
     @property
+    def can_skip(self) -> bool:
+        """Whether the downward pass can leave out cells that nothing uses: long rows, and taps that fit in 32 bits."""
+        return self.tiled and self.cell_row >= 64 and (self.taps + self.group - 1) ** 2 < 32
+
+    @property
     def blocks(self) -> tuple[int, int]:
         _, height, width = self.below
         return -(-height // self.cell), -(-width // self.cell)

@@ -38,8 +38,8 @@ def up(
     M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
-    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it: only where there are features, or `everywhere`, so that θ out of its
-    bounds comes within them. KEEP: the weights before that are kept in other memory.
+    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it: only where there are features, or `everywhere` if any θ is out of its
+    bounds, so that it comes within them. KEEP: the weights before that are kept in other memory.
     SCHEDULED: the threshold and the momentum are given. FIT, by moments of this power: the first step from p = 0, which
     fits θ, too. BY_IMAGE: the rows of a program are one region of many images, else many regions."""
     CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
@@ -76,7 +76,7 @@ def up(
         rate = pooling_rate * p_hat
         if SCHEDULED:
             rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
-        moving = here & (some_in_row(p_hat != 0) | (everywhere > 0))
+        moving = here & (some_in_row(p_hat != 0) | (everywhere * tl.load(scale + 5 + 0 * row) > 0)[:, None])
         mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, row, b, moving, B)
         mu_y, gamma_y = moved(mu_y, gamma_y, rate, first_y, second_y, gamma_min, gamma_max, S)
         mu_x, gamma_x = moved(mu_x, gamma_x, rate, first_x, second_x, gamma_min, gamma_max, S)

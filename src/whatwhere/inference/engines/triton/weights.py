@@ -121,12 +121,13 @@ def either(condition, new, old, COUNT: tl.constexpr):
 
 @triton.jit
 def take_theta(
-    mu, gamma, mu_strides, gamma_strides, theta, weights, rows,
+    mu, gamma, mu_strides, gamma_strides, theta, weights, scale, rows, gamma_min, gamma_max,
     P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
     Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
-    """Take μ and γ [N, axes, P, h, w], in memory in any order, into θ, and store the weights that these make."""
+    """Take μ and γ [N, axes, P, h, w], in memory in any order, into θ, and store the weights that these make; say in
+    `scale` if any of them is out of its bounds."""
     AXES: tl.constexpr = 2 if D == 1 else 3
     row, b, here, _, _ = own_tile(rows, P, M, MAPS)
     r_y, r_x = row // W % H, row % W
@@ -139,6 +140,9 @@ def take_theta(
         to = theta + (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
         tl.store(to, centre, mask=here)
         tl.store(to + AXES * P, precision, mask=here)
+        reach = ((D if axis < AXES - 2 else S) - 1) / 2
+        outside = (tl.abs(centre) > reach) | (precision < gamma_min) | (precision > gamma_max)
+        tl.store(scale + 5 + 0 * row, 1.0 + 0.0 * row, mask=tl.max((here & outside).to(tl.int32), axis=1) > 0)
         if axis == AXES - 1:
             planes = planes + axis_planes(centre, precision, room_x, S, (W - 1) * STRIDE + S > Z_W)
         elif axis == AXES - 2:

@@ -80,12 +80,6 @@ class Workspace(BatchMemory):
         if self.spec.momentum:
             self.accelerate(t)
 
-    @property
-    def marks_regions(self) -> bool:
-        """Whether regions of the top that nothing uses can be left out on the way down."""
-        top = self.shapes[-1]
-        return top.tiled and top.cell_row >= 64 and (top.taps + top.group - 1) ** 2 < 32
-
     def aside(self) -> AbstractContextManager[object]:
         """Launches in here run next to those that follow, until `join`."""
         if self.side is None:
@@ -122,7 +116,7 @@ class Workspace(BatchMemory):
             below, unpool = max(k - 2, 0), k > 1 and self.shapes[k - 2].tiled
             tiles = self.down[k - 1].shape[2] // width
             options = DOWN_FEW if rows <= FEW_ROWS else DOWN if width == 64 else DOWN_NARROW
-            sparse = stamp is not None and self.marks_regions and rows > FEW_ROWS and k == self.top
+            sparse = stamp is not None and shape.can_skip and rows > FEW_ROWS and k == self.top
             count = triton.cdiv(images, options["M"]) * (rows // images) if sparse else triton.cdiv(rows, options["M"])
             if sparse:  # registers that suffice: with fewer, more programs share a processor
                 options = options | {"maxnreg": 80}
