@@ -143,13 +143,22 @@ def test_rows_of_the_best_features_say_their_class():
     assert [view.deskew for view in upright.data.views()] == [False, True]
     assert a.classifier.whiten == upright.classifier.whiten > 0
     assert (a.classifier.widths, a.classifier.virtual_shift, a.classifier.dual) == ((), 0, True)
-    assert b.classifier.virtual_shift == 1
+    assert (b.classifier.virtual_shift, b.classifier.average_views) == (1, True)
     assert len(kernel.classifier.widths) == 2
     assert jobs["(b) scattering"].classifier == b.classifier
     assert jobs["(a, upright) scattering"].data == upright.data
     assert jobs["(a) k-means"] == cell("comparison", "k-means on whitened patches (Coates and Ng) / all labels").jobs[0]
     costs = [c.jobs for c in cells_of("best", read_scale("paper")) if c.row == "(a) this model"]
     assert costs == [(a,)] * 4, "errors and costs come from one measurement"
+
+
+def test_few_labels_have_one_rule_for_all_methods():
+    jobs = {c.row: c.jobs[0] for c in cells_of("best_few", read_scale("paper")) if c.column == "300 labels"}
+    ours = jobs["(a) this model"]
+    assert (ours.shares, ours.C, ours.dual) == ((100.0, 30.0, 10.0, 3.0), (1.0,), True)
+    for row in ("(a) scattering", "(a) k-means", "(a, upright) this model", "(a, upright) scattering"):
+        assert (jobs[row].shares, jobs[row].C, jobs[row].dual) == (ours.shares, ours.C, ours.dual), row
+    assert jobs["(a) scattering, standardised"] == cell("comparison", "Scattering (kymatio) / 300 labels").jobs[0]
 
 
 def test_the_seeds_of_models_side_by_side_go_together():
