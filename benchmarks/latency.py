@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--rules", nargs="+", default=["image", "secant"])
+    parser.add_argument("--rules", nargs="+", default=["image", "image/3", "secant"], help="image/3: search_every=3")
     given = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device(given.device)
@@ -65,7 +65,8 @@ def main() -> None:
     images = ww.data.load("digits", split="test")[:20].to(device)
     found: dict[str, Any] = {"machine": machine(), "device": str(device), "steps": given.steps, "rows": []}
     for rule in given.rules:
-        spec = InferenceSpec(step_size=rule, steps=given.steps)
+        step_size, _, every = rule.partition("/")
+        spec = InferenceSpec(step_size=step_size, search_every=int(every or 1), steps=given.steps)
         for name, engine in ENGINES.items():
             if engine.unsupported_reason(model, images[:1], JOINT, spec) is not None:
                 continue

@@ -1,24 +1,34 @@
-"""What 50 steps by each rule of the step size leave on 100 digits, and their time:  python benchmarks/step_rules.py
+"""What 50 steps by each rule of the step size leave on 100 digits, and their time:
+
+    python benchmarks/step_rules.py [--errors 3000]
 
 The model that ships with the package, its first 100 embedded test digits, the CPU engine on one thread. Writes
-benchmarks/results/step_rules.json.
+benchmarks/results/step_rules.json. With --errors, linear SVMs on descriptors of so many training digits are fitted to
+one half and tested on the other, both ways, for the line search in every step and in fewer; that is added to the file.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.benchmark.machine import machine
+from whatwhere.classification import describe_images, fit_svm
+from whatwhere.spec import Recipe
 
 RESULTS = Path(__file__).parent / "results" / "step_rules.json"
 RULES: dict[str, dict[str, Any]] = {
     "image": {},
+    "image, every second step": {"search_every": 2},
+    "image, every third step": {"search_every": 3},
     "secant": {"step_size": "secant"},
     "image, momentum": {"momentum": True},
 }
@@ -38,8 +48,36 @@ def measure(spec: InferenceSpec, digits: torch.Tensor) -> dict[str, float]:
     }
 
 
+def validation_errors(spec: InferenceSpec, count: int) -> int:
+    """Errors on `count` training digits, each by the SVM of the half that it is not in."""
+    digits = data.load("digits", split="train")
+    rows = describe_images(MODEL, digits.subset(range(count)), replace(Recipe.paper(), inference=spec))
+    labels, middle, errors = np.asarray(digits.labels[:count]), count // 2, 0
+    halves = np.arange(middle), np.arange(middle, count)
+    for fit, test in (halves, halves[::-1]):
+        svm = fit_svm(rows[fit], labels[fit], C=30.0)
+        errors += int((svm.predict(rows[test]) != labels[test]).sum())
+    return errors
+
+
+def add_errors(count: int) -> None:
+    """Add the errors of the rules that search along the gradient to the file."""
+    found = json.loads(RESULTS.read_text())
+    found["validation"] = {"digits": count, "errors": {}}
+    for name in ("image", "image, every second step", "image, every third step"):
+        found["validation"]["errors"][name] = validation_errors(InferenceSpec(**RULES[name]), count)
+        print(name, found["validation"]["errors"][name], flush=True)
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--errors", type=int)
+    count = parser.parse_args().errors
     torch.set_num_threads(1)
+    if count:
+        add_errors(count)
+        return
     digits = data.load("digits", split="test")[0:100]
     infer(MODEL, digits[:2], InferenceSpec(steps=1), engine="cpu")  # compile
     rows = []

@@ -8,6 +8,8 @@ from whatwhere.jit.simd import LANES, noinline
 
 OUTPUTS = LANES // 2  # of a block: OUTPUTS × 3 vectors take 24 of 32 registers, or 12 of 16
 HALF = OUTPUTS // 2
+MORE = OUTPUTS + 1 if LANES == 16 else OUTPUTS  # 27 of 32 registers: one output is not left over then
+product_more_3 = product(MORE, 3)
 product_all_3, product_half_3, product_one_3 = product(OUTPUTS, 3), product(HALF, 3), product(1, 3)
 product_all_2, product_half_2, product_one_2 = product(OUTPUTS, 2), product(HALF, 2), product(1, 2)
 product_all_1, product_half_1, product_one_1 = product(OUTPUTS, 1), product(HALF, 1), product(1, 1)
@@ -35,7 +37,10 @@ def product_rows(
                 a, b, left = out_at + first + k * out_jump + i * out_step, at + k * signal_jump + i * step, count - i
                 n = OUTPUTS if left >= OUTPUTS else HALF if left >= HALF else 1
                 if vectors == 3:
-                    if n == OUTPUTS:
+                    if left > OUTPUTS and left % HALF == 1:
+                        n = MORE
+                        product_more_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
+                    elif n == OUTPUTS:
                         product_all_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)
                     elif n == HALF:
                         product_half_3(out, a, out_step, signal, b, step, jump, rows, depth, filters, f, maps)

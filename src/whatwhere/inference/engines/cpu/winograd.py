@@ -17,19 +17,19 @@ from whatwhere.jit import Array, inline_jit, jit
 from whatwhere.jit.simd import LANES, load, noinline, splat, store
 
 POINTS = 8  # along one axis
-TILES = 8  # patches per matrix product
+TILES = 13  # patches at a time, at most: their products with one column of points stay in the fastest cache
 SMALLEST, LARGEST = 2, 7  # filter sizes for which it is used
 
 
 def transform_filters(f: Tensor) -> Tensor:
-    """G f Gᵀ:  [C, B, K, K] → [8, 8, C, B], computed in float64."""
+    """G f Gᵀ:  [C, B, K, K] → [8 columns, 8 rows, C, B], computed in float64."""
     finite = torch.tensor([0, 1, -1, 2, -2, 0.5, -0.5], dtype=torch.float64)
     scale = torch.tensor([1, -2 / 9, -2 / 9, 1 / 90, 1 / 90, 32 / 45, 32 / 45], dtype=torch.float64)
     size = f.shape[-1]
     G = torch.zeros(POINTS, size, dtype=torch.float64)
     G[:-1] = scale[:, None] * finite[:, None] ** torch.arange(size)
     G[-1, -1] = 1
-    return torch.einsum("yi,cbij,xj->yxcb", G, f.double(), G).to(f.dtype)
+    return torch.einsum("yi,cbij,xj->xycb", G, f.double(), G).to(f.dtype)
 
 
 @inline_jit
@@ -96,19 +96,24 @@ def patch_in(state: Array, at: int, pitch: int, maps: int, height: int, width: i
         transform_in(state, at + y * pitch, step, state, work + y * POINTS * LANES, LANES)
     point = TILES * maps
     for x in range(POINTS):
-        transform_in(state, work + x * LANES, POINTS * LANES, state, to + x * point, POINTS * point)
+        transform_in(state, work + x * LANES, POINTS * LANES, state, to + x * POINTS * point, point)
 
 
 @inline_jit
-def patch_out(
-    state: Array, at: int, maps: int, m: int, height: int, width: int, work: int, to: int, pitch: int
-) -> None:
-    """Aᵀ products A of one tile and LANES maps: the `height` × `width` outputs that exist."""
+def columns_out(state: Array, at: int, maps: int, m: int, height: int, to: int) -> None:
+    """Aᵀ applied to one column of points of one tile, all maps: the first `height` of m rows."""
     point = TILES * maps
-    for x in range(POINTS):
-        transform_out(state, at + x * point, POINTS * point, state, work + x * LANES, POINTS * LANES, m, height)
-    for y in range(height):
-        transform_out(state, work + y * POINTS * LANES, LANES, state, to + y * pitch, maps, m, width)
+    for b in range(0, maps, LANES):
+        transform_out(state, at + b, point, state, to + b, POINTS * point, m, height)
+
+
+@inline_jit
+def rows_out(state: Array, at: int, maps: int, m: int, height: int, width: int, to: int, pitch: int) -> None:
+    """A applied to the rows of one tile, all maps: the `height` × `width` outputs that exist."""
+    point = TILES * maps
+    for b in range(0, maps, LANES):
+        for y in range(height):
+            transform_out(state, at + b + y * POINTS * point, point, state, to + b + y * pitch, maps, m, width)
 
 
 @jit
@@ -116,26 +121,32 @@ def correlate(
     state: Array, source: int, source_pitch: int, source_maps: int, target: int, target_pitch: int, maps: int,
     rows: int, columns: int, size: int, filters: Array, f: int, work: int, patches: int, products: int,
 ) -> None:  # fmt: skip
-    """out(y, x) = Σ source(y + i, x + j) · f(i, j), for `rows` × `columns` outputs."""
+    """out(y, x) = Σ source(y + i, x + j) · f(i, j), for `rows` × `columns` outputs.
+
+    One column of points after the other: its products are still in the fastest cache when they are transformed.
+    """
     noinline()
-    m = POINTS + 1 - size
-    across, tiles = -(-columns // m), -(-rows // m) * -(-columns // m)
-    for first in range(0, tiles, TILES):
-        count = min(TILES, tiles - first)
+    m, depth, point = POINTS + 1 - size, source_maps, TILES * maps
+    across, tiles, halves = -(-columns // m), -(-rows // m) * -(-columns // m), products + POINTS * TILES * maps
+    group = -(-tiles // -(-tiles // TILES))
+    for first in range(0, tiles, group):
+        count = min(group, tiles - first)
         for i in range(count):
             y, x = (first + i) // across * m, (first + i) % across * m
             for c in range(0, source_maps, LANES):
                 at, to = source + y * source_pitch + x * source_maps + c, patches + i * source_maps + c
                 height, width = rows + size - 1 - y, columns + size - 1 - x
                 patch_in(state, at, source_pitch, source_maps, height, width, work, to)
-        depth = source_maps
-        product_rows(
-            POINTS * POINTS, state, products, TILES * maps, maps, count,
-            state, patches, TILES * depth, depth, 0, 1, depth, filters, f, depth * maps, maps,
-        )  # fmt: skip
+        for x in range(POINTS):
+            product_rows(
+                POINTS, state, products, point, maps, count,
+                state, patches + x * POINTS * TILES * depth, TILES * depth, depth, 0, 1, depth,
+                filters, f + x * POINTS * depth * maps, depth * maps, maps,
+            )  # fmt: skip
+            for i in range(count):
+                height = min(m, rows - (first + i) // across * m)
+                columns_out(state, products + i * maps, maps, m, height, halves + x * point + i * maps)
         for i in range(count):
             y, x = (first + i) // across * m, (first + i) % across * m
-            for b in range(0, maps, LANES):
-                to = target + y * target_pitch + x * maps + b
-                height, width = min(m, rows - y), min(m, columns - x)
-                patch_out(state, products + i * maps + b, maps, m, height, width, work, to, target_pitch)
+            to, height, width = target + y * target_pitch + x * maps, min(m, rows - y), min(m, columns - x)
+            rows_out(state, halves + i * maps, maps, m, height, width, to, target_pitch)
