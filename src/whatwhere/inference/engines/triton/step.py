@@ -42,8 +42,8 @@ def take_step(
     NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
     FIT: tl.constexpr,
 ):  # fmt: skip
-    """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features, and their
-    number in every row. `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
+    """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features, and
+    their number in every row. `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
     step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
     cut = threshold if SCHEDULED else step
     new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
