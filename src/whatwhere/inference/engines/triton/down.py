@@ -170,9 +170,8 @@ def unpool(
         PLANES: tl.constexpr = 2 * planes_of(S)
         planes = load_planes(weights, row, b, here & some_in_row(p_hat != 0), PLANES, B)
         store_unpooled(p_hat * tl.load(scale), z, region_weights(planes, p_hat, S), row, b, here, B, S)
-    count = tl.sum((p_hat != 0).to(tl.float32), axis=1)
     if MARK:
-        mark_used(used, stamp, count, row, rows, 0, H, W)
+        mark_used(used, stamp, p_hat, row, rows, 0, H, W)
     if MEASURE:
         tl.store(penalties + part, tl.sum(penalty(p_hat, ALPHA), axis=1), mask=row < rows)
-        tl.store(nonzeros + part, count, mask=row < rows)
+        tl.store(nonzeros + part, tl.sum((p_hat != 0).to(tl.float32), axis=1), mask=row < rows)

@@ -23,7 +23,7 @@ def step(
     row, b, here, at, part = own_tile(rows, B, M, MAPS)
     g = tl.load(gradient + at, mask=here, other=0.0) / tl.load(scale + 2)
     p_hat = tl.load(p + at, mask=here, other=0.0)
-    new, count = take_step(
+    new = take_step(
         p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
         0.0, 0.0, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, False, False,
     )  # fmt: skip
@@ -32,7 +32,7 @@ def step(
         changed = here & some_in_row((new != 0) | (p_hat != 0))
         planes = load_planes(weights, row, b, changed, PLANES, B)
         store_unpooled(new * tl.load(scale), z, region_weights(planes, new, S), row, b, changed, B, S)
-        mark_used(used, stamp, count, row, rows, 0, H, W)
+        mark_used(used, stamp, new, row, rows, 0, H, W)
 
 
 @triton.jit
@@ -42,8 +42,8 @@ def take_step(
     NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
     FIT: tl.constexpr,
 ):  # fmt: skip
-    """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features, and
-    their number in every row. `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
+    """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features.
+    `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
     step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
     cut = threshold if SCHEDULED else step
     new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
@@ -54,7 +54,6 @@ def take_step(
         old = p_hat if FIT else tl.load(features + at, mask=here, other=0.0)
         tl.store(features + at, new, mask=here if FIT else here & some_in_row(new != old))
         new += ahead * (new - old)
-    count = tl.sum((new != 0).to(tl.float32), axis=1)
     if MOMENTUM:
         change = new - tl.load(features + at, mask=here, other=0.0)
         tl.store(uphill + part, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
@@ -65,8 +64,8 @@ def take_step(
         if SECANT:
             tl.store(uphill + part, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
         tl.store(penalties + part, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
-        tl.store(nonzeros + part, count, mask=row < rows)
-    return new, count
+        tl.store(nonzeros + part, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
+    return new
 
 
 @triton.jit
@@ -80,14 +79,13 @@ def store_unpooled(p, z, w, row, b, here, B: tl.constexpr, S: tl.constexpr):
 
 
 @triton.jit
-def mark_used(used, stamp, count, row, rows, first, H: tl.constexpr, W: tl.constexpr):
-    """Mark the regions [N / USERS, h, w] that have a feature in any of USERS images: rows whose features `count` more
-    than 0. Row 0 is of image `first`.
+def mark_used(used, stamp, p, row, rows, first, H: tl.constexpr, W: tl.constexpr):
+    """Mark the regions [N / USERS, h, w] that have a feature in any of USERS images; row 0 is that of image `first`.
 
     A mark is the number of the step that will read it, so that none has to be taken back.
     """
     mark = (row // (H * W) + first) // USERS * (H * W) + row % (H * W)
-    tl.store(used + mark, stamp + 0.0 * mark, mask=(row < rows) & (count > 0))
+    tl.store(used + mark, stamp + 0.0 * mark, mask=(row < rows) & (tl.max((p != 0).to(tl.int32), axis=1) > 0))
 
 
 @triton.jit

@@ -94,14 +94,14 @@ def up(
         tl.store(squares + part, tl.sum(g * g, axis=1), mask=row < rows)
         store_unpooled(g * c, z, w, row, b, here, B, S)
     if ROLE == STEP:
-        new, count = take_step(
+        new = take_step(
             p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
             threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, FIT,
         )  # fmt: skip
         if not MOMENTUM:
             changed = here if FIT else here & some_in_row((new != 0) | (p_hat != 0))
             store_unpooled(new * c, z, region_weights(planes, new, S), row, b, changed, B, S)
-            mark_used(used, stamp, count, row, rows, first, H, W)
+            mark_used(used, stamp, new, row, rows, first, H, W)
 
 
 @triton.jit
