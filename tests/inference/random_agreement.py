@@ -98,6 +98,8 @@ def draw(number: int) -> Problem:
         momentum=chance.random() < 0.3,
         pooling_step=chance.choice((0.0, 0.1, 3.0)) / contrast**2,
     )
+    if settings.step_size != "fixed":
+        settings = replace(settings, search_every=footnotes.choice((1, 1, 2, 3)))
     top = chance.randint(1, spec.depth)
     phase = Phase(layer=top, update_pooling=tuple(k for k in range(1, top + 1) if chance.random() < 0.7))
     latents = Latents()
