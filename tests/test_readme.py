@@ -63,6 +63,11 @@ MANY_LABELS = {
 }
 
 
+FEW = [f"({frame}) {method}" for frame in ("a", "a, upright") for method in ("this model", "scattering", "k-means")] + [
+    f"(a) {row}" for row in ("this model, not whitened", "scattering, standardised", "k-means, standardised")
+]
+
+
 def rows_of(page: Path) -> dict[str, list[str]]:
     """The rows of a page's tables: the first cell, and the others."""
     lines = [line.strip("|").split("|") for line in page.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
@@ -92,6 +97,25 @@ def test_every_error_rate_with_few_labels_is_from_its_result_files(
     for row, name in MANY_LABELS.items():
         labels = ("all", "3000", "1000", "300", "100")
         assert rows[row] == [f"{tables['comparison'][f'{name} / {n} labels'].mean:.2f}" for n in labels], row
+
+
+def test_the_errors_of_the_best_features_are_from_their_result_files(tables: dict[str, dict[str, Any]]) -> None:
+    rows, labels = rows_of(ROOT / "docs/results/best.md"), ("3000", "1000", "300", "100")
+    best = {"(a, upright)": 3, "(b)": 3, "(b, upright)": 3, "(c, upright)": 3}  # class: digits of the mean
+    for table, digits in (("best", best), ("best_fashion", {"(a)": 2, "(c)": 2})):
+        for name, places in digits.items():
+            ours, *others = (tables[table][f"{name} {who} / error"] for who in ("this model", "scattering", "k-means"))
+            expected = [f"{ours.mean:.{places}f}", ", ".join(f"{value:.2f}" for value in ours.values)]
+            assert rows[name][1:5] == [*expected, *(f"{other.mean:.2f}" for other in others)], name
+    few = {row: [f"{tables['best_few'][f'{row} / {n} labels'].mean:.2f}" for n in labels] for row in rows if row in FEW}
+    assert {row: rows[row] for row in few} == few
+    assert len(few) == len(FEW)
+    for row, name in (
+        ("three with different input stages, whitened", "this model"),
+        ("scattering, whitened", "scattering"),
+    ):
+        readme = next(cells for first, cells in rows_of(README).items() if first.startswith(row))
+        assert readme == [f"{tables['best'][f'(a) {name} / error'].mean:.2f}", *few[f"(a) {name}"]], row
 
 
 def test_the_numbers_in_sentences_are_from_the_result_files(tables: dict[str, dict[str, Any]]) -> None:

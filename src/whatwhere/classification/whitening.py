@@ -2,8 +2,8 @@
 
 Rows come in blocks of columns, such as one for each model and layer. In each block x becomes L⁻¹ (x - mean), where L Lᵀ
 is the covariance of the block with `share` of its mean variance added to the diagonal, so that directions that hardly
-vary are not blown up; then it is scaled to unit length. No label is used. It helps where there are many labels; with
-few of them it does harm (docs/results/best.md).
+vary are not blown up; then it is scaled to unit length. No label is used. The fewer labels there are, the larger the
+share should be: about 1 with all labels of MNIST, 100 with a hundred (docs/results/best.md).
 """
 
 from __future__ import annotations
