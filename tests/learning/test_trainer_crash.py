@@ -17,7 +17,7 @@ from whatwhere.learning import TrainingStopped
 from whatwhere.model import load
 from whatwhere.storage import has_checkpoint
 
-KILLS = 20
+KILLS = 12
 
 
 @pytest.fixture(scope="module")
