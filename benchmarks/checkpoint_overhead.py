@@ -22,8 +22,8 @@ from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.checkpointing import Checkpointer
+from whatwhere.learning.storage import LatentFiles
 from whatwhere.spec import Recipe
-from whatwhere.storage import LatentFiles
 
 RESULTS = Path(__file__).parent / "results" / "checkpoint_overhead.json"
 

@@ -34,7 +34,7 @@ from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Recipe
-from whatwhere.spec_toml import override
+from whatwhere.spec.toml import override
 
 OVERLAPPING = {"pool_size": 3, "pool_stride": 2}
 MODELS = {  # layers

@@ -23,9 +23,9 @@ from restoration_problems import VALIDATION, make_problem, psnr
 
 import whatwhere as ww
 from whatwhere.benchmark.machine import machine
-from whatwhere.model_spec import PoolingKind
 from whatwhere.restoration import RestorationSpec, denoise
-from whatwhere.spec_toml import read_recipe
+from whatwhere.spec.model import PoolingKind
+from whatwhere.spec.toml import read_recipe
 
 RESULTS = Path(__file__).parent / "results" / "restoration_pooling.json"
 RECIPES = Path(ww.__file__).parent / "reproduction" / "recipes"

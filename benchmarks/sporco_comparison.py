@@ -42,7 +42,7 @@ from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Recipe
-from whatwhere.spec_toml import override
+from whatwhere.spec.toml import override
 
 CLOSE = 1.01  # of the best objective
 PHASE = Phase(layer=1)

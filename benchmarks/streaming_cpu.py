@@ -24,7 +24,7 @@ from whatwhere.benchmark.learning_curve import curve, record
 from whatwhere.benchmark.machine import machine
 from whatwhere.reproduction.demo import demo_recipe
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import override
+from whatwhere.spec.toml import override
 
 RESULTS = Path(__file__).parent / "results" / "streaming_cpu.json"
 STOPS = 4  # snapshots of each layer in a stream

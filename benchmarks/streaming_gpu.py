@@ -35,7 +35,7 @@ from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import BatchReport
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import override
+from whatwhere.spec.toml import override
 
 NAMES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),

@@ -18,7 +18,7 @@ from docstrings import parse
 
 from whatwhere.cli import app
 from whatwhere.spec import Recipe
-from whatwhere.spec_checks import type_hints
+from whatwhere.spec.checks import type_hints
 
 REFERENCE = Path(__file__).parent / "reference"
 MADE_BY = "<!-- made by docs/reference_pages.py -->\n"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import whatwhere as ww
-from whatwhere.pictures import png, tiles
+from whatwhere.model.picture import png, tiles
 
 UNKNOWN = 7
 digits, test = ww.data.load("digits"), ww.data.load("digits", split="test")

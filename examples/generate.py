@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import whatwhere as ww
-from whatwhere.pictures import png, tiles
+from whatwhere.model.picture import png, tiles
 
 model, digits = ww.load("mnist"), ww.data.load("digits")
 examples = ww.infer(model, digits[:1000], ww.InferenceSpec(steps=20, momentum=True))

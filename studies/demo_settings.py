@@ -22,7 +22,7 @@ from whatwhere import data
 from whatwhere.classification import describe_images, protocol
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import override
+from whatwhere.spec.toml import override
 
 RESULTS = Path(__file__).parent / "results" / "demo_settings.jsonl"
 GRID = (3.0, 30.0)  # 0.3 is never the best for layer 2

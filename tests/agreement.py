@@ -11,8 +11,9 @@ from examples import SPECS, random_images, random_latents, random_mask
 from whatwhere.inference import ista
 from whatwhere.inference.engines import Engine
 from whatwhere.inference.target import make_target
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
 
 

@@ -15,10 +15,10 @@ MODULES = (
     "whatwhere.finetuning",
     "whatwhere.learning",
     "whatwhere.model",
-    "whatwhere.models",
+    "whatwhere.data.models",
     "whatwhere.nn",
     "whatwhere.nn.functional",
-    "whatwhere.preprocessing",
+    "whatwhere.ops.input_stage",
     "whatwhere.restoration",
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them

@@ -2,8 +2,7 @@ import subprocess
 
 import pytest
 
-from whatwhere.errors import printable
-from whatwhere.messages import command
+from whatwhere.errors import command, printable
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "it's", "bell\a", "new\nline'\\", "ü", "\x1b[31mred", "-x"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whatwhere.regular_file import is_regular, open_regular, read_regular
+from whatwhere.files import is_regular, open_regular, read_regular
 
 
 def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ import torch
 from examples import SPECS, random_images, random_latents
 from whatwhere.inference.solved_tile import finish_tile
 from whatwhere.inference.tile_grid import TileGrid
-from whatwhere.latents import Latents
+from whatwhere.latents import Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet
-from whatwhere.sparse_latents import SparseLatents, SparseMap
 
 
 def sparsified(name: str) -> tuple[DeconvNet, Latents, SparseLatents]:

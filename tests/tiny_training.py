@@ -11,9 +11,9 @@ import torch
 
 from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions
 from whatwhere.learning import train as train_model
+from whatwhere.learning.storage import has_checkpoint
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
-from whatwhere.storage import has_checkpoint
 
 # The process that the others are forked from finds this file by PYTHONPATH alone.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whatwhere.anomaly import AnomalyDetector as AnomalyDetector
+    from whatwhere.classification.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.data.codes import load_codes as load_codes
-    from whatwhere.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.finetuning import FinetunedModel as FinetunedModel
     from whatwhere.finetuning import FinetuneSpec as FinetuneSpec
     from whatwhere.finetuning import finetune as finetune
     from whatwhere.finetuning import load_finetuned as load_finetuned
-    from whatwhere.generation import generate as generate
-    from whatwhere.generation import morph as morph
-    from whatwhere.generation import transfer as transfer
     from whatwhere.inference import LearnedSteps as LearnedSteps
     from whatwhere.inference import UnrolledInference as UnrolledInference
     from whatwhere.inference import distill as distill
     from whatwhere.inference import infer as infer
     from whatwhere.inference import infer_tiled as infer_tiled
+    from whatwhere.inference.generation import generate as generate
+    from whatwhere.inference.generation import morph as morph
+    from whatwhere.inference.generation import transfer as transfer
     from whatwhere.latents import Latents as Latents
     from whatwhere.latents import PoolingParams as PoolingParams
-    from whatwhere.latents import Solution as Solution
     from whatwhere.learning import TrainedModel as TrainedModel
     from whatwhere.learning import TrainedRun as TrainedRun
     from whatwhere.learning import TrainingCallbacks as TrainingCallbacks
     from whatwhere.learning import TrainingOptions as TrainingOptions
+    from whatwhere.learning import load as load
     from whatwhere.learning import read_run as read_run
     from whatwhere.learning import train as train
     from whatwhere.model import DeconvNet as DeconvNet
     from whatwhere.model import save as save
-    from whatwhere.models import load as load
+    from whatwhere.model.solution import Solution as Solution
     from whatwhere.spec import DescriptorSpec as DescriptorSpec
     from whatwhere.spec import InferenceSpec as InferenceSpec
     from whatwhere.spec import LayerSpec as LayerSpec
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from whatwhere.spec import ModelSpec as ModelSpec
     from whatwhere.spec import Phase as Phase
     from whatwhere.spec import Recipe as Recipe
-    from whatwhere.spec_toml import override as override
-    from whatwhere.spec_toml import read_recipe as read_recipe
+    from whatwhere.spec.toml import override as override
+    from whatwhere.spec.toml import read_recipe as read_recipe
 
 __version__ = "0.1.0"
 
@@ -53,7 +53,7 @@ __version__ = "0.1.0"
 _HOME = {
     "AnomalyDetector": "anomaly",
     "DeconvNet": "model",
-    "DeconvNetFeatures": "estimator",
+    "DeconvNetFeatures": "classification.estimator",
     "DescriptorSpec": "spec",
     "FinetuneSpec": "finetuning",
     "FinetunedModel": "finetuning",
@@ -66,29 +66,29 @@ _HOME = {
     "Phase": "spec",
     "PoolingParams": "latents",
     "Recipe": "spec",
-    "Solution": "latents",
+    "Solution": "model.solution",
     "TrainedModel": "learning",
     "TrainedRun": "learning",
     "TrainingCallbacks": "learning",
     "TrainingOptions": "learning",
     "UnrolledInference": "inference",
     "distill": "inference",
-    "morph": "generation",
-    "override": "spec_toml",
+    "morph": "inference.generation",
+    "override": "spec.toml",
     "finetune": "finetuning",
-    "generate": "generation",
+    "generate": "inference.generation",
     "infer": "inference",
     "infer_tiled": "inference",
-    "load": "models",
+    "load": "learning",
     "load_codes": "data.codes",
     "load_finetuned": "finetuning",
-    "read_recipe": "spec_toml",
+    "read_recipe": "spec.toml",
     "read_run": "learning",
     "save": "model",
     "train": "learning",
-    "transfer": "generation",
+    "transfer": "inference.generation",
 }
-_PARTS = ("data", "figures", "models", "nn", "restoration")
+_PARTS = {"data": "data", "figures": "figures", "models": "data.models", "nn": "nn", "restoration": "restoration"}
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])
 
@@ -97,7 +97,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"whatwhere.{_HOME[name]}"), name)
     if name in _PARTS:
-        return importlib.import_module(f"whatwhere.{name}")
+        return importlib.import_module(f"whatwhere.{_PARTS[name]}")
     raise AttributeError(f"module 'whatwhere' has no attribute {name!r}")
 
 

@@ -1,5 +1,7 @@
 """The errors that a user can fix: each says what was given, what was expected and what to do."""
 
+import os
+import shlex
 import unicodedata
 
 
@@ -53,3 +55,20 @@ def printable(text: object) -> str:
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories: control, format (such as right-to-left override), surrogate, line and paragraph separator."""
+
+
+def command(*words: str | os.PathLike[str]) -> str:
+    """A command line that can be pasted; it has no control characters, whatever the names in it."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str | os.PathLike[str]) -> str:
+    text = os.fspath(word)
+    if printable(text) == text:
+        return shlex.quote(text)
+    escaped = "".join(char if printable(char) == char and char not in "'\\" else _octal(char) for char in text)
+    return f"$'{escaped}'"  # understood by bash, zsh and ksh
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -1,18 +1,14 @@
-"""The values that inference moves: pooling variables, features, and what was measured on the way."""
+"""The values that inference moves: features (what) and pooling variables (where), dense or sparse."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from whatwhere.pictures import figure, tiles
-
-SHOWN = 12  # reconstructions in a notebook
 
 
 @dataclass(frozen=True)
@@ -110,119 +106,66 @@ class Latents:
 
 
 @dataclass(frozen=True)
-class Stats:
-    """What every step of inference measured, for every image: step t is the state before step t, the last is the end.
+class SparseMap:
+    """Values at some places of a grid [B, H, W].
 
-    reconstruction  λ/2 ‖M ⊙ (Rp - v)‖², [T + 1, N]
-    penalty         Σ|p|^α, [T + 1, N]
-    nonzeros        number of p ≠ 0, [T + 1, N]
-    step            β, [T, N]
-
-    T is that of the image that took most steps. One that was finished earlier (`InferenceSpec.tolerance`) shows its
-    end from then on, with steps of size 0.
+    grid     the whole grid's B, H and W
+    indices  the places, as offsets in the flattened grid, int64 [n], in any order
+    values   [n, V]
     """
 
-    reconstruction: Tensor
-    penalty: Tensor
-    nonzeros: Tensor
-    step: Tensor
+    grid: tuple[int, int, int]
+    indices: Tensor
+    values: Tensor
 
-    @property
-    def cost(self) -> Tensor:
-        """The objective C of every image at every step, [T + 1, N]."""
-        return self.reconstruction + self.penalty
+    @classmethod
+    def of(
+        cls, dense: Tensor, chosen: Tensor, grid: tuple[int, int, int], corner: tuple[int, int] = (0, 0)
+    ) -> SparseMap:
+        """The chosen places [B, h, w] of values [V, B, h, w] whose first row and column are `corner` in the grid."""
+        b, y, x = chosen.nonzero(as_tuple=True)
+        _, height, width = grid
+        return cls(grid, (b * height + y + corner[0]) * width + x + corner[1], dense[:, b, y, x].T)
 
-    def padded(self, steps: int) -> Stats:
-        """A copy with this many steps: those that are added have size 0 and leave all measures as they were."""
-        more = steps - len(self.step)
-
-        def held(trace: Tensor) -> Tensor:
-            return torch.cat([trace, trace[-1:].expand(more, -1)])
-
-        step = torch.cat([self.step, self.step.new_zeros(more, self.step.shape[1])])
-        return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
-
-    def put(self, images: Tensor, part: Stats) -> Stats:
-        """A copy with the statistics of some images, chosen by a mask [N], replaced."""
-        names = Stats.__dataclass_fields__
-        return Stats(*(getattr(self, name).T.index_put((images,), getattr(part, name).T).T for name in names))
+    def dense(self) -> Tensor:
+        """[V, B, H, W], 0 where nothing is stored."""
+        flat = self.values.new_zeros(self.values.shape[1], math.prod(self.grid))
+        flat[:, self.indices] = self.values.T
+        return flat.view(-1, *self.grid)
 
     @staticmethod
-    def cat(parts: Sequence[Stats]) -> Stats:
-        """Join the statistics of several batches; with a tolerance, their numbers of steps differ."""
-        if len(parts) == 1:
-            return parts[0]
-        longest = max(len(part.step) for part in parts)
-        parts = [part if len(part.step) == longest else part.padded(longest) for part in parts]
-        return Stats(*(torch.cat([getattr(s, name) for s in parts], dim=1) for name in Stats.__dataclass_fields__))
+    def cat(parts: Sequence[SparseMap]) -> SparseMap:
+        indices, values = torch.cat([part.indices for part in parts]), torch.cat([part.values for part in parts])
+        return SparseMap(parts[0].grid, indices, values)
 
 
-class Decoder(Protocol):
-    """What turns latents back into images: a model for images of one size (`model.at`)."""
+@dataclass(frozen=True)
+class SparseLatents:
+    """What and where of one picture.
 
-    def decode(self, latents: Latents) -> Tensor: ...
-    def to(self, *args: Any, **kwargs: Any) -> Decoder: ...
-
-
-@dataclass(frozen=True, repr=False)
-class Solution:
-    """The outcome of inference: what and where, what every step measured, and the engine that ran.
-
-    latents   features and pooling variables
-    stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1, N] each
-    engine    the name of the engine
-    decoder   the model that the latents belong to; None where an engine was called directly
-    lam       λ, also where it was chosen (`lam = 'auto'`); None where an engine was called directly
-
-    >>> model = ww.load("mnist")
-    >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))
-    >>> solution.features.shape, solution.reconstruction.shape, solution.stats.cost.shape
-    (torch.Size([3, 48, 10, 10]), torch.Size([3, 1, 28, 28]), torch.Size([6, 3]))
+    features    p of the top layer where it is not 0, [n, 1]
+    where       of each layer, μ and then γ of the regions in use, [n, 2 A]
+    background  what the input stage took off, [1, C, H, W]
     """
 
-    latents: Latents
-    stats: Stats
-    engine: str
-    decoder: Decoder | None = None
-    lam: float | None = None
+    features: SparseMap
+    where: tuple[SparseMap, ...]
+    background: Background = field(default_factory=Background)
 
     @property
-    def features(self) -> Tensor:
-        """The top layer's features p, [N, B, H, W]."""
-        assert self.latents.p is not None
-        return self.latents.p
+    def nonzeros(self) -> int:
+        return len(self.features.indices)
 
-    def to(self, *args: Any, **kwargs: Any) -> Solution:
-        """The same on another device, in another dtype."""
-        decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
-        return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)
+    def dense(self) -> Latents:
+        """The same latents as `infer` returns them, for one image; μ and γ of regions that are not in use are 0."""
+        thetas = []
+        for layer in self.where:
+            mu, gamma = layer.dense().chunk(2)
+            thetas.append(PoolingParams(mu[None], gamma[None]))
+        return Latents(self.features.dense(), tuple(thetas), self.background)
 
-    @property
-    def reconstruction(self) -> Tensor:
-        """The images that the latents reconstruct, [N, C, H, W]."""
-        if self.decoder is None:
-            raise ValueError("this solution has no decoder; use model.at(height, width).decode(solution.latents)")
-        with torch.no_grad():
-            return self.decoder.decode(self.latents)
-
-    def __repr__(self) -> str:
-        N, *shape = self.features.shape
-        end = (
-            part[-1].cpu().double().mean() for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros)
-        )
-        cost, error, nonzeros = map(float, end)
-        return (
-            f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)} steps, on average: "
-            f"cost {cost:.4g} (reconstruction {error:.4g}), {nonzeros:.4g} non-zeros; engine {self.engine!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        text = f"<p><code>{escape(repr(self))}</code></p>"
-        if self.decoder is None:
-            return text
-        first = replace(self, latents=self.latents[:SHOWN]).reconstruction
-        if first.shape[1] not in (1, 3):
-            first = first.mean(1, keepdim=True)
-        sheet = tiles(first, len(first), min(0.0, float(first.min())), max(1.0, float(first.max())))
-        zoom = max(1, 80 // first.shape[3])
-        return text + figure(sheet, f"Reconstructions of the first {len(first)} images", zoom)
+    @staticmethod
+    def cat(parts: Sequence[SparseLatents]) -> SparseLatents:
+        """Join the latents of the tiles of one picture; the background is not joined."""
+        where = tuple(SparseMap.cat(layers) for layers in zip(*(part.where for part in parts), strict=True))
+        return SparseLatents(SparseMap.cat([part.features for part in parts]), where)

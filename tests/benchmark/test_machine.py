@@ -6,7 +6,7 @@ import platform
 import torch
 
 from whatwhere.benchmark.machine import Machine, machine, this_machine
-from whatwhere.spec_toml import build
+from whatwhere.spec.toml import build
 
 
 def test_the_machine_is_this_one():

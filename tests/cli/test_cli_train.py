@@ -18,7 +18,7 @@ from whatwhere.cli.train import stop_on_signal
 from whatwhere.errors import EngineError, ImageError, RunError, SpecError
 from whatwhere.learning import train
 from whatwhere.model import load
-from whatwhere.spec_toml import read_recipe, write_recipe
+from whatwhere.spec.toml import read_recipe, write_recipe
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_the_page_is_served_until_it_is_ended(
 
 def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     from whatwhere.model import DeconvNet, save
-    from whatwhere.spec_toml import to_toml
+    from whatwhere.spec.toml import to_toml
 
     run, recipe = tmp_path / "run", tiny.recipe()
     run.mkdir()

@@ -12,8 +12,8 @@ from whatwhere.data.codes_writer import CodesWriter
 from whatwhere.data.npz_writer import open_npz
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
-from whatwhere.latents import Solution
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec
 
 STAGE = ModelSpec(

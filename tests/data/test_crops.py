@@ -12,7 +12,7 @@ from whatwhere.errors import ImageError
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import load as load_model
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import override, to_toml
+from whatwhere.spec.toml import override, to_toml
 
 
 @pytest.fixture

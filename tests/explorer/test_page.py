@@ -13,9 +13,10 @@ from explorer.opened import Opened
 from whatwhere import models
 from whatwhere.data import load
 from whatwhere.inference import infer
-from whatwhere.latents import PoolingParams, Solution
+from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec
 
 pytestmark = pytest.mark.browser

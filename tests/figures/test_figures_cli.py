@@ -18,7 +18,7 @@ from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import FigureContext, draw, figure_names
 from whatwhere.figures.context import training_settings
 from whatwhere.learning import read_run
-from whatwhere.spec_toml import write_recipe
+from whatwhere.spec.toml import write_recipe
 
 
 def make_run(folder, pooling: str = "gaussian"):

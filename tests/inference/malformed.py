@@ -21,8 +21,9 @@ from examples import SPECS, random_images, random_latents
 from whatwhere.errors import WhatwhereError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine
-from whatwhere.latents import Latents, PoolingParams, Solution
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 
 SETTINGS = InferenceSpec(steps=1, lam=2.0, pooling_step=0.1)

@@ -33,8 +33,9 @@ from agreement import differences
 from examples import random_images, random_latents
 from whatwhere.inference import ista
 from whatwhere.inference.engines import REFERENCE, get_engine
-from whatwhere.latents import Latents, PoolingParams, Solution
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 
 # relative difference of every output that counts as agreement, and the relative rounding of one operation

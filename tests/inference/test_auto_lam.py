@@ -15,7 +15,7 @@ from whatwhere.inference import auto_lam, infer, noise_level, resolve_lam
 from whatwhere.inference.auto_lam import SAMPLE, sample_rows
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
-from whatwhere.spec_toml import read_recipe
+from whatwhere.spec.toml import read_recipe
 
 
 def smooth_picture(height: int = 128, width: int = 160) -> Tensor:

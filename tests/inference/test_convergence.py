@@ -13,8 +13,9 @@ from whatwhere.inference import convergence, infer
 from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_step, solve_until_converged
 from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.inference.plan import joint
-from whatwhere.latents import Latents, Stats
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 
 ENGINES = ["reference", "cpu"]

@@ -14,8 +14,9 @@ from examples import SPECS, random_images
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 
 SPEC, PHASE, FEW = SPECS["2 layers"], Phase(layer=2), InferenceSpec(steps=1)

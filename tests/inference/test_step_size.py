@@ -3,6 +3,7 @@ import torch
 
 from examples import SPECS, random_images, random_latents
 from whatwhere.data import load as load_digits
+from whatwhere.data.models import path
 from whatwhere.errors import SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.ista import solve
@@ -18,7 +19,6 @@ from whatwhere.inference.step_size import (
 )
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, load
-from whatwhere.models import path
 from whatwhere.spec import InferenceSpec, Phase, StepSpec
 
 RULES = ("image", "secant")

@@ -21,7 +21,7 @@ from whatwhere.model.files import model_checksum
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import fit_moments, gaussian_weights, pool
 from whatwhere.spec import InferenceSpec, Recipe, StepSpec
-from whatwhere.spec_toml import override, parse_toml, to_toml
+from whatwhere.spec.toml import override, parse_toml, to_toml
 
 SCHEDULE = (
     StepSpec(size=0.02, threshold=0.01, momentum=0.2, pooling_step=(0.1, 0.2)),

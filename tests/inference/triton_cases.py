@@ -22,8 +22,9 @@ from whatwhere.inference import ista
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.inference.target import make_target
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, StepSpec
 
 # Relative errors ‖x - reference‖ / ‖reference‖ that the arithmetic allows: products of float16 (11 bits, so 5e-4 an

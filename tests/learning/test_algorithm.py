@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 
 import tiny_training as tiny
-import whatwhere.distributed
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
+import whatwhere.learning.distributed
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.latents import Latents
 from whatwhere.spec import LearningSpec, Phase

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 import tiny_training as tiny
-import whatwhere.distributed
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
+import whatwhere.learning.distributed
 from whatwhere.learning import TrainingDiverged
 from whatwhere.learning.guards import likely_cause
 from whatwhere.model import DeconvNet, load

@@ -9,7 +9,7 @@ from whatwhere.errors import RunError
 from whatwhere.learning import TrainingStopped
 from whatwhere.learning.recipe_changes import training_changes
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Phase, Recipe
-from whatwhere.spec_toml import read_recipe, to_toml
+from whatwhere.spec.toml import read_recipe, to_toml
 
 
 def with_epochs(*epochs: int) -> Recipe:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import tiny_training as tiny
-import whatwhere.distributed
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
-import whatwhere.storage.latent_files
+import whatwhere.learning.distributed
+import whatwhere.learning.storage.latent_files
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingStopped
 from whatwhere.learning.run_folder import RunFolder
@@ -112,8 +112,10 @@ def test_a_lock_that_its_holder_has_just_removed_does_not_count(tmp_path, monkey
 
 def test_the_folder_of_the_latents_is_flushed_to_the_disk(tmp_path, monkeypatch):
     synced = []
-    sync = whatwhere.storage.latent_files.sync_folder
-    monkeypatch.setattr(whatwhere.storage.latent_files, "sync_folder", lambda path: (synced.append(path), sync(path)))
+    sync = whatwhere.learning.storage.latent_files.sync_folder
+    monkeypatch.setattr(
+        whatwhere.learning.storage.latent_files, "sync_folder", lambda path: (synced.append(path), sync(path))
+    )
     tiny.train(tiny.recipe(), IMAGES, tmp_path, store="file")
     assert {tmp_path / "checkpoint" / "latents", tmp_path / "checkpoint"} <= set(synced)
 

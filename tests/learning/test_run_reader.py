@@ -10,7 +10,7 @@ from whatwhere.learning import TrainingOptions, read_run, train
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet, save
 from whatwhere.spec import LayerSpec, ModelSpec, Recipe
-from whatwhere.spec_toml import write_recipe
+from whatwhere.spec.toml import write_recipe
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import tiny_training as tiny
-import whatwhere.distributed
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
+import whatwhere.learning.distributed
 import whatwhere.learning.trainer
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.latents import Latents
@@ -16,10 +16,10 @@ from whatwhere.learning import TrainingStopped
 from whatwhere.learning.algorithm import learn
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState
+from whatwhere.learning.storage import LatentStore
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.spec import LayerSpec, ModelSpec
-from whatwhere.storage import LatentStore
 
 
 def test_dead_maps_are_counted():

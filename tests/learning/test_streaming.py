@@ -15,10 +15,10 @@ from whatwhere.inference.infer import run_phase
 from whatwhere.latents import Latents
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
+from whatwhere.learning.storage import has_checkpoint
 from whatwhere.learning.streaming import update_filters_from_batch
 from whatwhere.model import DeconvNet, load
 from whatwhere.spec import LearningSpec
-from whatwhere.storage import has_checkpoint
 
 COUNT = 9  # images for each layer: five batches
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import tiny_training as tiny
-import whatwhere.distributed
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
+import whatwhere.learning.distributed
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.learning import EpochReport, TrainingStopped
 from whatwhere.model import load
@@ -107,7 +107,7 @@ def test_resuming_a_finished_run_changes_nothing(reference, tmp_path):
 def test_between_processes_only_filter_sums_and_a_few_numbers_would_move(monkeypatch):
     moved = []
     monkeypatch.setattr(
-        whatwhere.distributed, "all_reduce_sum", lambda tensor: (moved.append(tensor.nbytes), tensor)[1]
+        whatwhere.learning.distributed, "all_reduce_sum", lambda tensor: (moved.append(tensor.nbytes), tensor)[1]
     )
     tiny.train(tiny.recipe(epochs=1), tiny.images())
     rounds, measured, flags, cg_steps = 3, 7 * 8, 4, 2

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import tiny_training as tiny
-import whatwhere.storage.latent_files
+import whatwhere.learning.storage.latent_files
 from whatwhere.errors import RunError
 from whatwhere.learning import TrainingStopped
+from whatwhere.learning.storage import has_checkpoint
 from whatwhere.model import load
-from whatwhere.storage import has_checkpoint
 
 KILLS = 12
 
@@ -34,12 +34,12 @@ class DiskUntil:
 
     def __init__(self, monkeypatch, failure: BaseException, step: int) -> None:
         self.left, self.failure = step, failure
-        write_at = whatwhere.storage.latent_files.write_at
+        write_at = whatwhere.learning.storage.latent_files.write_at
 
         def half(file, offset, content):
             write_at(file, offset, memoryview(content)[: len(content) // 2])
 
-        monkeypatch.setattr(whatwhere.storage.latent_files, "write_at", self.watch(write_at, half))
+        monkeypatch.setattr(whatwhere.learning.storage.latent_files, "write_at", self.watch(write_at, half))
         for name in ("fsync", "replace", "posix_fallocate"):
             monkeypatch.setattr(os, name, self.watch(getattr(os, name), lambda *_: None))
 

@@ -9,7 +9,7 @@ from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FinetuneJob, Mo
 from whatwhere.reproduction.naming import Names, slug
 from whatwhere.reproduction.scale import SCALES, read_scale
 from whatwhere.reproduction.table import ALL_TABLES, SEEDS, cells_of
-from whatwhere.spec_toml import override
+from whatwhere.spec.toml import override
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ def random_mask(images: Tensor, missing: float, channels: int = 1) -> Tensor:
 
 @pytest.mark.parametrize("missing", [0.3, 0.5, 0.8])
 def test_missing_pixels_are_nearer_to_the_truth_than_the_lowpass(missing: float) -> None:
-    from whatwhere.preprocessing.lowpass import lowpass
+    from whatwhere.ops.lowpass import lowpass
 
     truth = picture()
     mask = random_mask(truth, missing)

@@ -13,14 +13,14 @@ from torch import Tensor
 from whatwhere.anomaly.patch_bank import PatchBank
 from whatwhere.anomaly.pixel_map import UsualResidual, smooth, spread_patches, to_pixels
 from whatwhere.classification.descriptors import layer_patches
-from whatwhere.distributed import choose_device
+from whatwhere.classification.image_rows import Images, as_images, like
 from whatwhere.errors import MissingExtra
-from whatwhere.image_rows import Images, as_images, like
 from whatwhere.inference import infer
 from whatwhere.learning import TrainingOptions, train
+from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LearningSpec, ModelSpec, Recipe, follow_depth
-from whatwhere.spec_checks import require, require_count
+from whatwhere.spec.checks import require, require_count
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin

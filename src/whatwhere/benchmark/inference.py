@@ -20,11 +20,12 @@ from whatwhere.data import load
 from whatwhere.errors import SpecError
 from whatwhere.inference import ista
 from whatwhere.inference.engines import ENGINES
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, PoolingKind, Recipe
-from whatwhere.spec_toml import override
+from whatwhere.spec.toml import override
 
 Solve = Callable[[DeconvNet, Tensor, Latents, Phase, InferenceSpec], Solution]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_phase
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.image_stream import StreamData, as_stream_or_source, open_stream, stream_recipe
 from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
@@ -22,6 +22,7 @@ from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.trainer import open_data, resolve_engines
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
 
 EVALUATION_STEPS = 50

@@ -21,9 +21,9 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.plan import joint
-from whatwhere.latents import Solution
 from whatwhere.learning.training_data import ImageSource
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import DescriptorSpec, Recipe
 
 

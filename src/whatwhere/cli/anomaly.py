@@ -50,10 +50,10 @@ def anomaly(
     from whatwhere import data
     from whatwhere.anomaly import AnomalyDetector
     from whatwhere.anomaly.detector import TEXTURE_INFERENCE
-    from whatwhere.atomic import disk_errors, write_atomic
     from whatwhere.cli.inputs import open_run, source_of
     from whatwhere.cli.stages import Stages
-    from whatwhere.pictures import png
+    from whatwhere.files import disk_errors, write_atomic
+    from whatwhere.model.picture import png
 
     recipe, model = open_run(run, device)
     if anywhere:

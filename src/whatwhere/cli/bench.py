@@ -29,10 +29,10 @@ def inference(
     as_json: Json = False,
 ) -> None:
     """Time every engine on the same images: image-iterations per second."""
-    from whatwhere.atomic import disk_errors, write_atomic
     from whatwhere.benchmark.inference import bench_inference, speedup_rows
     from whatwhere.benchmark.machine import machine
-    from whatwhere.distributed import choose_device
+    from whatwhere.files import disk_errors, write_atomic
+    from whatwhere.learning.distributed import choose_device
 
     chosen_device = choose_device(device)
     gpu = chosen_device.type == "cuda"

@@ -58,9 +58,9 @@ def write_array(out: Path, codes: Codes, images: Iterator[Tensor]) -> None:
 
 def write_pictures(out: Path, codes: Codes, images: Iterator[Tensor], model: DeconvNet) -> None:
     """A PNG of 8 bits of each image; a name with its label's folder becomes one with an underscore."""
-    from whatwhere.atomic import disk_errors, new_folder, write_atomic
     from whatwhere.errors import ImageError
-    from whatwhere.pictures import png
+    from whatwhere.files import disk_errors, new_folder, write_atomic
+    from whatwhere.model.picture import png
 
     names = codes.names or [f"{i:0{len(str(len(codes)))}}" for i in range(len(codes))]
     with disk_errors(f"writing {out}", "make room, or choose another folder"), new_folder(out):

@@ -20,8 +20,8 @@ from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.solved_tile import SolvedTile, blended_rows
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiles
-from whatwhere.latents import Solution
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
 
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles

@@ -30,10 +30,10 @@ def explore(
     quiet: Quiet = False,
 ) -> None:
     """Show the model in a browser: draw an image, watch inference explain it, move the explanation with the mouse."""
-    from whatwhere.atomic import write_atomic
     from whatwhere.cli.inputs import open_run, source_of
     from whatwhere.cli.stages import Stages
     from whatwhere.explorer.export import choose_examples, export
+    from whatwhere.files import write_atomic
 
     recipe, model = open_run(run, "cpu")
     images = example_images(data or source_of(run))

@@ -107,7 +107,7 @@ def choose_images(source: str, count: int | None, image: int | None, seed: int) 
 
 def _make_folder(folder: Path) -> None:
     """Create the folder of the figures before anything slow begins."""
-    from whatwhere.atomic import disk_errors
+    from whatwhere.files import disk_errors
 
     with disk_errors(f"creating {folder}", "choose another folder with --out"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def _write(section: Section, path: Path, format: Format) -> Path:
 
 
 def _write_bytes(path: Path, content: bytes) -> Path:
-    from whatwhere.atomic import disk_errors, write_atomic
+    from whatwhere.files import disk_errors, write_atomic
 
     with disk_errors(f"writing {path}", "choose another folder with --out"):
         write_atomic(path, content)

@@ -98,6 +98,6 @@ def machine_code_cache() -> str:
     if find_spec("numba") is None:
         return "numba is not installed"
     from whatwhere.inference.engines.cpu.loop import advance
-    from whatwhere.jit.cache import describe_cache
+    from whatwhere.inference.engines.jit.cache import describe_cache
 
     return describe_cache(advance)

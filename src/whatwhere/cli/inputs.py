@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
     """The recipe and the model of a run folder, a model file or a name, on a device ('auto': a GPU if there is one)."""
-    from whatwhere.distributed import choose_device
     from whatwhere.learning import read_run
+    from whatwhere.learning.distributed import choose_device
 
     home = choose_device(device)
     trained = read_run(run)
@@ -26,8 +26,8 @@ def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> Infer
     from dataclasses import replace
 
     from whatwhere.errors import SpecError
-    from whatwhere.inference_spec import CODING
-    from whatwhere.spec_toml import override
+    from whatwhere.spec.inference import CODING
+    from whatwhere.spec.toml import override
 
     spec = replace(recipe.inference, **CODING) if preset == "coding" else recipe.inference
     changed: dict[str, Any] = {}
@@ -51,8 +51,8 @@ def learned_settings(model: DeconvNet, steps: str, changes: list[str]) -> tuple[
 
 def open_model(name: str, device: str) -> DeconvNet:
     """A model by its name, or of a run folder or a model file."""
-    from whatwhere.distributed import choose_device
-    from whatwhere.models import load
+    from whatwhere.learning import load
+    from whatwhere.learning.distributed import choose_device
 
     return load(name).to(choose_device(device))
 
@@ -62,8 +62,8 @@ def source_of(run: Path) -> str:
 
     Otherwise the included digits.
     """
-    from whatwhere.models import example_images
-    from whatwhere.storage import has_checkpoint
+    from whatwhere.data.models import example_images
+    from whatwhere.learning.storage import has_checkpoint
 
     if run.is_dir() and has_checkpoint(run / "checkpoint"):
         return str(notes_of(run).get("source", "digits"))
@@ -101,7 +101,7 @@ def labelled(images: Images, option: str) -> Images:
 def parse_change(change: str) -> dict[str, Any]:
     """KEY=VALUE as a parsed TOML table; a word as the value needs no quotes."""
     from whatwhere.errors import SpecError
-    from whatwhere.spec_toml import parse_toml
+    from whatwhere.spec.toml import parse_toml
 
     key, _, value = change.partition("=")
     for text in (f"{key} = {value}", f"{key} = {value!r}"):

@@ -24,8 +24,8 @@ def models(
     Small models are part of the package. A large one is downloaded with --get, verified and stored in the cache.
     """
     from whatwhere.data.cache import folder_of
+    from whatwhere.data.models.catalogue import find, names
     from whatwhere.errors import SpecError
-    from whatwhere.models.catalogue import find, names
 
     if name is None:
         if get or source:
@@ -57,7 +57,7 @@ def list_models(models: list[dict[str, Any]], as_json: bool) -> None:
 def _facts(name: str) -> dict[str, Any]:
     """The rows of a model's card, its title, and whether its file is here."""
     from whatwhere.data.cache import missing_files
-    from whatwhere.models.catalogue import find
+    from whatwhere.data.models.catalogue import find
 
     entry = find(name)
     return {"name": name, "title": entry.title, "available": not missing_files(entry), **entry.facts}

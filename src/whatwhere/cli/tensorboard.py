@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whatwhere.atomic import disk_errors
 from whatwhere.errors import MissingExtra
+from whatwhere.files import disk_errors
 
 if TYPE_CHECKING:
     from whatwhere.learning import EpochReport

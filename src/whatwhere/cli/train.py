@@ -140,13 +140,13 @@ def run(
 ) -> None:
     """Train with a display and with Ctrl-C handled."""
     from whatwhere.cli.tensorboard import EventWriter
-    from whatwhere.distributed import is_main_process
+    from whatwhere.errors import command
     from whatwhere.learning import TrainingCallbacks, TrainingOptions, TrainingStopped
     from whatwhere.learning import train as train_model
+    from whatwhere.learning.distributed import is_main_process
     from whatwhere.learning.image_stream import images_per_epoch, stream_recipe
     from whatwhere.learning.progress import TrainingProgress
-    from whatwhere.messages import command
-    from whatwhere.storage import has_checkpoint
+    from whatwhere.learning.storage import has_checkpoint
 
     first, image_count = is_main_process(), given["image_count"]
     settings = {name: value for name, value in given.items() if name not in NOT_OPTIONS}
@@ -186,7 +186,7 @@ def read_settings(file: Path | None, run: Path | None, changes: list[str]) -> Re
     """The recipe of a file, of a run that is resumed, or of the paper, with the settings of --set changed."""
     from whatwhere.learning.run_reader import read_run_recipe
     from whatwhere.spec import Recipe
-    from whatwhere.spec_toml import override, read_recipe
+    from whatwhere.spec.toml import override, read_recipe
 
     base = Recipe.paper() if run is None else read_run_recipe(run)
     recipe = base if file is None else read_recipe(file)

@@ -17,7 +17,7 @@ from whatwhere.data.images import Images, Pixels, check_finite
 from whatwhere.data.masks import match_mask
 from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, printable
-from whatwhere.regular_file import is_folder
+from whatwhere.files import is_folder
 
 __all__ = [
     "Images",

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from whatwhere.errors import ImageError
-from whatwhere.regular_file import open_regular
+from whatwhere.files import open_regular
 
 CHUNK_BYTES = 1 << 24
 

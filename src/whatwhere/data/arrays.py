@@ -12,7 +12,7 @@ from whatwhere.data import idx, npy
 from whatwhere.data.images import Pixels
 from whatwhere.data.pictures import MAGICS
 from whatwhere.errors import ImageError
-from whatwhere.regular_file import open_regular
+from whatwhere.files import open_regular
 
 Channels = Literal["first", "last"]
 FEW_CHANNELS = 4

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
-from whatwhere.atomic import new_folder, open_atomic
 from whatwhere.data.catalogue import File, FileSet
 from whatwhere.data.gzip_stream import raw_chunks, read_chunks
 from whatwhere.errors import ImageError
-from whatwhere.regular_file import is_regular, open_regular
+from whatwhere.files import is_regular, new_folder, open_atomic, open_regular
 
 
 class FileStatus(StrEnum):

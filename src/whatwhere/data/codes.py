@@ -14,8 +14,7 @@ from torch import Tensor
 
 from whatwhere.data.codes_writer import FORMAT
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.latents import Background, Latents
-from whatwhere.sparse_latents import SparseLatents, SparseMap
+from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

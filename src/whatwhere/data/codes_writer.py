@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.data.npz_writer import NpzWriter
 from whatwhere.errors import ImageError
-from whatwhere.sparse_latents import SparseLatents, SparseMap
+from whatwhere.latents import SparseLatents, SparseMap
 
 FORMAT = "whatwhere codes 1"
 MOST_PLACES = 2**31  # of a code, so that indices are int32

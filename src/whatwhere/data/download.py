@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from whatwhere.data.cache import FileStatus, add, folder_of, verify
 from whatwhere.data.catalogue import File, FileSet
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.regular_file import is_regular
+from whatwhere.files import is_regular
 
 TIMEOUT = 30
 """Seconds without an answer after which the next mirror is tried."""

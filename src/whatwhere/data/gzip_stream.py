@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from whatwhere.errors import ImageError
-from whatwhere.regular_file import open_regular
+from whatwhere.files import open_regular
 
 CHUNK_BYTES = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"

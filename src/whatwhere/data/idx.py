@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.atomic import write_atomic
 from whatwhere.data.array_file import ArrayFile, FileVersion
 from whatwhere.data.array_header import ArrayHeader
 from whatwhere.data.gzip_stream import GZIP_MAGIC, gzip_chunks
 from whatwhere.errors import ImageError
-from whatwhere.regular_file import open_regular
+from whatwhere.files import open_regular, write_atomic
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 MAX_AXES = 4

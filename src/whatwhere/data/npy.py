@@ -16,7 +16,7 @@ from whatwhere.data.array_file import ArrayFile, FileVersion
 from whatwhere.data.array_header import ArrayHeader
 from whatwhere.data.gzip_stream import CHUNK_BYTES
 from whatwhere.errors import ImageError
-from whatwhere.regular_file import open_regular
+from whatwhere.files import open_regular
 
 LONGEST_HEADER = 4096
 NPY_MAGIC = b"\x93NUMPY"

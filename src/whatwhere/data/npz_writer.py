@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from whatwhere.atomic import disk_errors, new_folder, open_atomic, reserve
+from whatwhere.files import disk_errors, new_folder, open_atomic, reserve
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.regular_file import open_regular
+from whatwhere.files import open_regular
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")

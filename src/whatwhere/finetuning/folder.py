@@ -16,17 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.errors import RunError, SpecError, printable
+from whatwhere.files import disk_errors, is_regular, write_atomic
 from whatwhere.finetuning.classifier import SparseCodeClassifier
 from whatwhere.finetuning.tuned import FinetunedModel, FinetuneEpoch
 from whatwhere.inference import LearnedSteps
 from whatwhere.model import load, save
 from whatwhere.model.files import canonical, checksum, model_checksum, read_tensors, readable, to_bytes
 from whatwhere.nn import SparseCode2d
-from whatwhere.regular_file import is_regular
 from whatwhere.spec import DescriptorSpec, Recipe
-from whatwhere.spec_toml import build, to_toml
+from whatwhere.spec.toml import build, to_toml
 
 FORMAT = "whatwhere head 1"
 HEAD, HISTORY = "head.safetensors", "finetuning.jsonl"

@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from whatwhere.classification.linear_svm import check_labels, fit_svm
-from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError, RunError
 from whatwhere.finetuning.classifier import SparseCodeClassifier
 from whatwhere.finetuning.folder import check_unused, save_finetuned
@@ -32,6 +31,7 @@ from whatwhere.finetuning.settings import FinetuneSpec
 from whatwhere.finetuning.tuned import FinetunedModel, FinetuneEpoch
 from whatwhere.inference import UnrolledInference, distill, infer, resolve_lam
 from whatwhere.inference.checks import ImageSource, in_model_units
+from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.nn import SparseCode2d
 from whatwhere.spec import InferenceSpec, Recipe, StepSpec

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference.engines import Engine
-from whatwhere.latents import Latents, Solution, Stats
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, Phase
 
 BLOCK = 100  # steps

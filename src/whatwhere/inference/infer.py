@@ -27,10 +27,11 @@ from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.plan import joint
 from whatwhere.inference.target import Target, check_target, input_target, make_target
-from whatwhere.latents import Background, Latents, Solution, Stats
+from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, Phase
-from whatwhere.spec_checks import require_count
+from whatwhere.spec.checks import require_count
 
 
 def infer(

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from whatwhere.inference.pooling_update import StartScales, start_pooling, step_pooling
 from whatwhere.inference.step_size import kept_step, line_search, pooling_rate, safe_step, secant_step
-from whatwhere.latents import Latents, PoolingParams, Solution, Stats
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.sized import masked, objective, residual
+from whatwhere.model.solution import Solution, Stats
 from whatwhere.ops import sparsity
 from whatwhere.ops.pooling import Weights
 from whatwhere.spec import InferenceSpec, Phase

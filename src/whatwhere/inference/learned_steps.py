@@ -16,10 +16,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from whatwhere.atomic import write_atomic
-from whatwhere.errors import RunError, SpecError, printable
+from whatwhere.errors import RunError, SpecError, command, printable
+from whatwhere.files import write_atomic
 from whatwhere.inference.plan import joint
-from whatwhere.messages import command
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import (
     FILE_NAME,
@@ -32,7 +31,7 @@ from whatwhere.model.files import (
     to_bytes,
 )
 from whatwhere.spec import InferenceSpec, Phase
-from whatwhere.spec_toml import build
+from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere learned steps 1"
 RULES = (

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.tile_grid import LayerPlaces, TileGrid
-from whatwhere.latents import Latents
+from whatwhere.latents import Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet
-from whatwhere.sparse_latents import SparseLatents, SparseMap
 
 
 @dataclass(frozen=True)

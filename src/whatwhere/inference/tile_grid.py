@@ -18,7 +18,7 @@ from torch import Tensor
 
 from whatwhere.errors import SpecError
 from whatwhere.spec import ModelSpec
-from whatwhere.spec_checks import require_count
+from whatwhere.spec.checks import require_count
 
 RAMP_SHARE = 8  # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
 

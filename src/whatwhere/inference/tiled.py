@@ -23,11 +23,11 @@ from whatwhere.inference.plan import joint
 from whatwhere.inference.solved_tile import SolvedTile, finish_tile
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tile_reader import Picture, TileImages, check_picture, join_masks, read_tile
-from whatwhere.latents import Background, Latents, Stats
+from whatwhere.latents import Background, Latents, SparseLatents
 from whatwhere.model import DeconvNet
-from whatwhere.sparse_latents import SparseLatents
+from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, Phase
-from whatwhere.spec_checks import require, require_count
+from whatwhere.spec.checks import require, require_count
 
 TILE, OVERLAP = 256, 64
 GPU_BATCH = 16

@@ -31,7 +31,7 @@ from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.files import model_checksum
 from whatwhere.spec import InferenceSpec, Phase, StepSpec
-from whatwhere.spec_checks import require_count
+from whatwhere.spec.checks import require_count
 
 SMALLEST = 1e-12  # a step of 0 has no logarithm
 

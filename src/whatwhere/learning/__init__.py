@@ -4,7 +4,7 @@ from whatwhere.learning.guards import TrainingDiverged, TrainingStopped
 from whatwhere.learning.image_stream import StreamError
 from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
 from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
-from whatwhere.learning.run_reader import TrainedRun, read_run
+from whatwhere.learning.run_reader import TrainedRun, load, read_run
 from whatwhere.learning.trainer import TrainedModel, train
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "TrainingDiverged",
     "TrainingOptions",
     "TrainingStopped",
+    "load",
     "read_run",
     "train",
 ]

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from whatwhere.inference.engines import Engine
 from whatwhere.inference.infer import run_phase
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import update_filters
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import masked
+from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Phase, Recipe
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from whatwhere import distributed
+from whatwhere.learning import distributed
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.run_folder import RunFacts, RunFolder
 from whatwhere.learning.state import TrainingState

@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, command
 from whatwhere.learning.stats import BatchStats
-from whatwhere.messages import command
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
 

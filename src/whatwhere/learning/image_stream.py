@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from whatwhere import distributed
 from whatwhere.errors import ImageError, WhatwhereError
+from whatwhere.learning import distributed
 from whatwhere.learning.training_data import ImageSource, as_image_source, image_fingerprint, split_batches
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
-from whatwhere.spec_checks import require, require_count
+from whatwhere.spec.checks import require, require_count
 
 BATCHES_PER_EPOCH = 100
 

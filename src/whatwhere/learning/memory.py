@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import torch
 
 from whatwhere.errors import RunError, SpecError
+from whatwhere.learning.storage import size
+from whatwhere.learning.storage.tiers import free_ram
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import ModelSpec
-from whatwhere.storage import size
-from whatwhere.storage.tiers import free_ram
 
 FILTER_COPIES = 3  # drawn in float64, projected, and as they are used
 REMEDY = "take fewer or smaller maps and filters, smaller images, or a smaller batch_size"

@@ -9,7 +9,7 @@ from typing import Any
 from whatwhere.errors import RunError
 from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import override, parse_toml, to_toml
+from whatwhere.spec.toml import override, parse_toml, to_toml
 
 TEST_TIME = ("inference.", "plan", "descriptor.")
 EPOCHS = re.compile(r"learning\.\d+\.epochs")

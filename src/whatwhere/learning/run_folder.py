@@ -14,17 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere.atomic import remove_leftovers, sync_folder
-from whatwhere.errors import RunError, printable
+from whatwhere.errors import RunError, command, printable
+from whatwhere.files import remove_leftovers, sync_folder
 from whatwhere.learning.recipe_changes import position, training_changes
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import EpochStats
-from whatwhere.messages import command
-from whatwhere.model import DeconvNet, save
-from whatwhere.spec import Recipe
-from whatwhere.spec_toml import to_toml
-from whatwhere.storage import (
+from whatwhere.learning.storage import (
     Checkpoint,
     LatentStore,
     disk_errors,
@@ -33,6 +29,9 @@ from whatwhere.storage import (
     save_checkpoint,
     write_atomic,
 )
+from whatwhere.model import DeconvNet, save
+from whatwhere.spec import Recipe
+from whatwhere.spec.toml import to_toml
 
 
 @dataclass(frozen=True)

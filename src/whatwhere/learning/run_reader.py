@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whatwhere.errors import RunError, SpecError, printable
+from whatwhere.data.models import names, resolve
+from whatwhere.errors import RunError, SpecError, command, printable
+from whatwhere.files import is_folder, is_regular, read_regular
 from whatwhere.learning.recipe_changes import difference, settings
 from whatwhere.learning.reports import EpochReport
-from whatwhere.messages import command
-from whatwhere.model import DeconvNet, load
-from whatwhere.models import resolve
-from whatwhere.regular_file import is_folder, is_regular, read_regular
+from whatwhere.learning.storage import has_checkpoint, load_checkpoint
+from whatwhere.model import DeconvNet
+from whatwhere.model import load as load_file
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import override, parse_toml, read_toml, to_toml
-from whatwhere.storage import has_checkpoint, load_checkpoint
+from whatwhere.spec.toml import override, parse_toml, read_toml, to_toml
 
 LONGEST_HISTORY = 2**28  # bytes
 NUMBERS = ("layer", "epoch", "reconstruction", "penalty", "nonzeros")  # in every line of a history
@@ -47,20 +47,41 @@ class TrainedRun:
         return f"TrainedRun({self.name!r}, {self.recipe!r}, {len(self.history)} epochs)"
 
 
+def load(path: str | os.PathLike[str]) -> DeconvNet:
+    """Read a model: by its name, or from its file, or from the folder of a run.
+
+    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a RunError.
+
+    path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name comes first
+    returns  the model, on the CPU
+
+    >>> model = ww.load("mnist")
+    >>> model.spec.depth
+    2
+    """
+    file = resolve(path)
+    if file.name == os.fspath(path) != "" and not (is_regular(file) or is_folder(file)):
+        raise RunError(
+            f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no model of that name "
+            f"(known by name: {', '.join(names())})"
+        )
+    return load_file(path if file == Path(path) else file)
+
+
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     """Read a run folder, or a model file, which has the paper's recipe and no history.
 
     path  of the folder that training wrote, or of a .safetensors file; or the name of a model (`ww.models.names()`)
 
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
-    >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10], out="runs/small")
+    >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load_file("digits")[:10], out="runs/small")
     >>> run = ww.read_run("runs/small")
     >>> run.name, [epoch.epoch for epoch in run.history]
     ('small', [1, 2])
     """
     path = resolve(path)
     if is_regular(path):
-        model = load(path)
+        model = load_file(path)
         return TrainedRun(path.stem, Recipe.paper(model.spec), model)
     missing = [name for name in ("recipe.toml", "model.safetensors") if not is_regular(path / name)]
     if missing:
@@ -70,7 +91,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
         raise RunError(
             f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates a run)"
         )
-    model, recipe = load(path / "model.safetensors"), read_run_recipe(path)
+    model, recipe = load_file(path / "model.safetensors"), read_run_recipe(path)
     if recipe.model != model.spec:
         recorded, stored = to_toml(recipe), to_toml(Recipe.paper(model.spec))
         what = difference(settings(parse_toml(stored, "")), settings(parse_toml(recorded, "")), "model.")

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from whatwhere import distributed
-from whatwhere.latents import Solution
+from whatwhere.learning import distributed
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
 from whatwhere.learning.guards import check_batch, check_filters, check_sums, stopped
 from whatwhere.learning.image_stream import StreamData
@@ -21,6 +20,7 @@ from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import AsyncHostCopy, BatchStats, EpochStats, measure_batch
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
 

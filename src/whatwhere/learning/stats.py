@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from whatwhere.latents import Solution
+from whatwhere.model.solution import Solution
 
 SUMS = ("reconstruction", "penalty", "nonzeros", "images", "seconds")  # of EpochStats, as saved in checkpoints
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere import distributed
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.engines import Engine, resolve
+from whatwhere.learning import distributed
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
 from whatwhere.learning.image_stream import (
@@ -38,11 +38,11 @@ from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.run_folder import RunFacts, RunFolder
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState, first_epoch
+from whatwhere.learning.storage import LatentFiles, LatentStore, choose_tier, latent_dtype
 from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.training_data import ImageSource, TrainingData, as_signals, split_batches
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
-from whatwhere.storage import LatentFiles, LatentStore, choose_tier, latent_dtype
 
 
 @dataclass(frozen=True)

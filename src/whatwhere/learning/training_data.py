@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere import distributed
 from whatwhere.data import load, load_for_training
 from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Latents
+from whatwhere.learning import distributed
+from whatwhere.learning.storage import LatentStore
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InputSpec
-from whatwhere.storage import LatentStore
 
 
 def as_image_source(images: ImageSource | np.ndarray | str | Path) -> ImageSource:

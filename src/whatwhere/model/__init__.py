@@ -1,7 +1,7 @@
 """The model: filters and connectivity, reconstruction down and propagation up."""
 
 from whatwhere.model.deconvnet import DeconvNet
-from whatwhere.model.files import load as load  # by path alone; `whatwhere.models.load` knows names too
+from whatwhere.model.files import load as load  # by path alone; `whatwhere.load` knows names too
 from whatwhere.model.files import save
 from whatwhere.model.sized import Objective, SizedModel
 

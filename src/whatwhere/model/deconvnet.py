@@ -13,7 +13,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.model.sized import SizedModel, bind
 from whatwhere.ops.connectivity import project_filters, random_connectivity
-from whatwhere.preprocessing import InputStage
+from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere.atomic import write_atomic
 from whatwhere.errors import RunError, SpecError
+from whatwhere.files import is_folder, is_regular, write_atomic
 from whatwhere.model.deconvnet import DeconvNet
-from whatwhere.regular_file import is_folder, is_regular
 from whatwhere.spec import ModelSpec
-from whatwhere.spec_toml import build
+from whatwhere.spec.toml import build
 
 FORMAT, FORMAT_1 = "whatwhere model 2", "whatwhere model 1"
 FILE_NAME = "model.safetensors"  # of the model in a run's folder

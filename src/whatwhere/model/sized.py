@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from whatwhere.latents import Latents, PoolingParams
+from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 from whatwhere.ops.convolution import convolve_down, convolve_up
 from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, pool, unpool
 from whatwhere.ops.pooling_pairs import has_pairs, pair_weights
 from whatwhere.ops.sparsity import penalty
-from whatwhere.sparse_latents import SparseLatents, SparseMap
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:

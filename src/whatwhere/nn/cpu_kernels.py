@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.jit import Array, cached_jit
-from whatwhere.jit.simd import LANES, load, store
+from whatwhere.inference.engines.jit import Array, cached_jit
+from whatwhere.inference.engines.jit.simd import LANES, load, store
 from whatwhere.nn.cpu_memory import (
     load_features,
     load_gaussians,

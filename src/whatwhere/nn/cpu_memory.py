@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.jit import Array, inline_jit, jit
-from whatwhere.jit.simd import noinline
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import noinline
 
 FEATURES = 10  # rows of work memory for numbers of which a region has one
 OUTSIDE = -1e30  # added to the exponent of an element outside the map: its weight is exactly zero

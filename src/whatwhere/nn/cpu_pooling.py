@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.jit.simd import LANES
+from whatwhere.inference.engines.jit.simd import LANES
 from whatwhere.nn import cpu_kernels
 from whatwhere.nn.cpu_memory import FEATURES, GEOMETRY
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.jit import Array, jit
-from whatwhere.jit.simd import (
+from whatwhere.inference.engines.jit import Array, jit
+from whatwhere.inference.engines.jit.simd import (
     absolute,
     fma,
     load,
@@ -19,7 +19,7 @@ from whatwhere.jit.simd import (
     store,
     where_positive,
 )
-from whatwhere.jit.vector_math import exponential, pair_weights
+from whatwhere.inference.engines.jit.vector_math import exponential, pair_weights
 
 
 @jit

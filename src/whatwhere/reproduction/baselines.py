@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data import Images
-from whatwhere.distributed import choose_device
 from whatwhere.errors import RunError
+from whatwhere.learning.distributed import choose_device
 
 UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
 STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)  # lower, since rows of standardised columns are longer

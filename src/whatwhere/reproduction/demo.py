@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from whatwhere import data
-from whatwhere.atomic import disk_errors, new_folder, write_atomic
 from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError
 from whatwhere.explorer.export import export
+from whatwhere.files import disk_errors, new_folder, write_atomic
 from whatwhere.inference import infer
 from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import EpochReport
@@ -28,7 +28,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.reproduction.baselines import RawPixels
 from whatwhere.reproduction.classifiers import SOLVER
 from whatwhere.spec import InferenceSpec, Recipe
-from whatwhere.spec_toml import read_recipe
+from whatwhere.spec.toml import read_recipe
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 FORMAT = "whatwhere demo 1"  # in demo.json: the folder holds a demo, whose files the next demo may replace

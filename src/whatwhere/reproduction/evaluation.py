@@ -15,9 +15,9 @@ from whatwhere.classification import Matrix, describe_images, side_by_side
 from whatwhere.classification.descriptors import layer_columns
 from whatwhere.data import Images
 from whatwhere.data.splits import few_labels
-from whatwhere.distributed import choose_device
 from whatwhere.errors import ImageError
 from whatwhere.finetuning import finetune
+from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction import baselines
 from whatwhere.reproduction.baselines import Baseline

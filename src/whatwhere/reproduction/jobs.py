@@ -26,7 +26,7 @@ from whatwhere.data.splits import train_validation
 from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
-from whatwhere.spec_checks import require
+from whatwhere.spec.checks import require
 
 EvalSplit = Literal["test", "validation"]
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from whatwhere.atomic import disk_errors
 from whatwhere.data import Images
 from whatwhere.errors import RunError
+from whatwhere.files import disk_errors
 from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning.storage import has_checkpoint
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.reproduction.jobs import TrainingJob, fingerprint, first_layers
 from whatwhere.reproduction.records import ResultStore
 from whatwhere.reproduction.results import EpochRecord, TrainingResult
 from whatwhere.spec import Recipe
-from whatwhere.storage import has_checkpoint
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
-from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.benchmark.machine import Machine, this_machine
 from whatwhere.errors import RunError, WhatwhereError
+from whatwhere.files import disk_errors, write_atomic
 from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import BASELINES, Baseline
 from whatwhere.reproduction.jobs import (
@@ -32,7 +32,7 @@ from whatwhere.reproduction.jobs import (
 )
 from whatwhere.reproduction.results import EvaluationResult, FewLabelResult, FinetuneResult, Result, TrainingResult
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import build
+from whatwhere.spec.toml import build
 
 R = TypeVar("R", bound=Result)
 MODELS = "models"  # folder of the trainings: a record of each, and the models that are published

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.errors import RunError
+from whatwhere.files import disk_errors, write_atomic
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.reproduction.claims import MeasuredCell, Verdict, evaluate_claim, measured_cells
 from whatwhere.reproduction.index import index_page

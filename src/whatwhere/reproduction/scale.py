@@ -10,7 +10,7 @@ from typing import Any
 from whatwhere.errors import SpecError
 from whatwhere.reproduction.jobs import DataSpec
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import build, override
+from whatwhere.spec.toml import build, override
 
 SCALES = ("paper", "quick")
 

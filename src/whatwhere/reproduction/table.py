@@ -44,7 +44,7 @@ from whatwhere.reproduction.jobs import (
 from whatwhere.reproduction.results import TRAINING_MEASURES, Measure
 from whatwhere.reproduction.scale import Scale, data_file
 from whatwhere.spec import Recipe
-from whatwhere.spec_toml import build, override
+from whatwhere.spec.toml import build, override
 
 TABLES = ("pooling", "joint", "nonnegativity", "reset", "steps", "priors", "cost", "sparsity", "comparison")
 BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow

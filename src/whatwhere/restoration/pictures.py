@@ -12,11 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from whatwhere.atomic import disk_errors, write_atomic
 from whatwhere.data import load_with_mask
 from whatwhere.data.folders import picture_files
-from whatwhere.errors import ImageError, MissingExtra, RunError, printable
-from whatwhere.messages import command
+from whatwhere.errors import ImageError, MissingExtra, RunError, command, printable
+from whatwhere.files import disk_errors, write_atomic
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.denoise import denoise
 from whatwhere.restoration.inpaint import INPAINTING, inpaint

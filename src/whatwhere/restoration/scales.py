@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.model import DeconvNet
-from whatwhere.preprocessing.lowpass import lowpass
+from whatwhere.ops.lowpass import lowpass
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.restoration.views import Progress, count_tiles, explain
 from whatwhere.spec import InferenceSpec, InputSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from whatwhere.spec_checks import check_fields, require, require_count
+from whatwhere.spec.checks import check_fields, require, require_count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,9 @@ from whatwhere.inference.engines.cpu import CPUEngine
 from whatwhere.inference.engines.reference import ReferenceEngine
 from whatwhere.inference.engines.triton.engine import TritonEngine
 from whatwhere.inference.filter_map import LinearMap
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 
 

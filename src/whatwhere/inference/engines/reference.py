@@ -11,8 +11,9 @@ from torch import Tensor
 from whatwhere.inference import ista
 from whatwhere.inference.checks import check_filter_problem, check_problem
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 
 

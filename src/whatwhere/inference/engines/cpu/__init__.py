@@ -12,8 +12,9 @@ from torch import Tensor
 
 from whatwhere.inference.checks import check_filter_problem, check_problem, require_supported
 from whatwhere.inference.filter_map import LinearMap
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 
 __all__ = ["CPUEngine"]

@@ -19,8 +19,9 @@ from whatwhere.inference.engines.cpu.steps import SETTINGS
 from whatwhere.inference.engines.reference import flushed_denormals
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import KEPT_GROWTH, batch_sample, pooling_rate, safe_step
-from whatwhere.latents import Latents, PoolingParams, Solution, Stats
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, Phase
 
 CHUNK = 8  # images that a thread takes at a time, at most

@@ -9,8 +9,8 @@ from __future__ import annotations
 from whatwhere.inference.engines.cpu.pooling import Layer, element_offset, weights_offset
 from whatwhere.inference.engines.cpu.rows import dots_rows, product_rows
 from whatwhere.inference.engines.cpu.winograd import correlate
-from whatwhere.jit import Array, inline_jit, jit
-from whatwhere.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
 
 
 @inline_jit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from whatwhere.inference.engines.cpu.pooling import Layer
-from whatwhere.jit import Array, inline_jit, jit
-from whatwhere.jit.simd import (
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import (
     LANES,
     absolute,
     any_nonzero,

@@ -19,8 +19,8 @@ from whatwhere.inference.engines.cpu.layout import maps_of_model, pack_filters, 
 from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool, weights_offset
 from whatwhere.inference.engines.cpu.start import copy_latents
 from whatwhere.inference.engines.cpu.steps import reconstruct
-from whatwhere.jit import Array, cached_jit, jit
-from whatwhere.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
+from whatwhere.inference.engines.jit import Array, cached_jit, jit
+from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 

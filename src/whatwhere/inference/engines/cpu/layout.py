@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from whatwhere.inference.engines.cpu.winograd import LARGEST, POINTS, SMALLEST, TILES, transform_filters
-from whatwhere.jit.simd import LANES
+from whatwhere.inference.engines.jit.simd import LANES
 from whatwhere.model import DeconvNet
 
 LAYER = np.dtype(

@@ -14,8 +14,8 @@ from whatwhere.inference.engines.cpu.steps import (
     secant_norms,
     update_latents,
 )
+from whatwhere.inference.engines.jit import Array, cached_jit
 from whatwhere.inference.step_size import KEPT_GROWTH, SECANT_RANGE
-from whatwhere.jit import Array, cached_jit
 
 
 @cached_jit

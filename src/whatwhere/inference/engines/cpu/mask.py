@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.pooling import Layer, element_offset
-from whatwhere.jit import Array, jit
-from whatwhere.jit.simd import noinline
+from whatwhere.inference.engines.jit import Array, jit
+from whatwhere.inference.engines.jit.simd import noinline
 
 
 @jit

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from whatwhere.jit import Array, inline_jit, jit
-from whatwhere.jit.simd import (
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import (
     LANES,
     any_nonzero,
     fma,
@@ -20,7 +20,7 @@ from whatwhere.jit.simd import (
     splat,
     store,
 )
-from whatwhere.jit.vector_math import exponential, pair_weights
+from whatwhere.inference.engines.jit.vector_math import exponential, pair_weights
 
 Layer = Any  # one row of the table in `layout`
 

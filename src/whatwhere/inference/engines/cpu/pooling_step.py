@@ -16,8 +16,8 @@ from whatwhere.inference.engines.cpu.pooling import (
     store_pair_weights,
     weights_offset,
 )
-from whatwhere.jit import Array, inline_jit, jit
-from whatwhere.jit.simd import LANES, any_nonzero, fma, load, maximum, minimum, noinline, splat, store
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, fma, load, maximum, minimum, noinline, splat, store
 
 
 @jit

@@ -15,7 +15,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 
-from whatwhere.jit.simd import (
+from whatwhere.inference.engines.jit.simd import (
     LANES,
     broadcast,
     call,

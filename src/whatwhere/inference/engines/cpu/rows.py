@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.register_tiles import dots, product
-from whatwhere.jit import Array, jit
-from whatwhere.jit.simd import LANES, noinline
+from whatwhere.inference.engines.jit import Array, jit
+from whatwhere.inference.engines.jit.simd import LANES, noinline
 
 OUTPUTS = LANES // 2  # of a block: OUTPUTS × 3 vectors take 24 of 32 registers, or 12 of 16
 HALF = OUTPUTS // 2

@@ -9,8 +9,8 @@ import numpy as np
 from whatwhere.inference.engines.cpu.convolution import convolve_up, convolve_up_directly
 from whatwhere.inference.engines.cpu.mask import apply_mask
 from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool, region_offset
-from whatwhere.jit import Array, inline_jit, jit
-from whatwhere.jit.simd import (
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import (
     LANES,
     absolute,
     fma,

@@ -11,7 +11,7 @@ from whatwhere.inference.engines.cpu.features import accelerate, look_ahead, pen
 from whatwhere.inference.engines.cpu.mask import apply_mask
 from whatwhere.inference.engines.cpu.pooling import Layer, bound_pooling, element_offset, pool, unpool
 from whatwhere.inference.engines.cpu.pooling_step import update_pooling
-from whatwhere.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
 
 # The settings that the kernels read, as one record.
 SETTINGS = np.dtype(

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.engines.cpu.rows import product_rows
-from whatwhere.jit import Array, inline_jit, jit
-from whatwhere.jit.simd import LANES, load, noinline, splat, store
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store
 
 POINTS = 8  # along one axis
 TILES = 13  # patches at a time, at most: their products with one column of points stay in the fastest cache

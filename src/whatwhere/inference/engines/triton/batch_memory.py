@@ -20,8 +20,9 @@ from whatwhere.inference.engines.triton.shapes import (
 from whatwhere.inference.engines.triton.step import USERS
 from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
-from whatwhere.latents import Latents, PoolingParams, Stats
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, Phase
 
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from whatwhere.inference.checks import check_filter_problem, check_problem, require_supported
 from whatwhere.inference.ista import start_latents
-from whatwhere.latents import Latents, Solution
+from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 
 if TYPE_CHECKING:

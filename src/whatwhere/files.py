@@ -1,0 +1,143 @@
+"""Files that appear complete or not at all, regular files only, and disk errors in plain words.
+
+A pipe or a device that a user names may block or never end, so it is not opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+from whatwhere.errors import RunError
+
+LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
+"""Names of temporary files. Only a process that was killed leaves one behind."""
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write. When the block ends, its content replaces `path` in one step.
+
+    If the block raises, or is interrupted, `path` keeps its old content and the temporary file is removed. The
+    temporary file lies in the same folder under a random name and is never opened through an existing name, so that a
+    symbolic link planted there is not followed.
+    """
+    temporary = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(temporary, flags, 0o666), "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Replace the content of a file in one step: a reader gets either the old content or the new one, complete."""
+    with open_atomic(path) as file:
+        file.write(content)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of killed processes. Call it only while no other process writes to the folder."""
+    for path in folder.iterdir():
+        if LEFTOVER.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Create a folder and its parents; if the block raises, remove again those that it created and that are empty."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+def reserve(file: BinaryIO, size: int) -> None:
+    """Allocate `size` bytes on the disk, where the system can, so that a full disk is noticed before the work."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # those: not on this file system
+                raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, so that a rename survives a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def disk_errors(doing: str, remedy: str) -> Iterator[None]:
+    """Turn an error of the operating system (disk full, folder read-only, …) into a `RunError` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise RunError(f"{doing} failed: {error.strerror or error}{where}; {remedy}") from error
+
+
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a file for reading. Raises OSError, without waiting, if it is a folder, a pipe, a socket or a device."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    if not stat.S_ISREG(os.stat(path).st_mode):  # before opening: some devices react to being opened
+        raise _not_regular(path)
+    handle = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # replaced in the meantime
+        os.close(handle)
+        raise _not_regular(path)
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
+    """The content of a regular file. Raises OSError if it has more than `limit` bytes."""
+    with open_regular(path) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"The file has more than {limit:,} bytes", os.fspath(path))
+    return content
+
+
+def is_regular(path: Path) -> bool:
+    """Whether the path leads to a regular file; False also for a name that the system does not support."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether the path leads to a folder; False also for a name that the system does not support."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _not_regular(path: str | os.PathLike[str]) -> OSError:
+    kind = "A folder" if is_folder(Path(path)) else "A pipe, a socket or a device"
+    return OSError(errno.EINVAL, f"{kind}, where a regular file is expected", os.fspath(path))

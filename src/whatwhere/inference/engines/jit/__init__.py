@@ -1,0 +1,45 @@
+"""Functions that Numba compiles to machine code: its decorators, with types (`simd`: vectors; `cache`: on disk)."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+from whatwhere.inference.engines.jit.cache import use_cache
+
+Array = np.ndarray
+Function = TypeVar("Function", bound=Callable[..., Any])
+OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy"}
+
+
+def jit(function: Function) -> Function:
+    """Compile a function that other compiled functions call."""
+    compiled: Function = numba.njit(**OPTIONS)(function)
+    return compiled
+
+
+def inline_jit(function: Function) -> Function:
+    """Compile a function into each of its callers. (A separate function is optimised once more for each caller.)"""
+    compiled: Function = numba.njit(inline="always", **OPTIONS)(function)
+    return compiled
+
+
+def cached_jit(define: Callable[[str], Function]) -> Function:
+    """Compile the function that `define` returns, for Python to call, and cache its machine code on disk.
+
+    Numba detects changes in the function's own file only. So `define` receives a hash of all source files of its folder
+    and of this one, and the function refers to it: Numba looks up machine code by the constants of a function, too.
+    """
+    digest = hashlib.sha256()
+    for folder in (Path(inspect.getfile(define)).parent, Path(__file__).parent):
+        for file in sorted(folder.glob("*.py")):
+            digest.update(file.read_bytes())
+    compiled: Function = numba.njit(**OPTIONS)(define(digest.hexdigest()))
+    use_cache(compiled)
+    return compiled

@@ -1,0 +1,135 @@
+"""The outcome of inference, and what every step measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from whatwhere.latents import Latents
+from whatwhere.model.picture import figure, tiles
+
+SHOWN = 12  # reconstructions in a notebook
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What every step of inference measured, for every image: step t is the state before step t, the last is the end.
+
+    reconstruction  λ/2 ‖M ⊙ (Rp - v)‖², [T + 1, N]
+    penalty         Σ|p|^α, [T + 1, N]
+    nonzeros        number of p ≠ 0, [T + 1, N]
+    step            β, [T, N]
+
+    T is that of the image that took most steps. One that was finished earlier (`InferenceSpec.tolerance`) shows its
+    end from then on, with steps of size 0.
+    """
+
+    reconstruction: Tensor
+    penalty: Tensor
+    nonzeros: Tensor
+    step: Tensor
+
+    @property
+    def cost(self) -> Tensor:
+        """The objective C of every image at every step, [T + 1, N]."""
+        return self.reconstruction + self.penalty
+
+    def padded(self, steps: int) -> Stats:
+        """A copy with this many steps: those that are added have size 0 and leave all measures as they were."""
+        more = steps - len(self.step)
+
+        def held(trace: Tensor) -> Tensor:
+            return torch.cat([trace, trace[-1:].expand(more, -1)])
+
+        step = torch.cat([self.step, self.step.new_zeros(more, self.step.shape[1])])
+        return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
+
+    def put(self, images: Tensor, part: Stats) -> Stats:
+        """A copy with the statistics of some images, chosen by a mask [N], replaced."""
+        names = Stats.__dataclass_fields__
+        return Stats(*(getattr(self, name).T.index_put((images,), getattr(part, name).T).T for name in names))
+
+    @staticmethod
+    def cat(parts: Sequence[Stats]) -> Stats:
+        """Join the statistics of several batches; with a tolerance, their numbers of steps differ."""
+        if len(parts) == 1:
+            return parts[0]
+        longest = max(len(part.step) for part in parts)
+        parts = [part if len(part.step) == longest else part.padded(longest) for part in parts]
+        return Stats(*(torch.cat([getattr(s, name) for s in parts], dim=1) for name in Stats.__dataclass_fields__))
+
+
+class Decoder(Protocol):
+    """What turns latents back into images: a model for images of one size (`model.at`)."""
+
+    def decode(self, latents: Latents) -> Tensor: ...
+    def to(self, *args: Any, **kwargs: Any) -> Decoder: ...
+
+
+@dataclass(frozen=True, repr=False)
+class Solution:
+    """The outcome of inference: what and where, what every step measured, and the engine that ran.
+
+    latents   features and pooling variables
+    stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1, N] each
+    engine    the name of the engine
+    decoder   the model that the latents belong to; None where an engine was called directly
+    lam       λ, also where it was chosen (`lam = 'auto'`); None where an engine was called directly
+
+    >>> model = ww.load("mnist")
+    >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))
+    >>> solution.features.shape, solution.reconstruction.shape, solution.stats.cost.shape
+    (torch.Size([3, 48, 10, 10]), torch.Size([3, 1, 28, 28]), torch.Size([6, 3]))
+    """
+
+    latents: Latents
+    stats: Stats
+    engine: str
+    decoder: Decoder | None = None
+    lam: float | None = None
+
+    @property
+    def features(self) -> Tensor:
+        """The top layer's features p, [N, B, H, W]."""
+        assert self.latents.p is not None
+        return self.latents.p
+
+    def to(self, *args: Any, **kwargs: Any) -> Solution:
+        """The same on another device, in another dtype."""
+        decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
+        return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)
+
+    @property
+    def reconstruction(self) -> Tensor:
+        """The images that the latents reconstruct, [N, C, H, W]."""
+        if self.decoder is None:
+            raise ValueError("this solution has no decoder; use model.at(height, width).decode(solution.latents)")
+        with torch.no_grad():
+            return self.decoder.decode(self.latents)
+
+    def __repr__(self) -> str:
+        N, *shape = self.features.shape
+        end = (
+            part[-1].cpu().double().mean() for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros)
+        )
+        cost, error, nonzeros = map(float, end)
+        return (
+            f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)} steps, on average: "
+            f"cost {cost:.4g} (reconstruction {error:.4g}), {nonzeros:.4g} non-zeros; engine {self.engine!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        text = f"<p><code>{escape(repr(self))}</code></p>"
+        if self.decoder is None:
+            return text
+        first = replace(self, latents=self.latents[:SHOWN]).reconstruction
+        if first.shape[1] not in (1, 3):
+            first = first.mean(1, keepdim=True)
+        sheet = tiles(first, len(first), min(0.0, float(first.min())), max(1.0, float(first.max())))
+        zoom = max(1, 80 // first.shape[3])
+        return text + figure(sheet, f"Reconstructions of the first {len(first)} images", zoom)

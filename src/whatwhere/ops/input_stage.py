@@ -1,0 +1,90 @@
+"""The input stage of a model: low-pass taken off, contrast made even, signs split, and all of it undone.
+
+    image ── minus low-pass ──► divided by local contrast ──► ON and OFF channels ──► signal
+    image ◄── plus low-pass ◄── multiplied by contrast   ◄── ON minus OFF        ◄── reconstruction
+
+What the way up takes off is the `Background` of the images; the way down puts it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from whatwhere.latents import Background
+from whatwhere.ops.lowpass import lowpass, radius
+from whatwhere.spec import InputSpec
+
+
+@dataclass(frozen=True)
+class InputStage:
+    """The forward and the inverse direction of an `InputSpec`.
+
+    spec  what is done
+
+    >>> stage = InputStage(InputSpec(kind="onoff", sigma=2.0))
+    >>> images = torch.rand(2, 1, 12, 12)
+    >>> signal, background = stage.forward(images)
+    >>> signal.shape                             # ON and OFF as two channels
+    torch.Size([2, 2, 12, 12])
+    >>> torch.allclose(stage.inverse(signal, background), images, atol=1e-6)
+    True
+    """
+
+    spec: InputSpec
+
+    @property
+    def reach(self) -> int:
+        """How far away, in pixels, a pixel of the image can influence the signal."""
+        low = radius(self.spec.sigma) if self.spec.kind != "none" else 0
+        return low + (radius(self.spec.contrast_sigma) if self.spec.contrast else 0)
+
+    def forward(self, images: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Background]:
+        """The signal that the model explains, and the background; unknown pixels (weight 0) become 0."""
+        detail, low = take_lowpass(images, self.spec.sigma, weight) if self.spec.kind != "none" else (images, None)
+        if weight is not None:
+            detail = torch.where(weight > 0, detail, 0)
+        scale = None
+        if self.spec.contrast:
+            scale = local_contrast(detail, self.spec, weight)
+            detail = detail / scale
+        signal = split_signs(detail) if self.spec.kind == "onoff" else detail
+        return signal, Background(low, scale)
+
+    def inverse(self, signal: Tensor, background: Background) -> Tensor:
+        """The image that a signal stands for, in the units that came in."""
+        detail = merge_signs(signal) if self.spec.kind == "onoff" else signal
+        if background.scale is not None:
+            detail = detail * background.scale
+        return detail if background.low is None else detail + background.low
+
+    def spread_mask(self, mask: Tensor) -> Tensor:
+        """The mask of the signal's channels, from that of the pixels [N, 1 or C, H, W]."""
+        return torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
+
+
+def take_lowpass(images: Tensor, sigma: float, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """images = detail + low."""
+    low = lowpass(images, sigma, weight)
+    return images - low, low
+
+
+def local_contrast(detail: Tensor, spec: InputSpec, weight: Tensor | None = None) -> Tensor:
+    """(local mean square over all channels + floor²)^(strength / 2), [N, 1, H, W]."""
+    power = detail.square().mean(1, keepdim=True)
+    known = None if weight is None else weight.amax(1, keepdim=True)
+    local = lowpass(power, spec.contrast_sigma, known).clamp(min=0)
+    return (local + spec.contrast_floor**2) ** (spec.contrast / 2)
+
+
+def split_signs(detail: Tensor) -> Tensor:
+    """[N, C, H, W] → [N, 2 C, H, W]: the positive parts (ON), then the negative parts (OFF)."""
+    return torch.cat([detail.clamp(min=0), (-detail).clamp(min=0)], 1)
+
+
+def merge_signs(signal: Tensor) -> Tensor:
+    """ON minus OFF, the inverse of `split_signs`."""
+    on, off = signal.chunk(2, 1)
+    return on - off

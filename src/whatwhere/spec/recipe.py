@@ -1,0 +1,184 @@
+"""Every setting of the program, as frozen dataclasses that check their values when they are made.
+
+`Recipe.paper()` holds the settings the paper gives; what it leaves open has the default written here, chosen on
+validation images (reproduction/scales/paper.toml says how).
+`spec_toml` reads and writes recipes as files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.inference import InferenceSpec
+from whatwhere.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What one run of ISTA infers.
+
+    layer           the layer whose features are inferred
+    update_pooling  the layers whose pooling variables are updated; those of other layers stay as they were fitted
+
+    >>> model = ww.load("mnist")
+    >>> plan = (ww.Phase(layer=1, update_pooling=(1,)), ww.Phase(layer=2, update_pooling=(2,)))   # two phases
+    >>> ww.infer(model, ww.data.load("digits")[:2], ww.InferenceSpec(steps=2), plan).features.shape
+    torch.Size([2, 48, 10, 10])
+    """
+
+    layer: int
+    update_pooling: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require_count("layer", self.layer)
+        for k in self.update_pooling:
+            require(
+                1 <= k <= self.layer,
+                f"update_pooling = {self.update_pooling} with layer = {self.layer}",
+                f"layers from 1 to {self.layer}",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningSpec:
+    """How one layer is trained.
+
+    inference      settings of the inference inside training
+    update         filters are updated once an 'epoch' from stored latents (the paper), or after every 'batch' of a
+                   stream, whose latents are not stored
+    epochs         passes over the images
+    reset_at       epochs after which all features are set to 0; not with update = 'batch', which stores none
+    cg_steps       conjugate-gradient steps of a filter update
+    momentum       share of the last batch's direction that the next one keeps; for update = 'batch' only
+    update_lower_filters  do the filters of the layers below move too?
+    update_lower_pooling  do the pooling variables of the layers below move too?
+
+    >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, alpha=0.5, steps=100), epochs=10, reset_at=(5,)).cg_steps
+    2
+    """
+
+    inference: InferenceSpec
+    update: Literal["epoch", "batch"] = "epoch"
+    epochs: int = 50
+    reset_at: tuple[int, ...] = (25,)
+    cg_steps: int = 2
+    momentum: float = 0.5
+    update_lower_filters: bool = False
+    update_lower_pooling: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require_count("epochs", self.epochs, least=0)
+        require_count("cg_steps", self.cg_steps)
+        require(0 <= self.momentum < 1, f"momentum = {self.momentum}", "a number from 0 to below 1")
+        for epoch in self.reset_at:
+            require_count("reset_at", epoch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptorSpec:
+    """How features become the vector that a linear classifier sees.
+
+    layers          layers whose features are described, concatenated; empty means the top one
+    patch           side of the overlapping patches at layer 1, 2, … (the last one serves every layer above)
+    stride          distance from one patch to the next at layer 1, 2, … (likewise)
+    cell            side of the cells that each patch is pooled in
+    cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
+    raw             take the features as they are instead
+    where           weight of where: moments of the positions in the pooling regions, appended to every cell; 0: none
+
+    >>> ww.override(ww.Recipe.paper(), {"descriptor": {"layers": [1, 2], "cell": 2}}).descriptor.layers
+    (1, 2)
+    """
+
+    layers: tuple[int, ...] = ()
+    patch: tuple[int, ...] = (9, 6)
+    stride: tuple[int, ...] = (1,)
+    cell: int = 3
+    cell_statistic: Literal["rms", "max", "mean"] = "rms"
+    raw: bool = False
+    where: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("patch", "stride"):
+            require(len(getattr(self, name)) > 0, f"{name} = ()", f"a {name} for each layer, or one for all")
+        for name in ("layers", "patch", "stride"):
+            for value in getattr(self, name):
+                require_count(name, value)
+        require_count("cell", self.cell)
+        require(self.where >= 0, f"where = {self.where}", "a number of at least 0")
+        require(not (self.raw and self.where), f"where = {self.where} with raw = true", "one of them")
+
+
+def _paper_learning() -> tuple[LearningSpec, ...]:
+    training = InferenceSpec(lam=2.0, alpha=0.5, steps=100, step_size="batch")
+    return (LearningSpec(inference=training), LearningSpec(inference=replace(training, lam=0.5)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """An entire experiment: the model, how each layer is trained, how features are inferred and described.
+
+    model       the architecture
+    learning    how each layer is trained, one `LearningSpec` for each
+    inference   how features are inferred at test time
+    plan        phases of inference at test time; empty means one joint phase from the top layer
+    descriptor  how features become a vector for a classifier
+    batch_size  images inferred together; fixed for a run, since the batch rule of the step size sees it
+    seed        of the first filters
+
+    >>> recipe = ww.Recipe.paper()
+    >>> recipe
+    Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)
+    >>> ww.override(recipe, {"learning": {"each": {"epochs": 10}}, "seed": 1})
+    Recipe(layers of 16 and 48 maps, 10 and 10 epochs, batch_size=1000, seed=1)
+    """
+
+    model: ModelSpec = field(default_factory=ModelSpec.paper)
+    learning: tuple[LearningSpec, ...] = field(default_factory=_paper_learning)
+    inference: InferenceSpec = field(default_factory=InferenceSpec)
+    plan: tuple[Phase, ...] = ()
+    descriptor: DescriptorSpec = DescriptorSpec()
+    batch_size: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        depth = self.model.depth
+        require(
+            len(self.learning) == depth,
+            f"{len(self.learning)} learning settings for {depth} layers",
+            "one LearningSpec for each layer",
+        )
+        updates = [learning.update for learning in self.learning]
+        require(len(set(updates)) == 1, f"update = {updates}", "the same for every layer")
+        for phase in self.plan:
+            require(phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}")
+        for k in self.descriptor.layers:
+            require(k <= depth, f"a descriptor of layer {k}", f"layers up to {depth}")
+        require_count("batch_size", self.batch_size)
+        require_count("seed", self.seed, least=0)
+
+    @classmethod
+    def paper(cls, model: ModelSpec | None = None) -> Recipe:
+        """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50 steps.
+
+        Another model is trained with the same settings; layers above the second with those of the second.
+        """
+        if model is None:
+            return cls()
+        return cls(model=model, learning=follow_depth(_paper_learning(), model.depth))
+
+    def __repr__(self) -> str:
+        maps = " and ".join(str(layer.maps) for layer in self.model.layers)
+        epochs = " and ".join(str(learning.epochs) for learning in self.learning)
+        return f"Recipe(layers of {maps} maps, {epochs} epochs, batch_size={self.batch_size}, seed={self.seed})"
+
+
+def follow_depth(learning: tuple[LearningSpec, ...], depth: int) -> tuple[LearningSpec, ...]:
+    """Learning settings for this number of layers: those above it are dropped, the last serves all layers after it."""
+    return (*learning[:depth], *learning[-1:] * (depth - len(learning)))

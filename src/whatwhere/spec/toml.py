@@ -1,0 +1,219 @@
+"""Recipes as TOML files of differences from the paper's settings.
+
+    seed = 1
+    [model.layers.2]        # layers are named by their number, or `each` for all of them
+    maps = 64
+    [learning.each]
+    epochs = 10
+    [inference]
+    lam = 20.0
+
+A key that is not a setting raises an error that suggests the nearest one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_args, get_origin
+
+from whatwhere.errors import SpecError
+from whatwhere.files import read_regular
+from whatwhere.spec import Recipe, follow_depth
+from whatwhere.spec.checks import convert, shown, type_hints
+from whatwhere.spec.inference import PAPER_LAM
+
+Spec = TypeVar("Spec")
+LONGEST = 2**20  # bytes of a recipe
+
+
+def read_recipe(path: str | os.PathLike[str]) -> Recipe:
+    r"""Read a recipe: the paper's settings with the file's differences.
+
+    path  of a TOML file
+
+    >>> from pathlib import Path
+    >>> _ = Path("mine.toml").write_text("seed = 1\n[learning.each]\nepochs = 10\n")
+    >>> ww.read_recipe("mine.toml")
+    Recipe(layers of 16 and 48 maps, 10 and 10 epochs, batch_size=1000, seed=1)
+    """
+    return override(Recipe.paper(), read_toml(path))
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The content of a recipe as plain values."""
+    try:
+        text = read_regular(path, LONGEST).decode("utf-8")
+    except FileNotFoundError:
+        raise SpecError(f"{path} was given as a recipe; there is no such file") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte, or bytes that are not UTF-8
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"{shown(os.fspath(path))} was given as a recipe; it cannot be read: {reason}") from None
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """TOML as plain values; `name` says in an error where the text came from."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise SpecError(f"{name} is not a recipe: its tables are nested too deeply") from None
+    except ValueError as error:  # also an integer of more than 4,300 digits
+        raise SpecError(f"{name} is not valid TOML: {error}") from None
+
+
+def write_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:
+    """Write every setting of a recipe, so that reading it gives the same recipe whatever the defaults become."""
+    Path(path).write_text(to_toml(recipe), encoding="utf-8")
+
+
+def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
+    """The same spec with the differences of a parsed TOML table.
+
+    If the number of layers changes, the learning settings follow (see `follow_depth`).
+
+    spec     a recipe, or a part of one
+    changes  the differences, by the names that a recipe file uses
+    where    what the names in an error begin with
+
+    >>> ww.override(ww.InferenceSpec(), {"lam": 20, "steps": 10}).lam
+    20.0
+    >>> ww.override(ww.Recipe.paper(), {"model": {"layers": [{"maps": 8}]}})
+    Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
+    """
+    hints = type_hints(type(spec))
+    new: dict[str, Any] = {}
+    for key in sorted(changes, key=lambda key: key != "model"):  # the model first: the learning settings follow it
+        value, name = changes[key], f"{where}{key}"
+        if key not in hints:
+            raise SpecError(f"{name} is not a setting{_nearest(key, type(spec), where)}")
+        old = getattr(spec, key)
+        if key == "learning" and "model" in new:
+            old = old[: new["model"].depth]
+        if is_dataclass(old):
+            new[key] = override(old, _table(name, value), f"{name}.")
+        elif _item_spec(hints[key]) is not None:
+            new[key] = _override_items(_item_spec(hints[key]), old, value, name)
+        else:
+            new[key] = convert(value, hints[key], name)
+    if isinstance(spec, Recipe) and "model" in new and not isinstance(changes.get("learning"), list):
+        learning, depth = new.get("learning", spec.learning), new["model"].depth
+        new["learning"] = learning if "learning" in new and len(learning) > depth else follow_depth(learning, depth)
+    if "sparsity" in new:  # it takes the place of the old λ
+        new.setdefault("lam", PAPER_LAM)
+    return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
+
+
+def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
+    """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its default."""
+    hints = type_hints(kind)
+    new: dict[str, Any] = {}
+    for key, value in _table(where or kind.__name__, content).items():
+        name = f"{where}{key}"
+        if key not in hints:
+            raise SpecError(f"{name} is not a setting{_nearest(key, kind, where)}")
+        item = _item_spec(hints[key])
+        if item is not None:
+            new[key] = _override_items(item, (), value, name)
+        elif is_dataclass(hints[key]):
+            new[key] = build(hints[key], value, f"{name}.")
+        else:
+            new[key] = convert(value, hints[key], name)
+    missing = [f.name for f in fields(cast(Any, kind)) if f.name not in new and not _has_default(f)]
+    if missing:
+        raise SpecError(f"{where}{missing[0]} is missing; it has no default")
+    return _named(where, lambda: kind(**new))
+
+
+def to_toml(recipe: Recipe) -> str:
+    """A recipe as TOML text, every setting written out."""
+    return "\n".join(_lines(recipe, "")) + "\n"
+
+
+def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
+    plain, tables = [], []
+    for f in fields(spec):
+        value = getattr(spec, f.name)
+        if is_dataclass(value):
+            tables += _lines(value, f"{path}{f.name}.")
+        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+            for item in value:  # as a list, which is read as it stands; tables by number would be differences
+                tables += _lines(item, f"{path}{f.name}.", "[[{}]]")
+        elif value is not None:
+            plain.append(f"{f.name} = {json.dumps(value)}")  # JSON's scalars and lists are TOML's
+    head = ["\n" + header.format(path[:-1])] if path and plain else []
+    return head + plain + tables
+
+
+def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
+    """A tuple of specs from a list of tables, or from tables named by their number or `each`."""
+    if isinstance(value, list | tuple):
+        return tuple(build(kind, item, f"{name}.{i}.") for i, item in enumerate(value, start=1))
+    items: dict[int, Any] = dict(enumerate(old, start=1))
+    table = _table(name, value)
+    for i in items if "each" in table else ():
+        items[i] = override(items[i], _table(f"{name}.each", table["each"]), f"{name}.each.")
+    for key, item in table.items():
+        if key == "each":
+            continue
+        if not key.isdecimal() or not 1 <= int(key) <= len(items) + 1:
+            raise SpecError(f"{name}.{key} was given; expected a number from 1 to {len(items) + 1}, or 'each'")
+        number, path = int(key), f"{name}.{key}."
+        items[number] = (
+            override(items[number], _table(path[:-1], item), path) if number in items else build(kind, item, path)
+        )
+    return tuple(items[i] for i in sorted(items))
+
+
+def _item_spec(hint: Any) -> Any:
+    """The spec that a tuple holds, or None."""
+    item = get_args(hint)[0] if get_origin(hint) is tuple else None
+    return item if is_dataclass(item) else None
+
+
+def _has_default(f: Any) -> bool:
+    return f.default is not MISSING or f.default_factory is not MISSING
+
+
+def _table(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise SpecError(f"{name} = {shown(value)} was given; expected a table of settings")
+    return value
+
+
+def _nearest(key: str, kind: type, where: str) -> str:
+    """A suggestion for an unknown key: a setting of this name deeper down, by its full path, or one spelt alike."""
+    known, paths = list(type_hints(kind)), dict(_paths(kind, where))
+    close = [path for path, name in paths.items() if name == key]
+    close = close or [f"{where}{name}" for name in difflib.get_close_matches(key, known, n=1, cutoff=0.5)]
+    alike = difflib.get_close_matches(key, paths.values(), n=1, cutoff=0.6)
+    close = close or [path for path, name in paths.items() if name in alike]
+    suggestion = " or ".join(map(repr, sorted(close, key=len)))
+    return f"; did you mean {suggestion}?" if close else f"; the settings here are {', '.join(known)}"
+
+
+def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:
+    """Every setting below a spec: its full path and its own name; the path of a layer's setting has `each`."""
+    for name, hint in type_hints(kind).items():
+        item = _item_spec(hint)
+        if item is not None:
+            yield from _paths(item, f"{where}{name}.each.")
+        elif is_dataclass(hint):
+            yield from _paths(cast(type, hint), f"{where}{name}.")
+        else:
+            yield f"{where}{name}", name
+
+
+def _named(where: str, make: Callable[[], Spec]) -> Spec:
+    """Call a constructor; if it raises an error, say where in the file its values are."""
+    try:
+        return make()
+    except SpecError as error:
+        if not where or str(error).startswith("in "):
+            raise
+        raise SpecError(f"in {where[:-1]}: {error}") from None

@@ -1,0 +1,134 @@
+"""Models by name: their cards are true, names are accepted wherever paths are, and a large one is downloaded."""
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import whatwhere as ww
+from file_server import Mirror, serving
+from whatwhere.cli import app
+from whatwhere.cli.inputs import source_of
+from whatwhere.data.models import catalogue
+from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.model import load as load_file
+
+NAMES = ("digits-demo", "fashion", "mnist", "photographs")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["models", *arguments], catch_exceptions=False)
+
+
+def test_the_models_of_the_package_are_known_by_name() -> None:
+    assert ww.models.names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_states_data_licence_recipe_result_and_checksum(name: str) -> None:
+    entry, content = catalogue.find(name), ww.models.path(name).read_bytes()
+    assert all(entry.facts[key] for key in ("data", "licence", "recipe", "input", "result"))
+    assert entry.facts["sha256"] == hashlib.sha256(content).hexdigest()
+    assert entry.files[0].size == len(content) <= 1_000_000
+    assert entry.files[0].name == f"{name}.safetensors"
+    (figure,) = re.findall(r"!\[[^]]+\]\(([\w.-]+)\)", entry.card)
+    assert (catalogue.FOLDER / figure).read_bytes().startswith(b"\x89PNG")
+    assert ww.load(name) == load_file(catalogue.FOLDER / f"{name}.safetensors")
+
+
+def test_a_run_or_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mnist").mkdir()  # a folder that is not a run: of images, for example
+    assert ww.load("mnist") == ww.load(catalogue.FOLDER / "mnist.safetensors")
+    other = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=3),)), seed=5)
+    ww.save(other, "mnist/model.safetensors")
+    assert ww.load("mnist") == ww.load(Path("mnist")) == other
+    ww.save(other, "fashion")
+    assert ww.load("fashion") == other
+    assert ww.load("photographs").spec.depth == 1
+
+
+def test_an_unknown_name_is_answered_with_those_that_exist() -> None:
+    with pytest.raises(RunError, match=r"'minst'.*no model of that name.*digits-demo, fashion, mnist, photographs"):
+        ww.load("minst")
+    with pytest.raises(RunError, match="known by name are digits-demo, fashion"):
+        ww.models.path("minst")
+
+
+def test_runs_and_commands_accept_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ww.read_run("fashion").name == "fashion"
+    assert ww.read_run("fashion").model == ww.load("fashion")
+    assert (source_of(Path("fashion")), source_of(Path("mnist"))) == ("fashion-mnist", "digits")
+    shown = CliRunner().invoke(app, ["figures", "digits-demo", "--only", "filters", "--out", "drawn"])
+    assert shown.exit_code == 0, shown.output
+    assert Path("drawn/filters.png").exists()
+
+
+def test_the_command_lists_models_with_their_numbers_and_shows_a_card() -> None:
+    listed = run().stdout
+    for name in NAMES:
+        assert re.search(rf"^{name} ", listed, re.MULTILINE)
+    assert "0.80 %" in listed
+    assert "79,936 bytes" in listed
+    facts = {model["name"]: model for model in json.loads(run("--json").stdout)}
+    assert facts["mnist"]["available"]
+    assert facts["mnist"]["sha256"] == catalogue.find("mnist").facts["sha256"]
+    assert run("mnist").stdout.strip() == ww.models.card("mnist").strip()
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    """A model `large` whose file is on a mirror, and an empty cache."""
+    content = (catalogue.FOLDER / "photographs.safetensors").read_bytes()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "cards")
+    (tmp_path / "cards").mkdir()
+    with serving({"large.safetensors.gz": gzip.compress(content)}) as server:
+        (tmp_path / "cards" / "large.md").write_text(
+            "# large\n\nA large model.\n\n| | |\n| --- | --- |\n| data | some |\n| licence | MIT |\n| result | good |\n"
+            f"| file | `large.safetensors`, {len(content):,} bytes |\n"
+            f"| sha256 | `{hashlib.sha256(content).hexdigest()}` |\n| mirror | `{server.address}` |\n"
+        )
+        yield server
+
+
+def test_a_large_model_is_downloaded_verified_and_loaded(large: Mirror, tmp_path: Path) -> None:
+    pytest.importorskip("pooch")
+    with pytest.raises(RunError, match="`whatwhere models large --get` downloads it"):
+        ww.load("large")
+    assert "not available: whatwhere models large --get" in run().stdout
+    assert "verified" in run("large", "--get").stdout
+    assert (tmp_path / "cache" / "models" / "large.safetensors").exists()
+    assert ww.load("large").spec.layers[0].maps == 32
+    run("large", "--get")
+    assert large.asked == ["large.safetensors.gz"], "a model that is there already is not downloaded again"
+
+
+def test_a_damaged_download_is_not_stored(large: Mirror, tmp_path: Path) -> None:
+    pytest.importorskip("pooch")
+    large.answers["large.safetensors.gz"] = gzip.compress(b"something else")
+    with pytest.raises(ImageError, match="could not be downloaded"):
+        run("large", "--get")
+    assert not (tmp_path / "cache" / "models" / "large.safetensors").exists()
+
+
+def test_a_large_model_is_taken_from_a_folder(large: Mirror, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    shutil.copy(Path(ww.models.__file__).parent / "photographs.safetensors", given / "large.safetensors")
+    run("large", "--from", str(given))
+    assert ww.load("large").spec.depth == 1
+    assert large.asked == []
+
+
+def test_get_needs_a_name() -> None:
+    with pytest.raises(SpecError, match="expected a name"):
+        run("--get")

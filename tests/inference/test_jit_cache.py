@@ -1,0 +1,139 @@
+"""The cache of machine code: without a writable folder, with damaged files, with files of other sources."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba")
+
+SOURCE = Path(__file__).parents[2] / "src" / "whatwhere"
+TINY = """
+from whatwhere.inference.engines.jit import cached_jit
+
+@cached_jit
+def double(source):
+    def double(x):
+        source
+        return 2 * x
+    return double
+"""
+# A read-only file system, for root too, whose writes no permission bit prevents.
+READ_ONLY = """
+import errno, os, tempfile
+def fail(*arguments, **options):
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+tempfile.TemporaryFile = os.makedirs = fail
+"""
+
+
+def run(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in which `tiny.double` can be imported from `folder`, with nothing in the environment."""
+    (folder / "tiny.py").write_text(TINY)
+    path = os.pathsep.join([str(folder), str(SOURCE.parent)])
+    inherited = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "HOME")}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**inherited, "PYTHONPATH": path, "HOME": "/nonexistent", "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def cache_files(cache: Path) -> list[Path]:
+    return sorted(cache.rglob("*.nbc"))
+
+
+CALL = "from tiny import double; print(double(21)); print(sum(double.stats.cache_hits.values()), 'hits')"
+
+
+def test_without_a_writable_folder_it_compiles_and_warns_once(tmp_path: Path) -> None:
+    program = (
+        READ_ONLY
+        + CALL
+        + "; import whatwhere.inference.engines.jit.cache as c; c.use_cache(double); print(c.describe_cache(double))"
+    )
+    done = run(program, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "42"
+    assert "each process compiles again" in done.stdout
+    assert done.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == 1
+
+
+def test_a_second_process_finds_the_machine_code(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first, second = (run(CALL, tmp_path, NUMBA_CACHE_DIR=str(cache)) for _ in range(2))
+    assert (first.stdout, second.stdout) == ("42\n0 hits\n", "42\n1 hits\n"), first.stderr + second.stderr
+    assert len(cache_files(cache)) == 1
+    assert not first.stderr
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program and, in `cache`, its machine code."""
+    folder = tmp_path_factory.mktemp("compiled")
+    run(CALL, folder, NUMBA_CACHE_DIR=str(folder / "cache"))
+    return folder
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "garbage", "one bit", "valid checksum of garbage"])
+def test_damaged_machine_code_is_deleted_and_compiled_again(compiled: Path, tmp_path: Path, damage: str) -> None:
+    cache = shutil.copytree(compiled / "cache", tmp_path / "cache")
+    (file,) = cache_files(cache)
+    whole = file.read_bytes()
+    content = bytearray(whole)
+    if damage == "one bit":
+        content[len(content) // 2] ^= 1
+    elif damage == "valid checksum of garbage":
+        content = bytearray(hashlib.sha256(b"garbage").digest() + b"garbage")
+    else:
+        content = {"empty": bytearray(), "truncated": content[:-100], "garbage": bytearray(b"x" * 5000)}[damage]
+    file.write_bytes(content)
+    damaged = run(CALL, compiled, NUMBA_CACHE_DIR=str(cache))
+    assert damaged.stdout == "42\n0 hits\n", damaged.stderr
+    assert "damaged machine code" in damaged.stderr
+    (repaired,) = cache_files(cache)
+    content = repaired.read_bytes()
+    assert content[:32] == hashlib.sha256(content[32:]).digest()
+    assert len(content) > len(whole) // 2
+
+
+def test_machine_code_of_other_sources_is_replaced(compiled: Path, tmp_path: Path) -> None:
+    cache = shutil.copytree(compiled / "cache", tmp_path / "cache")
+    (before,) = cache_files(cache)
+    another = compiled / "another.py"
+    another.write_text("changed = True\n")
+    done = run(CALL, compiled, NUMBA_CACHE_DIR=str(cache))
+    another.unlink()
+    assert done.stdout == "42\n0 hits\n", done.stderr
+    (after,) = cache_files(cache)
+    assert after != before
+
+
+def test_a_folder_that_cannot_be_written_any_more_is_a_warning(tmp_path: Path) -> None:
+    program = "import tiny\n" + READ_ONLY + CALL
+    done = run(program, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.stdout.startswith("42\n"), done.stderr
+    assert "was not cached" in done.stderr
+
+
+def test_compiled_pooling_runs_from_a_read_only_package_without_a_home(tmp_path: Path) -> None:
+    """Pooling, whose loops compile in a third of the time of the engine and are cached in the same way."""
+    shutil.copytree(SOURCE, tmp_path / "whatwhere", ignore=shutil.ignore_patterns("__pycache__"))
+    program = """
+import torch, whatwhere as ww
+from whatwhere.nn import GaussianPool2d, cpu_kernels
+assert ww.__file__.startswith({folder!r})
+p = GaussianPool2d(2)(torch.ones(1, 1, 4, 4))
+print([round(x, 5) for x in p.flatten().tolist()], len(cpu_kernels.fit_pool.signatures))
+"""
+    done = run(READ_ONLY + program.format(folder=str(tmp_path)), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[2.0, 2.0, 2.0, 2.0] 1\n"  # four equal elements, weights of length 1
+    assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
+    assert not cache_files(tmp_path)

@@ -1,0 +1,271 @@
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import whatwhere
+from whatwhere import models
+from whatwhere.errors import SpecError
+from whatwhere.model import load
+from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
+from whatwhere.spec.checks import type_hints
+from whatwhere.spec.toml import build, override, read_recipe, to_toml, write_recipe
+
+
+def read(tmp_path: Path, text: str) -> Recipe:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return read_recipe(path)
+
+
+def test_an_empty_file_is_the_paper(tmp_path: Path) -> None:
+    assert read(tmp_path, "") == Recipe.paper()
+
+
+def test_the_recipe_of_two_layers_has_the_first_layer_of_the_model_that_ships() -> None:
+    folder = Path(whatwhere.__file__).parent / "reproduction" / "recipes"
+    one, two = (read_recipe(folder / f"{name}.toml") for name in ("photographs", "photographs_two_layers"))
+    assert load(models.path("photographs")).spec == one.model
+    assert two.model.layers[0] == one.model.layers[0]
+    assert (two.model.depth, len(two.learning)) == (2, 2)
+    assert two.learning[0] == one.learning[0]
+    assert (two.model.input, two.inference, two.batch_size) == (one.model.input, one.inference, one.batch_size)
+
+
+def test_a_file_holds_differences(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        """
+        seed = 3
+        [model]
+        nonnegative = false
+        [model.layers.2]
+        maps = 64
+        [learning.each]
+        epochs = 7
+        [learning.2]
+        inference.lam = 1
+        [inference]
+        lam = 20.0
+        [[plan]]
+        layer = 1
+        update_pooling = [1]
+        """,
+    )
+    paper = Recipe.paper()
+    assert recipe.seed == 3
+    assert recipe.model.layers == (paper.model.layers[0], replace(paper.model.layers[1], maps=64))
+    assert not recipe.model.nonnegative
+    assert [learning.epochs for learning in recipe.learning] == [7, 7]
+    assert [learning.inference.lam for learning in recipe.learning] == [2.0, 1.0]
+    assert recipe.inference == replace(paper.inference, lam=20.0)
+    assert recipe.plan == (Phase(layer=1, update_pooling=(1,)),)
+
+
+def test_lam_can_be_given_as_sparsity_or_chosen_later(tmp_path: Path) -> None:
+    recipe = read(tmp_path, "inference.sparsity = 0.5\nlearning.each.inference.sparsity = 4")
+    assert recipe.inference.lam == 2.0
+    assert [learning.inference.lam for learning in recipe.learning] == [0.25, 0.25]
+    assert "sparsity" not in to_toml(recipe)
+    recipe = read(tmp_path, 'inference = { lam = "auto", noise = 0.1 }')
+    assert recipe.inference == InferenceSpec(lam="auto", noise=0.1)
+    assert override(Recipe.paper(), tomllib.loads(to_toml(recipe))) == recipe
+    with pytest.raises(SpecError, match=r"in inference: lam = 5\.0 with sparsity = 0\.5 was given; expected one"):
+        read(tmp_path, "inference = { lam = 5, sparsity = 0.5 }")
+
+
+def test_a_third_layer(tmp_path: Path) -> None:
+    recipe = read(tmp_path, "[model.layers.3]\nmaps = 8\n[learning.3]\nepochs = 4\n[learning.3.inference]\nlam = 0.1")
+    assert recipe.model.layers[2] == LayerSpec(maps=8)
+    assert recipe.learning[2] == LearningSpec(inference=InferenceSpec(lam=0.1), epochs=4)
+
+
+BAD = {
+    "sede = 1": "sede is not a setting; did you mean 'seed'",
+    "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
+    "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'inference.lam'",
+    "[learning.1.inference]\nstep = 1": r"step is not a setting; did you mean 'learning\.1\.inference\.steps'",
+    "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected a number or 'auto'",
+    "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
+    "[inference]\nmomentum = 1": r"inference\.momentum = 1 was given; expected bool",
+    "[inference]\nstep_size = 'x'": r"inference\.step_size = 'x' was given; expected one of 'image'",
+    "[inference]\nlam = -1": r"in inference: lam = -1\.0 was given; expected",
+    "[descriptor]\npatch = 9": r"descriptor\.patch = 9 was given; expected a list",
+    "inference = 3": "inference = 3 was given; expected a table",
+    "[model.layers.4]\nmaps = 3": r"model\.layers\.4 was given; expected a number from 1 to 3, or 'each'",
+    "[model.layers.first]\nmaps = 3": r"model\.layers\.first was given",
+    "[model.layers.3]\nfilter_size = 3": r"model\.layers\.3\.maps is missing",
+    "seed = ": "not valid TOML",
+    "lam = 5": r"lam is not a setting; did you mean 'inference\.lam' or 'learning\.each\.inference\.lam'\?",
+    "epoch = 5": r"did you mean 'learning\.each\.epochs'\?",
+    "[inference]\npooling_step = inf": r"inference\.pooling_step = inf was given; expected a finite number",
+    f"[inference]\nlam = 1{'0' * 400}": r"inference\.lam = 1000.* was given; expected a finite number",
+    f"seed = {2**64}": "seed = 18446744073709551616 was given; expected an integer of at most",
+    f"seed = 1{'0' * 5000}": "not valid TOML: Exceeds the limit",
+    f"seed = {'[' * 10_000}": "nested too deeply",
+    "[learning.3]\nepochs = 4": r"learning\.3\.inference is missing",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_bad_file_raises_an_error_that_names_the_setting(text: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=BAD[text]):
+        read(tmp_path, text)
+
+
+def test_the_learning_settings_follow_the_number_of_layers(tmp_path: Path) -> None:
+    first, second = Recipe.paper().learning
+    assert read(tmp_path, "model.layers = [{maps = 8}]").learning == (first,)
+    assert read(tmp_path, "[model.layers.3]\nmaps = 8").learning == (first, second, second)
+    one = read(tmp_path, "model.layers = [{maps = 8}]\n[learning.each]\nepochs = 3")
+    assert one.learning == (replace(first, epochs=3),)
+    with pytest.raises(SpecError, match="2 learning settings for 1 layers"):
+        read(tmp_path, "model.layers = [{maps = 8}]\n[learning.2]\ninference.lam = 1.0")
+    with pytest.raises(SpecError, match=r"learning\.3 was given; expected a number from 1 to 2"):
+        read(tmp_path, "model.layers = [{maps = 8}]\n[learning.3]\ninference.lam = 1.0")
+
+
+def make_fifo(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda folder: folder, "A folder"),
+        (lambda folder: folder / ("x" * 300), "name too long"),
+        (lambda folder: make_fifo(folder / "fifo"), "A pipe"),
+        (lambda folder: Path("/dev/zero"), "a device"),
+        (lambda folder: write(folder / "bytes", b"\xff\xfe"), "can't decode"),
+        (lambda folder: write(folder / "large", b"#" * (2**20 + 1)), "more than 1,048,576 bytes"),
+    ],
+)
+def test_what_cannot_be_a_recipe_is_named(make: Callable[[Path], Path], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=f"was given as a recipe; it cannot be read: .*{reason}"):
+        read_recipe(make(tmp_path))
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"nowhere\.toml was given as a recipe; there is no such file"):
+        read_recipe(tmp_path / "nowhere.toml")
+
+
+layers = st.builds(
+    LayerSpec,
+    maps=st.integers(1, 9).map(lambda n: 2 * n),
+    filter_size=st.integers(1, 9),
+    pooling_kind=st.sampled_from(["gaussian", "max", "sum"]),
+    pool_size=st.integers(2, 4),
+    pool_stride=st.sampled_from([None, 1, 2]),
+    pool_maps=st.sampled_from([1, 2]),
+)
+inferences = st.builds(
+    InferenceSpec,
+    lam=st.floats(1e-3, 1e3),
+    alpha=st.floats(0.5, 1),
+    steps=st.integers(0, 200),
+    step_size=st.sampled_from(["image", "batch", "fixed"]),
+    momentum=st.booleans(),
+    gamma_min=st.floats(0, 1),
+    gamma_max=st.floats(1, 1e6),
+)
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> Recipe:
+    depth = draw(st.integers(1, 3))
+    learning = st.builds(
+        LearningSpec,
+        inference=inferences,
+        epochs=st.integers(0, 60),
+        reset_at=st.lists(st.integers(1, 50), max_size=3).map(tuple),
+        update_lower_filters=st.booleans(),
+    )
+    return Recipe(
+        model=ModelSpec(layers=tuple(draw(layers) for _ in range(depth)), channels=draw(st.integers(1, 3))),
+        learning=tuple(draw(learning) for _ in range(depth)),
+        inference=draw(inferences),
+        plan=draw(st.sampled_from([(), (Phase(layer=1, update_pooling=(1,)),)])),
+        descriptor=DescriptorSpec(raw=draw(st.booleans())),
+        seed=draw(st.integers(0, 9)),
+    )
+
+
+@given(recipes())
+def test_a_recipe_comes_back_as_it_was(recipe: Recipe) -> None:
+    assert build(Recipe, tomllib.loads(to_toml(recipe))) == recipe
+
+
+anything = st.one_of(
+    st.integers(),
+    st.integers(-3, 5),
+    st.floats(),
+    st.floats(0, 1),
+    st.booleans(),
+    st.none(),
+    st.text(max_size=3),
+    st.sampled_from(["gaussian", "image", "exact", "rms", 10**400, 10**5000, np.float32(0.7), np.int64(2), -0.0]),
+    st.lists(st.integers(-1, 4), max_size=3),
+)
+
+
+def settings_of(kind: type, **given: st.SearchStrategy[object]) -> st.SearchStrategy[dict[str, object]]:
+    """Some settings of a spec with any values."""
+    return st.fixed_dictionaries(given, optional={name: anything for name in type_hints(kind) if name not in given})
+
+
+@given(
+    settings_of(LayerSpec, maps=st.one_of(anything, st.just(4))),
+    settings_of(InferenceSpec),
+    settings_of(LearningSpec, inference=st.just(InferenceSpec())),
+    settings_of(DescriptorSpec),
+    settings_of(Recipe, model=st.none(), learning=st.none(), inference=st.none(), descriptor=st.none()),
+)
+def test_every_recipe_that_can_be_made_can_be_written_and_read(layer, inference, learning, descriptor, recipe) -> None:
+    def make() -> Recipe:
+        model = ModelSpec(layers=[LayerSpec(**layer)])  # type: ignore[arg-type]
+        parts = {"model": model, "learning": [LearningSpec(**learning)], "inference": InferenceSpec(**inference)}
+        return Recipe(**recipe | parts | {"descriptor": DescriptorSpec(**descriptor)})
+
+    try:
+        made = make()
+    except SpecError:
+        return
+    assert build(Recipe, tomllib.loads(to_toml(made))) == made
+    assert override(Recipe.paper(), tomllib.loads(to_toml(made))) == made
+
+
+@pytest.mark.parametrize("kind", [InferenceSpec, LearningSpec, DescriptorSpec])
+@given(data=st.data())
+def test_every_single_setting_that_is_accepted_can_be_written_and_read(kind, data) -> None:
+    """One setting at a time, so that most values are accepted."""
+    required = {"inference": InferenceSpec()} if kind is LearningSpec else {}
+    name = data.draw(st.sampled_from([name for name in type_hints(kind) if name not in required]))
+    try:
+        spec = kind(**required, **{name: data.draw(anything)})
+    except SpecError:
+        return
+    part = {InferenceSpec: "inference", LearningSpec: "learning", DescriptorSpec: "descriptor"}[kind]
+    try:
+        recipe = replace(Recipe.paper(), **{part: (spec, spec) if kind is LearningSpec else spec})
+    except SpecError:  # a descriptor of a layer that the model does not have
+        return
+    assert build(Recipe, tomllib.loads(to_toml(recipe))) == recipe
+
+
+def test_a_run_folders_recipe_comes_back_as_it_was(tmp_path: Path) -> None:
+    recipe = replace(Recipe.paper(), seed=4, plan=(Phase(layer=2, update_pooling=(2,)),))
+    write_recipe(recipe, tmp_path / "recipe.toml")
+    assert read_recipe(tmp_path / "recipe.toml") == recipe
