@@ -63,7 +63,7 @@ COVERED_BY = {
     "inference/engines/jit/cache.py": "inference/test_jit_cache.py",
     "spec/recipe.py": "spec/test_spec.py",
     "model/solution.py": "inference/test_infer.py",
-    "latents.py": "learning/learning/test_latent_store.py",
+    "latents.py": "learning/test_latent_store.py",
     "learning/options.py": "learning/test_trainer.py",
     "learning/reports.py": "learning/test_session.py",
     "learning/state.py": "learning/test_session.py",
@@ -85,8 +85,8 @@ COVERED_BY = {
     "spec/inference.py": "spec/test_spec.py",
     "spec/model.py": "spec/test_spec.py",
     "data/codes_writer.py": "data/test_codes.py",
-    "learning/storage/latent_files.py": "learning/learning/test_latent_store.py",
-    "learning/storage/tiers.py": "learning/learning/test_latent_store.py",
+    "learning/storage/latent_files.py": "learning/test_latent_store.py",
+    "learning/storage/tiers.py": "learning/test_latent_store.py",
 }
 
 
