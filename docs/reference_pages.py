@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer
-from docstrings import parse
 
 from whatwhere.cli import app
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import type_hints
+from whatwhere.spec.docstrings import parse
 
 REFERENCE = Path(__file__).parent / "reference"
 MADE_BY = "<!-- made by docs/reference_pages.py -->\n"

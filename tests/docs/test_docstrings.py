@@ -8,10 +8,11 @@ from dataclasses import is_dataclass
 import numpy as np
 import pytest
 import torch
-from docstrings import as_restructured_text, parse
+from docstrings import as_restructured_text
 
 import whatwhere as ww
 from public_names import is_error, public_names
+from whatwhere.spec.docstrings import parse
 
 NAMES = public_names()
 ARRAYS = re.compile(r"\b(Tensor|ndarray|Matrix)\b")

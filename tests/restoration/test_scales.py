@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from pictures_to_restore import error, model, noisy, picture
 from whatwhere.restoration.scales import Restorer, enlarge, halve, inference_settings, signal_strength
-from whatwhere.restoration.settings import RestorationSpec
+from whatwhere.spec.restoration import RestorationSpec
 
 
 def test_the_mean_of_the_known_pixels_of_2x2_and_the_noise_that_is_left() -> None:

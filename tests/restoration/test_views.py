@@ -4,9 +4,9 @@ import torch
 
 from pictures_to_restore import error, model, noisy, picture
 from whatwhere.inference import infer
-from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.restoration.views import explain, region_side, shifts
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+from whatwhere.spec.restoration import RestorationSpec
 
 SETTINGS = InferenceSpec(lam=5.0, steps=10, momentum=True)
 

@@ -101,7 +101,8 @@ def prepared_model(pooling_kind: PoolingKind, device: torch.device) -> DeconvNet
     layers = (LayerSpec(maps=16, pooling_kind=pooling_kind), LayerSpec(maps=48, fan_in=8, pooling_kind=pooling_kind))
     brief = {"batch_size": 500, "learning": {"each": {"epochs": 4, "reset_at": [2], "inference": {"steps": 20}}}}
     recipe = override(Recipe(model=ModelSpec(layers=layers)), brief)
-    return train(recipe, load("digits", split="train")[slice(0, 500)], options=TrainingOptions(device=device)).model
+    options = TrainingOptions(device=str(device))
+    return train(recipe, load("digits", split="train")[slice(0, 500)], options=options).model
 
 
 def measure(case: Case, model: DeconvNet, v: Tensor, repeats: int, log: Callable[[str], None]) -> list[Measurement]:

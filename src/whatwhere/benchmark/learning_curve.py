@@ -14,8 +14,8 @@ from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_phase
 from whatwhere.latents import Latents
 from whatwhere.learning.algorithm import learn, training_phase
+from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.image_stream import StreamData, as_stream_or_source, open_stream, stream_recipe
-from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.learning.streaming import learn_from_stream
@@ -24,6 +24,7 @@ from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
+from whatwhere.spec.training import TrainingOptions
 
 EVALUATION_STEPS = 50
 RARE = 0.01  # a map that is active in fewer images than this share is hardly used

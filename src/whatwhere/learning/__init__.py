@@ -1,11 +1,12 @@
 """Learning: the filters, from the latents that inference leaves."""
 
+from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.guards import TrainingDiverged, TrainingStopped
 from whatwhere.learning.image_stream import StreamError
-from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
 from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
 from whatwhere.learning.run_reader import TrainedRun, load, read_run
 from whatwhere.learning.trainer import TrainedModel, train
+from whatwhere.spec.training import TrainingOptions
 
 __all__ = [
     "BatchReport",

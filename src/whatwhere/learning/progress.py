@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from whatwhere.learning.options import TrainingCallbacks
+from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
 from whatwhere.spec import Recipe
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from whatwhere.learning import distributed
+from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
 from whatwhere.learning.guards import check_batch, check_filters, check_sums, stopped
 from whatwhere.learning.image_stream import StreamData
-from whatwhere.learning.options import TrainingCallbacks
 from whatwhere.learning.reports import Activity, BatchReport, EpochReport, PhaseReport
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import AsyncHostCopy, BatchStats, EpochStats, measure_batch

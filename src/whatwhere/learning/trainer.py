@@ -19,6 +19,7 @@ from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.learning import distributed
 from whatwhere.learning.algorithm import learn, training_phase
+from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
 from whatwhere.learning.image_stream import (
     IterableStream,
@@ -32,7 +33,6 @@ from whatwhere.learning.image_stream import (
     stream_recipe,
 )
 from whatwhere.learning.memory import check_memory, latents_per_image, memory_errors
-from whatwhere.learning.options import TrainingCallbacks, TrainingOptions
 from whatwhere.learning.progress import TrainingProgress
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.run_folder import RunFacts, RunFolder
@@ -43,6 +43,7 @@ from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.training_data import ImageSource, TrainingData, as_signals, split_batches
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
+from whatwhere.spec.training import TrainingOptions
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,6 @@
 from whatwhere.restoration.denoise import denoise
 from whatwhere.restoration.inpaint import INPAINTING, inpaint
 from whatwhere.restoration.learn import adapt
-from whatwhere.restoration.settings import RestorationSpec
+from whatwhere.spec.restoration import RestorationSpec
 
 __all__ = ["INPAINTING", "RestorationSpec", "adapt", "denoise", "inpaint"]

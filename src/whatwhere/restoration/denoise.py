@@ -11,8 +11,8 @@ from whatwhere.restoration.checks import ImagesT, as_images, check_noise, like
 from whatwhere.restoration.colour import to_opponent
 from whatwhere.restoration.planes import restore_planes
 from whatwhere.restoration.scales import Restorer
-from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.restoration.views import Progress
+from whatwhere.spec.restoration import RestorationSpec
 
 
 def denoise(

@@ -10,8 +10,8 @@ from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_noise, keep_known, like
 from whatwhere.restoration.planes import restore_planes
 from whatwhere.restoration.scales import Restorer
-from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.restoration.views import Progress
+from whatwhere.spec.restoration import RestorationSpec
 
 LEAST_NOISE = 0.2  # of the strength of the known details: what a model of photographs leaves unexplained of them
 INPAINTING = RestorationSpec(steps=24, scales=3)

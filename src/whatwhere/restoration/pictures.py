@@ -21,7 +21,7 @@ from whatwhere.restoration.denoise import denoise
 from whatwhere.restoration.inpaint import INPAINTING, inpaint
 from whatwhere.restoration.learn import adapt
 from whatwhere.restoration.scales import Restorer
-from whatwhere.restoration.settings import RestorationSpec
+from whatwhere.spec.restoration import RestorationSpec
 
 RECORD = "restoration.json"  # in a folder of results: the settings that made them
 FORMATS = {

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from whatwhere.model import DeconvNet
 from whatwhere.ops.lowpass import lowpass
-from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.restoration.views import Progress, count_tiles, explain
 from whatwhere.spec import InferenceSpec, InputSpec
+from whatwhere.spec.restoration import RestorationSpec
 
 FEWEST_STEPS, MOST_STEPS = 8, 60
 SMALLEST = 32  # pixels of a side below which no smaller scale is of use

@@ -57,8 +57,9 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         words = [word for h in get_args(hint) if get_origin(h) is Literal for word in get_args(h)]
         if (isinstance(value, str) and value in words) or (value is None and type(None) in get_args(hint)):
             return value
-        hint = next(h for h in get_args(hint) if h is not type(None) and get_origin(h) is not Literal)
-        if words:
+        others = [h for h in get_args(hint) if h is not type(None) and get_origin(h) is not Literal]
+        hint = others[0] if others else Literal[tuple(words)]
+        if words and others:
             require(not isinstance(value, str), f"{name} = {shown(value)}", f"a number or {words[0]!r}")
     if get_origin(hint) is Literal:
         require_choice(name, value, get_args(hint))
@@ -72,7 +73,9 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     if hint is int and isinstance(value, numbers.Integral) and not is_bool:
         require(abs(int(value)) <= LARGEST, f"{name} = {shown(value)}", f"an integer of at most {LARGEST:,}")
         return int(value)
-    if type(value) is not (get_origin(hint) or hint):  # dict[str, Any] is taken as it is
+    if not isinstance(value, get_origin(hint) or hint) or is_bool is not (
+        hint is bool
+    ):  # dict[str, Any] stays as it is
         raise SpecError(f"{name} = {shown(value)} was given; expected {hint.__name__}, not {type(value).__name__}")
     return value
 

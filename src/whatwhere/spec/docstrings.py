@@ -1,0 +1,83 @@
+"""What docstrings say, for the command line and for the reference: a setting is described once, where it is defined.
+
+A docstring is a summary, prose, and tables of names, one line each:
+
+    name, other   what they are; a line that is indented further
+                  continues the one before
+
+Two spaces (or ` : `) separate a name from its text. `returns` and `yields` stand in the same tables. Blocks that are
+indented by four or more are shown as they are, and `>>>` begins an example.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: {2,}| : )(\S.*)$")
+UNDERLINE = re.compile(r"^-{4,}$")
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """The parts of a docstring: `prose` without tables and examples, `entries` the text of every name in a table."""
+
+    summary: str
+    prose: str = ""
+    entries: dict[str, str] = field(default_factory=dict)
+    example: bool = False
+
+
+def parse(text: str | None) -> Docstring:
+    """Read a docstring."""
+    blocks = list(split(inspect.cleandoc(text or "")))
+    entries: dict[str, str] = {}
+    prose = []
+    for i, block in enumerate(blocks):
+        rows = table(block) if i else None
+        for names, description in rows or ():
+            entries |= dict.fromkeys(names, description)
+        if rows is None and not is_example(block):
+            prose.append("\n".join(block))
+    summary = " ".join(blocks[0]) if blocks else ""
+    return Docstring(summary, "\n\n".join(prose), entries, any(map(is_example, blocks)))
+
+
+def is_example(block: list[str]) -> bool:
+    """Whether a block has lines of Python's prompt."""
+    return any(line.lstrip().startswith(">>>") for line in block)
+
+
+def split(text: str) -> Iterator[list[str]]:
+    """Blocks of lines; empty lines separate them, and so does a heading with its underline."""
+    block: list[str] = []
+    for line in text.splitlines():
+        if line.strip() and not UNDERLINE.match(line):
+            block.append(line)
+            continue
+        if UNDERLINE.match(line) and block:
+            *before, heading = block
+            if before:
+                yield before
+            block = [f"{heading}:"] if heading not in ("Parameters", "Examples") else []
+        if block:
+            yield block
+        block = []
+    if block:
+        yield block
+
+
+def table(block: list[str]) -> list[tuple[list[str], str]] | None:
+    """The rows of a table as (names, text); None if the block is none."""
+    rows: list[tuple[list[str], str]] = []
+    for line in block:
+        entry = ENTRY.match(line)
+        if entry:
+            rows.append((entry[1].split(", "), entry[2]))
+        elif rows and line.startswith("  "):
+            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
+        else:
+            return None
+    return rows or None

@@ -1,0 +1,43 @@
+"""How a training runs, besides what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from whatwhere.spec.checks import check_fields, require, require_count
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How a training runs; the recipe says what it computes.
+
+    engine            'auto' takes the fastest that supports the model; `whatwhere info` lists them
+    device            auto, cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
+    store             where latents wait for the next epoch: 'device', 'ram', 'file', or 'auto', the fastest that fits
+    latent_dtype      the type latents are stored in: float32 by default, float16 and bfloat16 take half the room
+    checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None writes one every
+                      epoch, or as seldom as limits them to a tenth of the time
+    timeout           seconds to wait for another process that does not answer
+    notes             plain values for the checkpoint, such as where the images came from
+
+    >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
+    'auto'
+    """
+
+    engine: str = "auto"
+    device: str = "auto"
+    store: Literal["auto", "device", "ram", "file"] = "auto"
+    latent_dtype: Literal["float64", "float32", "float16", "bfloat16"] | None = None
+    checkpoint_every: int | None = None
+    timeout: float = 120.0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "device", str(self.device))  # a torch.device is accepted, and so is a torch.dtype
+        if self.latent_dtype is not None:
+            object.__setattr__(self, "latent_dtype", str(self.latent_dtype).removeprefix("torch."))
+        check_fields(self)
+        if self.checkpoint_every is not None:
+            require_count("checkpoint_every", self.checkpoint_every, least=0)
+        require(1 <= self.timeout < 1e6, f"timeout = {self.timeout}", "a number of seconds from 1 to 1,000,000")
