@@ -12,7 +12,6 @@ MODULES = (
     "whatwhere.data",
     "whatwhere.errors",
     "whatwhere.figures",
-    "whatwhere.finetuning",
     "whatwhere.learning",
     "whatwhere.model",
     "whatwhere.data.models",

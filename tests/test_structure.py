@@ -47,7 +47,6 @@ COVERED_BY = {
     "figures/report.py": "figures/test_figures_report.py",
     "figures/reset_comparison.py": "figures/test_drawing.py",
     "figures/sections.py": "figures/test_figures_report.py",
-    "finetuning/tuned.py": "finetuning/test_trainer.py",
     "classification/image_rows.py": "classification/test_estimator.py",
     "inference/engines/base.py": "inference/test_infer.py",
     "inference/engines/cpu/*": "inference/test_engines_cpu.py",

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from whatwhere.anomaly import AnomalyDetector as AnomalyDetector
     from whatwhere.classification.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.data.codes import load_codes as load_codes
-    from whatwhere.finetuning import FinetunedModel as FinetunedModel
-    from whatwhere.finetuning import FinetuneSpec as FinetuneSpec
-    from whatwhere.finetuning import finetune as finetune
-    from whatwhere.finetuning import load_finetuned as load_finetuned
     from whatwhere.inference import LearnedSteps as LearnedSteps
     from whatwhere.inference import UnrolledInference as UnrolledInference
     from whatwhere.inference import distill as distill
@@ -55,8 +51,6 @@ _HOME = {
     "DeconvNet": "model",
     "DeconvNetFeatures": "classification.estimator",
     "DescriptorSpec": "spec",
-    "FinetuneSpec": "finetuning",
-    "FinetunedModel": "finetuning",
     "InferenceSpec": "spec",
     "Latents": "latents",
     "LayerSpec": "spec",
@@ -75,13 +69,11 @@ _HOME = {
     "distill": "inference",
     "morph": "inference.generation",
     "override": "spec.toml",
-    "finetune": "finetuning",
     "generate": "inference.generation",
     "infer": "inference",
     "infer_tiled": "inference",
     "load": "learning",
     "load_codes": "data.codes",
-    "load_finetuned": "finetuning",
     "read_recipe": "spec.toml",
     "read_run": "learning",
     "save": "model",

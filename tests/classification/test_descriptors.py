@@ -7,7 +7,6 @@ from scipy import sparse
 
 import whatwhere as ww
 from whatwhere.classification import describe, describe_images
-from whatwhere.classification.descriptors import unit_length
 from whatwhere.classification.matrix import collect_rows
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.spec import DescriptorSpec, Phase, Recipe
@@ -128,22 +127,3 @@ def test_no_images_and_no_such_layer_are_refused(recipe: Recipe) -> None:
         describe_images(one_layer, images(0), recipe)
     with pytest.raises(SpecError, match="a descriptor of layer 2 was requested; the model has 1 layers"):
         describe_images(one_layer, images(2), replace(recipe, descriptor=DescriptorSpec(layers=(2,))))
-
-
-@pytest.mark.parametrize("statistic", ["rms", "max", "mean"])
-def test_gradients_of_empty_cells_and_patches_are_finite(statistic: str) -> None:
-    features = torch.zeros(1, 2, 6, 6)
-    features[0, 0, 0, 0] = 1.0  # most cells and some patches are empty
-    features.requires_grad_()
-    spec = DescriptorSpec(patch=(3,), cell=2, cell_statistic=statistic)
-    weights = torch.randn(describe([features], spec, [1]).shape, generator=torch.Generator().manual_seed(0))
-    (describe([features], spec, [1], floor=0.1) * weights).sum().backward()
-    assert features.grad is not None
-    assert features.grad.isfinite().all()
-
-
-def test_a_patch_below_the_floor_stays_short() -> None:
-    x = torch.tensor([[3.0, 4.0], [0.003, 0.004]])
-    lengths = unit_length(x, floor=1.0).norm(dim=1)
-    assert torch.allclose(lengths, torch.tensor([5 / 26**0.5, 0.005]), rtol=1e-4)
-    assert torch.allclose(unit_length(x).norm(dim=1), torch.ones(2))

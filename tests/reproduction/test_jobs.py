@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from whatwhere.errors import SpecError
-from whatwhere.finetuning import FinetuneSpec
 from whatwhere.inference.plan import TWO_PHASES
 from whatwhere.reproduction.baselines import KMeans
 from whatwhere.reproduction.jobs import (
@@ -15,6 +14,7 @@ from whatwhere.reproduction.jobs import (
     EvaluationJob,
     FewLabelJob,
     FinetuneJob,
+    FinetuneSpec,
     ModelFeatures,
     TrainingJob,
     fingerprint,

@@ -8,15 +8,23 @@ import pytest
 
 from whatwhere.classification.protocol import FewLabels, Score
 from whatwhere.errors import RunError
-from whatwhere.finetuning import FinetuneEpoch, FinetuneSpec
 from whatwhere.reproduction.baselines import KMeans, RawPixels, Scattering
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, FinetuneJob, ModelFeatures, TrainingJob
+from whatwhere.reproduction.jobs import (
+    DataSpec,
+    EvaluationJob,
+    FewLabelJob,
+    FinetuneJob,
+    FinetuneSpec,
+    ModelFeatures,
+    TrainingJob,
+)
 from whatwhere.reproduction.records import ResultStore, parse_job
 from whatwhere.reproduction.results import (
     CTrial,
     EpochRecord,
     EvaluationResult,
     FewLabelResult,
+    FinetuneEpoch,
     FinetuneResult,
     TrainingResult,
 )

@@ -32,7 +32,6 @@ def describe(
     spec: DescriptorSpec,
     layers: Sequence[int],
     *,
-    floor: float = 0.0,
     positions: Sequence[Tensor | None] | None = None,
 ) -> Tensor:
     """Descriptors [N, D] of the features of some layers, concatenated and scaled to unit length.
@@ -40,7 +39,6 @@ def describe(
     features   of each layer, [N, B, H, W]
     spec       how they are described
     layers     the number of each layer, which selects its patch and stride
-    floor      a length below which a patch stays short; above 0, derivatives stay finite where a patch is almost empty
     positions  of the features in their regions, of each layer [N, 2, B, H, W]; needed where `spec.where` is above 0
 
     >>> describe([torch.rand(5, 48, 10, 10)], ww.DescriptorSpec(), [2]).shape
@@ -48,24 +46,18 @@ def describe(
     """
     positions = [None] * len(features) if positions is None else positions
     parts = [
-        p.flatten(1) if spec.raw else layer_patches(p, spec, k, floor, position).flatten(1)
+        p.flatten(1) if spec.raw else layer_patches(p, spec, k, position).flatten(1)
         for p, k, position in zip(features, layers, positions, strict=True)
     ]
-    return unit_length(torch.cat([unit_length(part, floor) for part in parts], 1), floor)
+    return unit_length(torch.cat([unit_length(part) for part in parts], 1))
 
 
-def layer_patches(
-    p: Tensor, spec: DescriptorSpec, layer: int, floor: float = 0.0, position: Tensor | None = None
-) -> Tensor:
+def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int, position: Tensor | None = None) -> Tensor:
     """The patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows, columns, B · cells].
 
-    With the moments of where (`spec.where`) there are 5 B · cells.
+    With the moments of where (`spec.where`) there are 5 B · cells. If the map is smaller than a patch, the map is the
+    only patch.
     """
-    return unit_length(pooled_patches(p, spec, layer, position), floor)
-
-
-def pooled_patches(p: Tensor, spec: DescriptorSpec, layer: int, position: Tensor | None = None) -> Tensor:
-    """The same of their own length. If the map is smaller than a patch, the map is the only patch."""
     patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
     side = (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3]))
     cells = pool_cells(p, spec.cell_statistic, side)
@@ -76,8 +68,7 @@ def pooled_patches(p: Tensor, spec: DescriptorSpec, layer: int, position: Tensor
             )
         cells = torch.cat([cells, spec.where * where_cells(p, position, cells, side)], 1)
     index = patch_elements(cells.shape[1], p.shape[2:], patch, stride, spec.cell, p.device)
-    patches: Tensor = cells.flatten(1).index_select(1, index.flatten()).unflatten(1, index.shape)
-    return patches
+    return unit_length(cells.flatten(1).index_select(1, index.flatten()).unflatten(1, index.shape))
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
@@ -89,11 +80,7 @@ def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
     squares = p.square()
     if p.device.type == "cpu":  # where PyTorch averages maps in this order three times as fast, to the same numbers
         squares = squares.contiguous(memory_format=torch.channels_last)
-    mean = F.avg_pool2d(squares, cell, stride=1)
-    if not mean.requires_grad:
-        return mean.sqrt()
-    used = mean > 0  # √0 has no derivative that is a number
-    return mean.where(used, torch.ones_like(mean)).sqrt().where(used, mean)
+    return F.avg_pool2d(squares, cell, stride=1).sqrt()
 
 
 @lru_cache(maxsize=64)  # copied to a GPU once, not for every batch
@@ -118,10 +105,8 @@ def strides(last: int, stride: int) -> Tensor:
     return torch.tensor(sorted({*range(0, last, stride), last}))
 
 
-def unit_length(x: Tensor, floor: float = 0.0) -> Tensor:
-    """Scale the vectors along the last axis to unit length; a zero vector stays zero, one below `floor` stays short."""
-    if floor > 0:
-        return x / (x.square().sum(-1, keepdim=True) + floor**2).sqrt()
+def unit_length(x: Tensor) -> Tensor:
+    """Scale the vectors along the last axis to unit length; a zero vector stays zero."""
     return F.normalize(x, dim=-1, eps=torch.finfo(x.dtype).tiny)
 
 

@@ -20,7 +20,6 @@ from whatwhere.cli import (
     encode,
     explore,
     figures,
-    finetune,
     info,
     models,
     reproduce,
@@ -65,7 +64,6 @@ app.command("decode")(decode.decode)
 app.command("classify")(classify.classify)
 app.command("explore")(explore.explore)
 app.command("figures")(figures.figures)
-app.command("finetune")(finetune.finetune)
 app.command("info")(info.info)
 app.command("inpaint")(restoration.inpaint)
 app.command("models")(models.models)

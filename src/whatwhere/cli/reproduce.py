@@ -21,7 +21,6 @@ Names = Annotated[
     typer.Argument(
         metavar="NAME...",
         help="pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison; `all` of these; "
-        "`finetuning`: with labels; "
         "`best`: the best features (best, best_few and best_fashion); `choice`: what the paper leaves open, on "
         "validation images; `report`: write RESULTS.md from the result files.",
     ),

@@ -128,14 +128,6 @@ class SparseCode2d(UnrolledInference):
         latents = self.run(model.at(*v.shape[2:]), v)
         return Latents(latents.p, latents.pooling_params, background=background)
 
-    def cost_of(self, images: Tensor, latents: Latents) -> Tensor:
-        """What inference lowers, λ/2 ‖R p - v‖² + Σ|p|^α of every image at these latents, [N]."""
-        assert latents.p is not None
-        model, spec = self.model, self.settings
-        v, _ = model.input_stage.forward(images, None)
-        sized = model.at(*v.shape[2:])
-        return sized.objective(v, latents.p, sized.weights(latents.pooling_params), spec.lam_value, spec.alpha).cost
-
     @torch.no_grad()
     def project_(self) -> SparseCode2d:
         """Make the parameters what is used: masked, non-negative and of unit length."""

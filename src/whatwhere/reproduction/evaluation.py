@@ -14,9 +14,7 @@ from torch import Tensor
 from whatwhere.classification import Matrix, describe_images, side_by_side
 from whatwhere.classification.descriptors import layer_columns
 from whatwhere.data import Images
-from whatwhere.data.splits import few_labels
-from whatwhere.errors import ImageError
-from whatwhere.finetuning import finetune
+from whatwhere.errors import ImageError, RunError
 from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.reproduction import baselines
@@ -33,7 +31,7 @@ from whatwhere.reproduction.jobs import (
 )
 from whatwhere.reproduction.models import ModelStore
 from whatwhere.reproduction.records import Record, ResultStore
-from whatwhere.reproduction.results import EvaluationResult, FewLabelResult, FinetuneResult
+from whatwhere.reproduction.results import EvaluationResult, FewLabelResult
 from whatwhere.spec import Recipe
 
 
@@ -62,8 +60,7 @@ class Evaluator:
             assert record is not None, "get() records every training"
             return record
         if isinstance(job, FinetuneJob):
-            began = time.monotonic()
-            return self.results.put(job, self.finetune(job, publish), time.monotonic() - began)
+            raise RunError("fine-tuning cannot be measured again: its code is removed; only recorded results are read")
         rows = self.labelled_rows(job, publish)
         began = time.monotonic()
         about: dict[str, Any] = {
@@ -77,26 +74,6 @@ class Evaluator:
         outcome = evaluate_job(rows, job, self.device, lambda wanted: self._describe_moved(job, wanted))
         about |= {"training_seconds": self.training_seconds(job), "image_milliseconds": rows.image_milliseconds}
         return self.results.put(job, EvaluationResult(**outcome, **about), time.monotonic() - began)
-
-    def finetune(self, job: FinetuneJob, publish: bool = False) -> FinetuneResult:
-        """Fine-tune the model of a job and test it once."""
-        training, test = self.images(job.data)
-        if training.labels is None or test.labels is None:
-            raise ImageError(f"{job.data.name} has no labels; fine-tuning needs one for each image")
-        trained = TrainingJob(job.data, job.recipe)
-        model = self.models.get(trained, training, publish=publish).to(self.device)
-        labelled = training
-        if job.labels:
-            labelled = training.subset(few_labels(training.labels, job.labels, job.recipe.seed))
-        device = str(self.device)
-        tuned = finetune(model, labelled, spec=job.finetune, unlabelled=training, recipe=job.recipe, device=device)
-        return FinetuneResult(
-            score=tuned.score(test, test.labels),
-            cost_before=tuned.cost_before(test),
-            cost_after=tuned.cost(test),
-            history=tuned.history,
-            models=(self.results.name_of(trained),),
-        )
 
     def images(self, data: DataSpec) -> tuple[Images, Images]:
         """Training and evaluation images; those of the other view stay in memory."""

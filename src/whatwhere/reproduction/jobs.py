@@ -3,7 +3,7 @@
     TrainingJob     train a model                     → TrainingResult
     EvaluationJob   an error rate with all labels     → EvaluationResult
     FewLabelJob     error rates with a few labels     → FewLabelResult
-    FinetuneJob     fine-tune a model with labels     → FinetuneResult
+    FinetuneJob     a model fine-tuned with labels    → FinetuneResult (recorded ones can be read; it cannot be run)
 
 Jobs are values: two that are equal have the same result, whichever table asks for it.
 """
@@ -23,7 +23,6 @@ from whatwhere.data import Images
 from whatwhere.data.catalogue import find
 from whatwhere.data.deskew import deskewed
 from whatwhere.data.splits import train_validation
-from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import Baseline
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
 from whatwhere.spec.checks import require
@@ -175,9 +174,27 @@ class FewLabelJob:
         require(self.dual or self.shares == (0.0,), f"shares = {self.shares}", "dual = true with them")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSpec:
+    """How a model was fine-tuned with labels. Recorded results are read with it; the code that did it is removed."""
+
+    steps: int = 5
+    distill: int = 200
+    epochs: int = 9
+    least_updates: int = 100
+    batch_size: int = 500
+    learning_rate: float = 1e-3
+    head_rate: float = 10.0
+    size_rate: float = 5.0
+    C: float = 30.0
+    dropout: float = 0.5
+    reconstruction: float = 0.0
+    seed: int = 0
+
+
 @dataclass(frozen=True)
 class FinetuneJob:
-    """Fine-tune the model of a recipe with `labels` labels (0: all) and test it; the recipe's seed draws the labels."""
+    """A model of a recipe, fine-tuned with `labels` labels (0: all) and tested; the recipe's seed drew the labels."""
 
     data: DataSpec
     recipe: Recipe

@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar, overload
 from whatwhere.benchmark.machine import Machine, this_machine
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.files import disk_errors, write_atomic
-from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import BASELINES, Baseline
 from whatwhere.reproduction.jobs import (
     ClassifierSpec,
@@ -26,6 +25,7 @@ from whatwhere.reproduction.jobs import (
     EvaluationJob,
     FewLabelJob,
     FinetuneJob,
+    FinetuneSpec,
     Job,
     ModelFeatures,
     TrainingJob,

@@ -141,7 +141,9 @@ def job_cells(names: Sequence[str], scale: Scale, seeds: int | None = None, only
 
 def unavailable_reason(job: Job) -> str | None:
     """Why a job cannot run in this environment; None where it can."""
-    if isinstance(job, TrainingJob | FinetuneJob) or not isinstance(job.features, Baseline):
+    if isinstance(job, FinetuneJob):
+        return "the code that fine-tuned is removed; recorded results are read"
+    if isinstance(job, TrainingJob) or not isinstance(job.features, Baseline):
         return None
     return job.features.unavailable_reason()
 

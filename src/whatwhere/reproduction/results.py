@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whatwhere.classification.protocol import FewLabels, Score
-from whatwhere.finetuning import FinetuneEpoch
 
 Measure = Literal[
     "error", "cost", "reconstruction", "penalty", "nonzeros", "dimensions", "training_seconds", "image_milliseconds",
@@ -105,6 +104,17 @@ class FewLabelResult:
     @property
     def error(self) -> float:
         return self.draws.mean
+
+
+@dataclass(frozen=True)
+class FinetuneEpoch:
+    """What one pass over the labelled images measured: mean loss, share of errors, mean cost of the codes."""
+
+    epoch: int
+    loss: float
+    error: float
+    seconds: float
+    cost: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,6 @@ from functools import reduce
 from typing import Any, Literal
 
 from whatwhere.errors import SpecError
-from whatwhere.finetuning import FinetuneSpec
 from whatwhere.reproduction.baselines import BASELINES, Baseline
 from whatwhere.reproduction.jobs import (
     LINEAR,
@@ -36,6 +35,7 @@ from whatwhere.reproduction.jobs import (
     EvaluationJob,
     FewLabelJob,
     FinetuneJob,
+    FinetuneSpec,
     Job,
     ModelFeatures,
     TrainingJob,
