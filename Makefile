@@ -5,9 +5,13 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo test lint types imports machine-code docs package coverage fuzz compare clean
+.PHONY: demo reproduce test lint types imports machine-code docs package coverage fuzz compare clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
+
+# The paper's tables and curves at the quick scale, and RESULTS.md; what has a result is not measured again.
+reproduce: $(VENV)/.demo
+	$(BIN)/python -m reproduction all report
 
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 lint types imports machine-code

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
+from whatwhere.inference.machine import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.checkpointing import Checkpointer
 from whatwhere.learning.storage import LatentFiles

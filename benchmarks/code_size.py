@@ -19,10 +19,10 @@ from large_pictures import SPEC, gabor_model
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from whatwhere.benchmark.machine import machine
 from whatwhere.cli.encoding import Encoder
 from whatwhere.data import random_crops
 from whatwhere.data.codes import load_codes
+from whatwhere.inference.machine import machine
 from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "code_size.json"

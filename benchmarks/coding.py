@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from whatwhere import InferenceSpec, data, infer, load, models
-from whatwhere.benchmark.machine import machine
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference import convergence
+from whatwhere.inference.machine import machine
 
 RESULTS = Path(__file__).parent / "results" / "coding.json"
 DIGITS = 100

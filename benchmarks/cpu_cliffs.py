@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from whatwhere import infer
-from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
+from whatwhere.inference.machine import machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
 

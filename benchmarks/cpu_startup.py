@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from whatwhere.benchmark.machine import machine
+from whatwhere.inference.machine import machine
 
 PROGRAM = """
 import sys, time, torch

@@ -18,9 +18,9 @@ import numpy as np
 
 import whatwhere.explorer
 from whatwhere import models
-from whatwhere.benchmark.machine import machine
 from whatwhere.data import load as load_data
 from whatwhere.explorer.pack import pack_model, pack_settings
+from whatwhere.inference.machine import machine
 from whatwhere.model import load
 from whatwhere.spec import InferenceSpec
 

@@ -24,8 +24,8 @@ from pathlib import Path
 import torch
 
 import whatwhere as ww
-from whatwhere.benchmark.machine import machine
 from whatwhere.classification import describe_images
+from whatwhere.inference.machine import machine
 
 KYMATIO_BATCHES = (10, 50, 250)
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 import whatwhere as ww
-from whatwhere.benchmark.machine import machine
 from whatwhere.classification import describe_images, fit_svm
+from whatwhere.inference.machine import machine
 
 RESULTS = Path(__file__).parent / "results" / "generation.json"
 EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0

@@ -26,10 +26,10 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from whatwhere.benchmark.machine import machine
 from whatwhere.cli.encoding import Encoder
 from whatwhere.data import load
 from whatwhere.inference import infer, infer_tiled
+from whatwhere.inference.machine import machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from whatwhere.benchmark.inference import synchronise
-from whatwhere.benchmark.machine import machine
+from whatwhere.cli.speed import synchronise
 from whatwhere.inference.engines import ENGINES, Engine
+from whatwhere.inference.machine import machine
 from whatwhere.latents import Latents
 from whatwhere.spec import InferenceSpec, Phase
 

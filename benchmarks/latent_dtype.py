@@ -13,8 +13,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
+from whatwhere.inference.machine import machine
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import Recipe
 

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from whatwhere.benchmark.machine import machine
 from whatwhere.classification import describe_images, protocol
 from whatwhere.data import Images
+from whatwhere.inference.machine import machine
 from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--other", type=int, default=0, help="test images at other contrasts, and of Fashion-MNIST")
     parser.add_argument("--images", type=int, help="of each set, for a short trial")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further part after this time")
-    parser.add_argument("--models", type=Path, default=Path("results/paper/models"))
+    parser.add_argument("--models", type=Path, default=Path("reproduction/results/paper/models"))
     parser.add_argument("--cache", type=Path, default=Path("learned_steps_cache"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/learned_steps.json"))
     given = parser.parse_args()

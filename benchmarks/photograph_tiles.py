@@ -2,7 +2,7 @@
 
     pip install 'whatwhere[photographs]'
     python benchmarks/photograph_tiles.py tiles.npy
-    whatwhere train tiles.npy --recipe src/whatwhere/reproduction/recipes/photographs.toml --out runs/photographs
+    whatwhere train tiles.npy --recipe photographs --out runs/photographs
 
 China and flower are of scikit-learn (CC BY 2.0), Grace Hopper of Matplotlib (US government), rocket (public domain) and
 motorcycle (Middlebury stereo benchmark) of scikit-image. Nothing is taken from the validation crops, nor from

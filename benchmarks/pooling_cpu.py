@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
+from whatwhere.inference.machine import machine
 from whatwhere.nn import GaussianPool2d
 
 POOLINGS: dict[str, Callable[[], nn.Module]] = {

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as torch_functional
 from torch import Tensor
 
-from whatwhere.benchmark.machine import machine
+from whatwhere.inference.machine import machine
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 

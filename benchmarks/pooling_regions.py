@@ -25,11 +25,11 @@ from streaming_gpu import C_GRID, read, streaming_recipe
 from torch import Tensor
 
 import whatwhere as ww
-from whatwhere.benchmark.inference import synchronise
-from whatwhere.benchmark.machine import machine
 from whatwhere.classification import describe_images, protocol
+from whatwhere.cli.speed import synchronise
 from whatwhere.data import load
 from whatwhere.inference.engines import ENGINES
+from whatwhere.inference.machine import machine
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet

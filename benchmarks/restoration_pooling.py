@@ -22,13 +22,13 @@ import torch
 from restoration_problems import VALIDATION, make_problem, psnr
 
 import whatwhere as ww
-from whatwhere.benchmark.machine import machine
+from whatwhere.inference.machine import machine
 from whatwhere.restoration import RestorationSpec, denoise
 from whatwhere.spec.model import PoolingKind
 from whatwhere.spec.toml import read_recipe
 
 RESULTS = Path(__file__).parent / "results" / "restoration_pooling.json"
-RECIPES = Path(ww.__file__).parent / "reproduction" / "recipes"
+TWO_LAYERS = Path(__file__).parent / "photographs_two_layers.toml"
 SIGMA = 25
 POOLING: dict[str, tuple[PoolingKind, int]] = {"none": ("sum", 1), "gaussian": ("gaussian", 2), "max": ("max", 2)}
 STEPS = {1: (10, 20, 60), 2: (10, 20)}  # by the number of layers
@@ -44,12 +44,12 @@ def with_pooling(recipe: ww.Recipe, pooling: str) -> ww.Recipe:
 
 def one_layer(pooling: str) -> ww.DeconvNet:
     shipped = ww.load("photographs")
-    spec = with_pooling(read_recipe(RECIPES / "photographs.toml"), pooling).model
+    spec = with_pooling(read_recipe("photographs"), pooling).model
     return ww.DeconvNet.from_parts(spec, shipped.filters, shipped.connectivity)
 
 
 def learn_second_layer(tiles: torch.Tensor, pooling: str) -> tuple[ww.DeconvNet, dict[str, Any]]:
-    recipe = with_pooling(read_recipe(RECIPES / "photographs_two_layers.toml"), pooling)
+    recipe = with_pooling(read_recipe(TWO_LAYERS), pooling)
     start = ww.DeconvNet(recipe.model, seed=recipe.seed).with_filters(1, one_layer(pooling).filters[0])
     learned = replace(recipe.learning[0], epochs=0)
     processor = time.process_time()

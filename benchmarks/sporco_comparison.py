@@ -33,10 +33,10 @@ from sporco.pgm import cbpdn as pgm
 from sporco.pgm.backtrack import BacktrackRobust, BacktrackStandard
 from torch import Tensor
 
-from whatwhere.benchmark.machine import machine
 from whatwhere.data import load
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.engines.cpu.batch_solver import initial_latents
+from whatwhere.inference.machine import machine
 from whatwhere.inference.step_size import lipschitz
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train

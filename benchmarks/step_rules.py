@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from whatwhere import InferenceSpec, data, infer, load, models
-from whatwhere.benchmark.machine import machine
 from whatwhere.classification import describe_images, fit_svm
+from whatwhere.inference.machine import machine
 from whatwhere.spec import Recipe
 
 RESULTS = Path(__file__).parent / "results" / "step_rules.json"

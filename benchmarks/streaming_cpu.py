@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from learning_curve import curve, record
 
 from whatwhere import data
-from whatwhere.benchmark.learning_curve import curve, record
-from whatwhere.benchmark.machine import machine
-from whatwhere.reproduction.demo import demo_recipe
+from whatwhere.cli.demo_run import demo_recipe
+from whatwhere.inference.machine import machine
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import override
 

@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from learning_curve import curve, held_out_cost, record
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from whatwhere.benchmark.learning_curve import curve, held_out_cost, record
-from whatwhere.benchmark.machine import machine
 from whatwhere.classification import describe_images, protocol
 from whatwhere.data import idx
+from whatwhere.inference.machine import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import BatchReport
 from whatwhere.model import DeconvNet

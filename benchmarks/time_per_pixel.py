@@ -23,10 +23,10 @@ import torch
 from sklearn.datasets import load_sample_image
 
 from whatwhere import models
-from whatwhere.benchmark.inference import JOINT, synchronise
-from whatwhere.benchmark.machine import machine
+from whatwhere.cli.speed import JOINT, synchronise
 from whatwhere.data import load
 from whatwhere.inference import infer, infer_tiled
+from whatwhere.inference.machine import machine
 from whatwhere.model import load as load_model
 from whatwhere.spec import InferenceSpec
 

@@ -1,7 +1,7 @@
 """Draw the pictures of howto/figures.md:  python docs/figure_pictures.py [NAME ...]
 
-The models are those of results/paper/models, trained on all of MNIST at the scale of the paper. The images are test
-images of the embedded digits. Pictures keep all their colours; a large one gets a lower resolution instead.
+The models are those of reproduction/results/paper/models, trained on all of MNIST at the scale of the paper. The images
+are test images of the embedded digits. Pictures keep all their colours; a large one gets a lower resolution instead.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
+from reproduction.records import read_record
 from whatwhere.cli.figures import choose_images
 from whatwhere.cli.stages import Stages
 from whatwhere.figures import FigureContext, draw
 from whatwhere.learning import EpochReport, TrainedRun
 from whatwhere.model import load
-from whatwhere.reproduction.records import read_record
 
 DOCS = Path(__file__).parent
-RESULTS = DOCS.parent / "results" / "paper"
+RESULTS = DOCS.parent / "reproduction" / "results" / "paper"
 MAX_BYTES = 300_000
 IMAGE = 61  # of the test digits: the one that is decomposed
 

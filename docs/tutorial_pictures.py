@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.nn.functional import max_pool2d, max_unpool2d
 
 import whatwhere as ww
-from whatwhere.reproduction.report import measured_tables
-from whatwhere.reproduction.reproduce import open_store
-from whatwhere.reproduction.scale import read_scale
+from reproduction.report import measured_tables
+from reproduction.reproduce import open_store
+from reproduction.scale import read_scale
 
 IMAGES = Path(__file__).parent / "images"
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[1] / "reproduction" / "results"
 SPARSE = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)
 
 

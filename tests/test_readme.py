@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from reproduction.report import measured_tables
+from reproduction.reproduce import open_store
+from reproduction.results import mean_and_deviation
+from reproduction.scale import read_scale
 from whatwhere import data, load_codes
 from whatwhere.cli import app
 from whatwhere.data import load
-from whatwhere.reproduction.report import measured_tables
-from whatwhere.reproduction.reproduce import open_store
-from whatwhere.reproduction.results import mean_and_deviation
-from whatwhere.reproduction.scale import read_scale
 
 ROOT = Path(__file__).parents[1]
 README, RESULTS, START = ROOT / "README.md", ROOT / "docs/results/index.md", ROOT / "docs/start.md"
@@ -77,7 +77,7 @@ def rows_of(page: Path) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def tables() -> dict[str, dict[str, Any]]:
     paper = read_scale("paper")
-    return measured_tables(paper, open_store(ROOT / "results", paper))
+    return measured_tables(paper, open_store(ROOT / "reproduction/results", paper))
 
 
 def test_every_error_rate_is_from_its_result_files(tables: dict[str, dict[str, Any]]) -> None:

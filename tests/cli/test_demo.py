@@ -10,9 +10,9 @@ import pytest
 
 import tiny_run as tiny
 from tiny_run import whatwhere
+from whatwhere.cli import demo_run as demo
 from whatwhere.data import load
 from whatwhere.errors import RunError
-from whatwhere.reproduction import demo
 
 FILES = {"demo.json", "explorer.html", "history.jsonl", "model.safetensors", "recipe.toml", "report.html"}
 

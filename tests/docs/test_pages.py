@@ -167,7 +167,8 @@ def test_every_picture_is_drawn_by_a_script_and_shown_on_a_page() -> None:
 
 
 def test_pages_that_the_source_names_exist() -> None:
-    files = [file for folder in ("src", "benchmarks", "studies", "examples") for file in (ROOT / folder).rglob("*")]
+    folders = [ROOT / name for name in ("src", "benchmarks", "reproduction", "examples")]
+    files = [file for folder in folders for file in folder.rglob("*")]
     texts = {f: f.read_text(encoding="utf-8") for f in files if f.suffix in (".py", ".toml", ".md", ".js")}
     named = {(f.name, page) for f, text in texts.items() for page in re.findall(r"\bdocs/[\w/]+\.md\b", text)}
     assert len(named) > 10

@@ -1,17 +1,14 @@
 """Every figure can be drawn from a tiny model, in every format, without a warning, in the size of paper."""
 
-import json
-
 import matplotlib
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import whatwhere as ww
-from figures.tiny_model import HISTORY, RESULTS, make_tiny
+from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.figures.animation import last_frame, trace
-from whatwhere.figures.curves import curve_set
 from whatwhere.figures.style import COLUMN, PAGE
 from whatwhere.latents import Latents
 from whatwhere.spec import InferenceSpec
@@ -34,7 +31,6 @@ DRAW = {
     "comparison": lambda t, m: figures.pooling_comparison(t.images, solved(Gaussian=t, max=m)),
     "reset": lambda t, m: figures.reset_comparison(solved(one=t, two=m), 11, 13),
     "cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}),
-    "curves": lambda t, m: figures.curves(curve_set(RESULTS)),
     "error chart": lambda t, m: figures.error_chart({"raw pixels": (0.09, 0.08, 0.1), "layer 1": (0.03, 0.02, 0.04)}),
     "narrow reconstructions": lambda t, m: figures.reconstructions(t.model, t.images, t.top, columns=3, width=COLUMN),
     "narrow planes": lambda t, m: figures.planes(t.model, columns=2, width=COLUMN),
@@ -103,5 +99,5 @@ def test_maps_that_are_pooled_together_draw(tmp_path):
 
 
 def test_widths_are_a_column_or_a_page(tiny, tiny_max):
-    assert figures.curves(curve_set(json.loads(json.dumps(RESULTS)))).get_size_inches()[0] == pytest.approx(COLUMN)
+    assert DRAW["narrow cost"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(COLUMN)
     assert DRAW["composite"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(PAGE)

@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import whatwhere as ww
-from figures.tiny_model import HISTORY, RESULTS, tiny_spec
+from figures.tiny_model import HISTORY, tiny_spec
 from whatwhere.cli import app
 from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import FigureContext, draw, figure_names
@@ -119,13 +119,6 @@ def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(runs, tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert "from $5 to $\\frac" in (run / "figures" / "cost-2.svg").read_text()
-
-
-def test_a_result_file_is_drawn_into_its_folder(tmp_path):
-    (tmp_path / "priors.json").write_text(json.dumps(RESULTS))
-    result = figures(tmp_path / "priors.json", "--format", "pdf")
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "priors.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_an_unavailable_figure_raises_an_error_that_says_what_it_needs(runs, tmp_path):

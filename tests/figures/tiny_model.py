@@ -1,4 +1,4 @@
-"""Data for the tests of figures: a tiny model with latents of a few images, a result file, a history."""
+"""Data for the tests of figures: a tiny model with latents of a few images, a history."""
 
 from dataclasses import dataclass
 
@@ -44,16 +44,6 @@ def make_tiny(**kwargs) -> Tiny:
     )
     return Tiny(model, images, tuple(solution.latents for solution in layers))
 
-
-RESULTS = {
-    "title": "Error against λ",
-    "x": {"label": "λ", "scale": "log"},
-    "y": {"label": "error, %"},
-    "curves": [
-        {"label": "ℓ1", "x": [5, 1, 2], "y": [1.2, 1.5, 1.3], "std": [0.1, 0.2, 0.3]},
-        {"label": "ℓ0.5", "x": [1, 2, 5], "y": [1.1, 0.9, 1.0]},
-    ],
-}
 
 HISTORY = [
     {"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzeros": 50.0},

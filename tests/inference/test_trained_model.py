@@ -12,7 +12,7 @@ from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, load
 from whatwhere.spec import InferenceSpec, Recipe
 
-MODEL = Path(__file__).parents[2] / "results/paper/models/gaussian-2layers-seed0.safetensors"  # the headline's
+MODEL = Path(__file__).parents[2] / "reproduction/results/paper/models/gaussian-2layers-seed0.safetensors"
 FIFTY = InferenceSpec(steps=50)
 ENGINES = [
     pytest.param("cpu", marks=pytest.mark.slow),

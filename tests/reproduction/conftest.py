@@ -1,8 +1,8 @@
 import pytest
 
-from whatwhere.reproduction.jobs import DataSpec
-from whatwhere.reproduction.reproduce import ReproduceOptions, TimeLimit, open_evaluator, open_store, reproduce
-from whatwhere.reproduction.scale import Scale
+from reproduction.jobs import DataSpec
+from reproduction.reproduce import ReproduceOptions, TimeLimit, open_evaluator, open_store, reproduce
+from reproduction.scale import Scale
 
 TINY = {
     "batch_size": 15,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from reproduction import baselines
+from reproduction.jobs import DataSpec
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.reproduction import baselines
-from whatwhere.reproduction.jobs import DataSpec
 
 
 @pytest.fixture
@@ -84,5 +84,5 @@ def test_every_baseline_has_its_name_and_default_settings():
 
 @pytest.mark.skipif(find_spec("kymatio") is not None, reason="kymatio is installed here")
 def test_scattering_says_why_it_cannot_run(digits):
-    with pytest.raises(RunError, match=r"'scattering' cannot run here: kymatio 0\.3 .*benchmarks/scattering\.py"):
+    with pytest.raises(RunError, match=r"'scattering' cannot run here: kymatio 0\.3 .*reproduction/README\.md"):
         baselines.Scattering().describe(*digits)

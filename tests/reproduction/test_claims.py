@@ -2,10 +2,10 @@
 
 import pytest
 
+from reproduction.claims import FAILS, HOLDS, OPEN, MeasuredCell, evaluate_claim
+from reproduction.results import EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
+from reproduction.table import Cell, Claim
 from whatwhere.classification.protocol import FewLabels, Score
-from whatwhere.reproduction.claims import FAILS, HOLDS, OPEN, MeasuredCell, evaluate_claim
-from whatwhere.reproduction.results import EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
-from whatwhere.reproduction.table import Cell, Claim
 
 
 def few(value, interval):

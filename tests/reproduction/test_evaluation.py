@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-import whatwhere.reproduction.classifiers as classifiers
-import whatwhere.reproduction.evaluation as evaluation
-import whatwhere.reproduction.jobs as jobs_module
-from whatwhere.classification.virtual_samples import Move, moved
+import reproduction.classifiers as classifiers
+import reproduction.evaluation as evaluation
+import reproduction.jobs as jobs_module
+from reproduction.baselines import KMeans, RawPixels
+from reproduction.classifiers import evaluate_linear, moved_test
+from reproduction.evaluation import LabelledRows
+from reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob, FewLabelJob, RecordedJob, TrainingJob
+from reproduction.records import job_table, parse_job
+from reproduction.results import CTrial, value_of
+from reproduction.svm.virtual_samples import Move, moved
+from reproduction.table import cells_of
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.reproduction.baselines import KMeans, RawPixels
-from whatwhere.reproduction.classifiers import evaluate_linear, moved_test
-from whatwhere.reproduction.evaluation import LabelledRows
-from whatwhere.reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob, FewLabelJob, FinetuneJob, TrainingJob
-from whatwhere.reproduction.records import job_table, parse_job
-from whatwhere.reproduction.results import CTrial, value_of
-from whatwhere.reproduction.table import cells_of
 
 CPU = torch.device("cpu")
 
@@ -155,11 +155,11 @@ def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, m
     assert len(calls) == 2, "training and test images, once each"
 
 
-def test_fine_tuning_is_recorded_and_cannot_be_measured_again(scale, evaluator):
+def test_what_has_no_program_any_more_cannot_be_measured(scale, evaluator):
     (job,) = next(c for c in cells_of("finetuning", scale) if c.column == "all labels").jobs
-    assert isinstance(job, FinetuneJob)
+    assert isinstance(job, RecordedJob)
     assert evaluator.results.name_of(job) == "finetuning/fine-tuned-all-labels-seed0"
-    with pytest.raises(RunError, match="cannot be measured again"):
+    with pytest.raises(RunError, match="fine-tuning cannot be measured"):
         evaluator.run(job)
 
 

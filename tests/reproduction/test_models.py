@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-import whatwhere.reproduction.models as models_module
+import reproduction.models as models_module
+from reproduction.jobs import TrainingJob, first_layers
+from reproduction.models import ModelStore
+from reproduction.reproduce import open_store
+from reproduction.table import cells_of
 from whatwhere.learning import TrainingStopped
 from whatwhere.model import load
-from whatwhere.reproduction.jobs import TrainingJob, first_layers
-from whatwhere.reproduction.models import ModelStore
-from whatwhere.reproduction.reproduce import open_store
-from whatwhere.reproduction.table import cells_of
 
 
 def quiet(line):

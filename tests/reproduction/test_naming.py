@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from whatwhere.reproduction.baselines import RawPixels
-from whatwhere.reproduction.jobs import DataSpec, EvaluationJob, FinetuneJob, ModelFeatures, TrainingJob, first_layers
-from whatwhere.reproduction.naming import Names, slug
-from whatwhere.reproduction.scale import SCALES, read_scale
-from whatwhere.reproduction.table import ALL_TABLES, SEEDS, cells_of
+from reproduction.baselines import RawPixels
+from reproduction.jobs import DataSpec, EvaluationJob, ModelFeatures, RecordedJob, TrainingJob, first_layers
+from reproduction.naming import Names, slug
+from reproduction.scale import SCALES, read_scale
+from reproduction.table import ALL_TABLES, SEEDS, cells_of
 from whatwhere.spec.toml import override
 
 
@@ -84,7 +84,7 @@ def test_what_no_table_asks_for_has_a_name_too(names):
 def test_no_two_jobs_of_the_tables_share_a_name(scale):
     names = Names(read_scale(scale))
     jobs = {job for table in ALL_TABLES for c in cells_of(table, names.scale, SEEDS) for job in c.jobs}
-    features = [job.features for job in jobs if not isinstance(job, TrainingJob | FinetuneJob)]
+    features = [job.features for job in jobs if not isinstance(job, TrainingJob | RecordedJob)]
     recipes = [recipe for f in features if isinstance(f, ModelFeatures) for recipe in f.recipes()]
     jobs |= {TrainingJob(names.scale.data, recipe) for recipe in recipes}
     assert len({names(job) for job in jobs}) == len(jobs)

@@ -6,28 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from whatwhere.classification.protocol import FewLabels, Score
-from whatwhere.errors import RunError
-from whatwhere.reproduction.baselines import KMeans, RawPixels, Scattering
-from whatwhere.reproduction.jobs import (
-    DataSpec,
-    EvaluationJob,
-    FewLabelJob,
-    FinetuneJob,
-    FinetuneSpec,
-    ModelFeatures,
-    TrainingJob,
-)
-from whatwhere.reproduction.records import ResultStore, parse_job
-from whatwhere.reproduction.results import (
+from reproduction.baselines import KMeans, RawPixels, Scattering
+from reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, ModelFeatures, TrainingJob
+from reproduction.records import ResultStore, parse_job
+from reproduction.results import (
     CTrial,
     EpochRecord,
     EvaluationResult,
     FewLabelResult,
-    FinetuneEpoch,
-    FinetuneResult,
     TrainingResult,
 )
+from whatwhere.classification.protocol import FewLabels, Score
+from whatwhere.errors import RunError
 from whatwhere.spec import Recipe
 
 DATA = DataSpec("digits")
@@ -37,9 +27,6 @@ EVALUATION = EvaluationJob(DATA, ModelFeatures(RECIPE), (1.0, 10.0))
 SCORE = Score(0.01, (0.005, 0.02), 2, 200, (0, 1), ((99, 1), (1, 99)), 1.0, "newton")
 HISTORY = (EpochRecord(layer=1, epoch=1, cost=3.0, nonzeros=4.0, seconds=1.5, engine="cpu"),)
 TRAINED = TrainingResult(history=HISTORY, training_seconds=1.5)
-
-
-PASS = FinetuneEpoch(epoch=1, loss=0.5, error=0.1, cost=None, seconds=1.0)
 
 
 def store(folder, name="table/row-column-seed0"):
@@ -59,10 +46,6 @@ def evaluated(error=0.01):
         (
             FewLabelJob(DataSpec("digits", "validation", 50), ModelFeatures(RECIPE, 3), (1.0,), 100),
             FewLabelResult(draws=FewLabels(100, (0.1, 0.2), (1.0, 1.0), 0.15, (0.1, 0.2)), dimensions=7, density=1.0),
-        ),
-        (
-            FinetuneJob(DATA, replace(RECIPE, seed=2), FinetuneSpec(steps=3), 100),
-            FinetuneResult(score=SCORE, cost_before=2.0, cost_after=3.0, history=(PASS,), models=("m",)),
         ),
         (EvaluationJob(DATA, RawPixels(), RawPixels.C), evaluated()),
         (EvaluationJob(DATA, KMeans(seed=3), KMeans.C), evaluated()),

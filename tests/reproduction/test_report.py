@@ -7,15 +7,12 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from whatwhere.errors import RunError
-from whatwhere.model import load
-from whatwhere.model.files import FORMAT
-from whatwhere.reproduction import report
-from whatwhere.reproduction.index import index_page
-from whatwhere.reproduction.jobs import TrainingJob
-from whatwhere.reproduction.naming import Names
-from whatwhere.reproduction.records import ResultStore
-from whatwhere.reproduction.report import (
+from reproduction import report
+from reproduction.index import index_page
+from reproduction.jobs import TrainingJob
+from reproduction.naming import Names
+from reproduction.records import ResultStore
+from reproduction.report import (
     as_text,
     curves,
     measured_tables,
@@ -25,26 +22,29 @@ from whatwhere.reproduction.report import (
     summary,
     write_report,
 )
-from whatwhere.reproduction.reproduce import open_store
-from whatwhere.reproduction.table import cells_of
+from reproduction.reproduce import open_store
+from reproduction.table import cells_of
+from whatwhere.errors import RunError
+from whatwhere.model import load
+from whatwhere.model.files import FORMAT
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def published():
-    return open_scales(ROOT / "results")
+    return open_scales(ROOT / "reproduction/results")
 
 
 def test_results_md_agrees_with_the_result_files(published):
     assert (ROOT / "RESULTS.md").read_text(encoding="utf-8") == results_page(published), (
-        "run `whatwhere reproduce report`"
+        "run `python -m reproduction report`"
     )
 
 
 def test_the_index_agrees_with_the_result_files(published):
-    assert (ROOT / "results/README.md").read_text(encoding="utf-8") == index_page(published), (
-        "run `whatwhere reproduce report`"
+    assert (ROOT / "reproduction/results/README.md").read_text(encoding="utf-8") == index_page(published), (
+        "run `python -m reproduction report`"
     )
 
 
@@ -59,7 +59,7 @@ def test_figures_agree_with_the_result_files(published):
         for name, cells in measured_tables(scale, store).items():
             content = curves(name, cells)
             path = store.folder / "figures" / f"{name}.json"
-            assert path.is_file() == (content is not None), "run `whatwhere reproduce report`"
+            assert path.is_file() == (content is not None), "run `python -m reproduction report`"
             if content is not None:
                 assert path.read_text(encoding="utf-8") == as_text(content)
                 assert path.with_suffix(".svg").is_file()
@@ -125,7 +125,7 @@ def test_the_command_writes_page_index_curves_and_figures(scale, measured_folder
     assert [path.name for path in written] == names
     assert all(path.stat().st_size > 0 for path in written)
     text = (tmp_path / "RESULTS.md").read_text()
-    assert "(results/tiny/figures/steps.svg)" in text
+    assert "(reproduction/results/tiny/figures/steps.svg)" in text
     assert text == results_page(open_scales(results))
 
 

@@ -6,9 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from reproduction.reproduce import ReproduceOptions, job_cells, reproduce
+from reproduction.table import cells_of
 from whatwhere.errors import SpecError
-from whatwhere.reproduction.reproduce import ReproduceOptions, job_cells, reproduce
-from whatwhere.reproduction.table import cells_of
 
 
 def quiet(line):
@@ -80,4 +80,4 @@ def test_what_cannot_run_here_is_left_out_with_a_reason(scale, options):
     lines = []
     outcome = reproduce(["comparison"], scale, replace(options, minutes=0), lines.append)
     assert outcome.unavailable == 1, "all labels; this scale has too few images for the other columns"
-    assert any("Scattering" in line and "benchmarks/scattering.py" in line for line in lines)
+    assert any("Scattering" in line and "reproduction/README.md" in line for line in lines)

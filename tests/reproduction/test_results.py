@@ -2,8 +2,8 @@
 
 import pytest
 
+from reproduction.results import EpochRecord, FewLabelResult, TrainingResult, mean_and_deviation, value_of
 from whatwhere.classification.protocol import FewLabels
-from whatwhere.reproduction.results import EpochRecord, FewLabelResult, TrainingResult, mean_and_deviation, value_of
 
 
 def epoch(layer, cost, **more):

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from whatwhere.reproduction.scale import data_file, read_scale
+from reproduction.scale import data_file, read_scale
 from whatwhere.spec import Recipe
 
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from reproduction import table as table_module
+from reproduction.claims import OPEN, evaluate_claim, measured_cells
+from reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
+from reproduction.records import ResultStore
+from reproduction.scale import SCALES, read_scale
+from reproduction.table import EXTRA, TABLES, cells_of, read_table
 from whatwhere.errors import SpecError
 from whatwhere.inference.plan import ONE_PHASE_WITHOUT_U1, TWO_PHASES
-from whatwhere.reproduction import table as table_module
-from whatwhere.reproduction.claims import OPEN, evaluate_claim, measured_cells
-from whatwhere.reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
-from whatwhere.reproduction.records import ResultStore
-from whatwhere.reproduction.scale import SCALES, read_scale
-from whatwhere.reproduction.table import EXTRA, TABLES, cells_of, read_table
 from whatwhere.spec import Recipe
 
 PRINTED = {  # copied from the paper, row by row

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import whatwhere
 from whatwhere import models
 from whatwhere.errors import SpecError
 from whatwhere.model import load
@@ -29,8 +28,8 @@ def test_an_empty_file_is_the_paper(tmp_path: Path) -> None:
 
 
 def test_the_recipe_of_two_layers_has_the_first_layer_of_the_model_that_ships() -> None:
-    folder = Path(whatwhere.__file__).parent / "reproduction" / "recipes"
-    one, two = (read_recipe(folder / f"{name}.toml") for name in ("photographs", "photographs_two_layers"))
+    two_layers = Path(__file__).parents[2] / "benchmarks" / "photographs_two_layers.toml"
+    one, two = read_recipe("photographs"), read_recipe(two_layers)
     assert load(models.path("photographs")).spec == one.model
     assert two.model.layers[0] == one.model.layers[0]
     assert (two.model.depth, len(two.learning)) == (2, 2)

@@ -2,19 +2,16 @@
 
 from whatwhere.classification import protocol
 from whatwhere.classification.descriptors import describe, describe_images
-from whatwhere.classification.kernel_svm import KernelSVM, fit_kernel_svm
 from whatwhere.classification.linear_svm import LinearSVM, fit_svm
 from whatwhere.classification.matrix import Matrix, side_by_side
 from whatwhere.classification.whitening import Whitening, fit_whitening
 
 __all__ = [
-    "KernelSVM",
     "LinearSVM",
     "Matrix",
     "Whitening",
     "describe",
     "describe_images",
-    "fit_kernel_svm",
     "fit_svm",
     "fit_whitening",
     "protocol",

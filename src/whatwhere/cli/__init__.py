@@ -22,7 +22,6 @@ from whatwhere.cli import (
     figures,
     info,
     models,
-    reproduce,
     restoration,
     train,
 )
@@ -67,7 +66,6 @@ app.command("figures")(figures.figures)
 app.command("info")(info.info)
 app.command("inpaint")(restoration.inpaint)
 app.command("models")(models.models)
-app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.add_typer(bench.bench, name="bench")
 app.add_typer(data.app, name="data")

@@ -29,9 +29,9 @@ def inference(
     as_json: Json = False,
 ) -> None:
     """Time every engine on the same images: image-iterations per second."""
-    from whatwhere.benchmark.inference import bench_inference, speedup_rows
-    from whatwhere.benchmark.machine import machine
+    from whatwhere.cli.speed import bench_inference, speedup_rows
     from whatwhere.files import disk_errors, write_atomic
+    from whatwhere.inference.machine import machine
     from whatwhere.learning.distributed import choose_device
 
     chosen_device = choose_device(device)

@@ -18,8 +18,8 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report."""
+    from whatwhere.cli.demo_run import run_demo, score_text
     from whatwhere.cli.stages import Stages
-    from whatwhere.reproduction.demo import run_demo, score_text
 
     done = run_demo(out, Stages(quiet=quiet).stage, engine=engine)
     if as_json:

@@ -25,9 +25,7 @@ class Format(StrEnum):
 def figures(
     run: Annotated[
         Path,
-        typer.Argument(
-            metavar="RUN", help="A run folder, a model file, a model known by name, or a result file of curves (JSON)."
-        ),
+        typer.Argument(metavar="RUN", help="A run folder, a model file, or a model known by name."),
     ],
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Draw only this figure; repeatable.")] = None,
     format: Annotated[Format, typer.Option(help="Format of the files; the animation is a GIF.")] = Format.png,
@@ -60,9 +58,6 @@ def figures(
     from whatwhere.figures import FigureContext, check_figure, draw, figure_names, run_report
     from whatwhere.learning import read_run
 
-    if run.suffix == ".json":
-        _draw_curves(run, format, out or run.parent)
-        return
     context = FigureContext(
         read_run(run),
         choose_images(data or source_of(run), count, image, seed),
@@ -133,14 +128,3 @@ def _write_bytes(path: Path, content: bytes) -> Path:
     with disk_errors(f"writing {path}", "choose another folder with --out"):
         write_atomic(path, content)
     return path
-
-
-def _draw_curves(results: Path, format: Format, folder: Path) -> None:
-    import io
-
-    from whatwhere.figures import draw_file, save
-
-    file = io.BytesIO()
-    save(draw_file(results), file, format)
-    _make_folder(folder)
-    typer.echo(_write_bytes(folder / f"{results.stem}.{format}", file.getvalue()))

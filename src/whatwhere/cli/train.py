@@ -28,7 +28,10 @@ Resume = Annotated[
     Path | None, typer.Option("--resume", metavar="RUN", help="Continue a run from its last checkpoint.")
 ]
 RecipeFile = Annotated[
-    Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file of differences from the paper's settings.")
+    Path | None,
+    typer.Option(
+        "--recipe", metavar="FILE", help="Differences from the paper's settings: a TOML file, `demo` or `photographs`."
+    ),
 ]
 Store = Annotated[str | None, typer.Option(help="Where latents wait for the next epoch: auto, device, ram or file.")]
 LatentDtype = Annotated[str | None, typer.Option(help="Store latents as float32, float16 or bfloat16.")]

@@ -19,14 +19,13 @@ from whatwhere.figures.animation import animation, last_frame, trace
 from whatwhere.figures.composite import composite, filters, invariances, planes, reconstructions
 from whatwhere.figures.context import FigureContext
 from whatwhere.figures.cost import cost
-from whatwhere.figures.curves import curves, draw_content, draw_file, read_curves
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.error_chart import error_chart
 from whatwhere.figures.pooling_comparison import pooling_comparison
 from whatwhere.figures.registry import check_figure, draw, figure_names, run_report
 from whatwhere.figures.report import Section, report
 from whatwhere.figures.reset_comparison import reset_comparison
-from whatwhere.figures.style import save
+from whatwhere.figures.style import curve_styles, save, styled
 from whatwhere.figures.where_map import where_map
 
 __all__ = [
@@ -36,11 +35,9 @@ __all__ = [
     "check_figure",
     "composite",
     "cost",
-    "curves",
+    "curve_styles",
     "decomposition",
     "draw",
-    "draw_content",
-    "draw_file",
     "error_chart",
     "figure_names",
     "filters",
@@ -48,12 +45,12 @@ __all__ = [
     "last_frame",
     "planes",
     "pooling_comparison",
-    "read_curves",
     "reconstructions",
     "report",
     "reset_comparison",
     "run_report",
     "save",
+    "styled",
     "trace",
     "where_map",
 ]

@@ -66,7 +66,13 @@ P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Decorate a function that draws a figure: it uses this style, whatever the caller's matplotlib settings are."""
+    """Decorate a function that draws a figure: it uses this style, whatever the caller's matplotlib settings are.
+
+    draw  a function that returns a matplotlib figure
+
+    >>> from matplotlib.figure import Figure
+    >>> figure = ww.figures.styled(lambda: Figure(figsize=(3.3, 2)))()
+    """
 
     @functools.wraps(draw)
     def in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -135,7 +141,11 @@ def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
 
 
 def curve_styles() -> Iterator[dict[str, Any]]:
-    """A colour and a marker for each curve in turn, without end."""
+    """A colour and a marker for each curve in turn, without end: keywords of matplotlib's `plot`.
+
+    >>> next(ww.figures.curve_styles())
+    {'color': '#0072B2', 'marker': 'o'}
+    """
     return ({"color": c, "marker": m} for c, m in zip(itertools.cycle(CURVES), itertools.cycle(MARKERS), strict=False))
 
 

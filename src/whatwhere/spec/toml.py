@@ -30,19 +30,20 @@ from whatwhere.spec.inference import PAPER_LAM
 
 Spec = TypeVar("Spec")
 LONGEST = 2**20  # bytes of a recipe
+INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     r"""Read a recipe: the paper's settings with the file's differences.
 
-    path  of a TOML file
+    path  of a TOML file, or the name of an included recipe: 'demo' or 'photographs'
 
     >>> from pathlib import Path
     >>> _ = Path("mine.toml").write_text("seed = 1\n[learning.each]\nepochs = 10\n")
     >>> ww.read_recipe("mine.toml")
     Recipe(layers of 16 and 48 maps, 10 and 10 epochs, batch_size=1000, seed=1)
     """
-    return override(Recipe.paper(), read_toml(path))
+    return override(Recipe.paper(), read_toml(INCLUDED.get(os.fspath(path), path)))
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

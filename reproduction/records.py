@@ -1,0 +1,192 @@
+"""Result files: one JSON file for each result, under a readable name, found again by the job that it holds.
+
+    reproduction/results/paper/pooling/gaussian-pooling-layer-2-seed0.json
+
+A file holds its `job` (images, recipe, seed, all settings), the `result`, the `seconds` it took and the `machine`
+(processor, GPU, versions, commit, time). Its name is for people. The program compares jobs: a setting that it gets
+later, with a default that changes nothing, does not orphan a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+from reproduction.baselines import BASELINES, Baseline
+from reproduction.jobs import (
+    ClassifierSpec,
+    DataSpec,
+    EvaluationJob,
+    FewLabelJob,
+    Job,
+    MeasurableJob,
+    ModelFeatures,
+    RecordedJob,
+    TrainingJob,
+)
+from reproduction.results import EvaluationResult, FewLabelResult, RecordedResult, Result, TrainingResult
+from whatwhere.errors import RunError, WhatwhereError
+from whatwhere.files import disk_errors, write_atomic
+from whatwhere.inference.machine import Machine, this_machine
+from whatwhere.spec import Recipe
+from whatwhere.spec.toml import build
+
+R = TypeVar("R", bound=Result)
+MODELS = "models"  # folder of the trainings: a record of each, and the models that are published
+FIGURES = "figures"  # folder of the curves; it holds no results
+MODEL_METHOD = "model"
+RECORDED = ("fine-tuning",)  # methods that the project no longer has
+RESULT_TYPES: dict[str, tuple[type[MeasurableJob], type[Result]]] = {
+    "training": (TrainingJob, TrainingResult),
+    "evaluation": (EvaluationJob, EvaluationResult),
+    "few labels": (FewLabelJob, FewLabelResult),
+}
+
+
+@dataclass(frozen=True)
+class Record(Generic[R]):
+    """One result with what made it. `name`: of its file, without the suffix, relative to the scale's folder."""
+
+    job: Job
+    result: R
+    seconds: float
+    machine: Machine
+    name: str
+
+
+class ResultStore:
+    """The result files of one scale's folder; `names` gives a new result its name."""
+
+    def __init__(self, folder: Path, names: Callable[[Job], str]) -> None:
+        self.folder = folder
+        self.names = names
+        self.records: dict[Job, Record[Any]] = {}
+        for path in result_files(folder):
+            record = read_record(path, folder)
+            self.records[record.job] = record
+
+    @overload
+    def find(self, job: TrainingJob) -> Record[TrainingResult] | None: ...
+    @overload
+    def find(self, job: EvaluationJob) -> Record[EvaluationResult] | None: ...
+    @overload
+    def find(self, job: FewLabelJob) -> Record[FewLabelResult] | None: ...
+    @overload
+    def find(self, job: RecordedJob) -> Record[RecordedResult] | None: ...
+    def find(self, job: Job) -> Record[Any] | None:
+        """The record of a job, or None where it has not been measured yet."""
+        return self.records.get(job)
+
+    def name_of(self, job: Job) -> str:
+        """The name of a job's result: that of its file, or the one its file will have."""
+        if (record := self.records.get(job)) is not None:
+            return record.name
+        name, number = self.names(job), 1
+        taken = {record.name for record in self.records.values()}
+        while (unique := name if number == 1 else f"{name}-{number}") in taken:
+            number += 1
+        return unique
+
+    def put(self, job: MeasurableJob, result: R, seconds: float) -> Record[R]:
+        """Write a result; the file appears complete or not at all. The file of another job is never overwritten."""
+        name = self.name_of(job)
+        record = Record(job, result, round(seconds, 3), this_machine(), name)
+        path = self.folder / f"{name}.json"
+        with disk_errors(f"writing the result {path}", "measure it again when the folder can be written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, record_text(record).encode())
+        self.records[job] = record
+        return record
+
+
+def result_files(folder: Path) -> Iterator[Path]:
+    """The result files of a scale, in the order of their names."""
+    return (path for path in sorted(folder.glob("*/*.json")) if path.parent.name != FIGURES)
+
+
+def read_record(path: Path, folder: Path) -> Record[Any]:
+    """Read one result file; an error names a file that is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        job, result = parse_job(content["job"]), parse_result(content["job"]["kind"], content["result"])
+        machine = build(Machine, content["machine"])
+        name = path.relative_to(folder).with_suffix("").as_posix()
+        return Record(job, result, content["seconds"], machine, name)
+    except (KeyError, TypeError, ValueError, WhatwhereError) as error:
+        raise RunError(f"{path} is not a result file: {error!r} (remove it, or put the right one back)") from error
+
+
+def record_text(record: Record[Any]) -> str:
+    """A result file's content."""
+    content = {
+        "job": job_table(record.job),
+        "result": without_none(asdict(record.result)),
+        "seconds": record.seconds,
+        "machine": asdict(record.machine),
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def job_table(job: MeasurableJob) -> dict[str, Any]:
+    """A job as plain values, with the checksums of its data set."""
+    kind = next(kind for kind, (job_type, _) in RESULT_TYPES.items() if isinstance(job, job_type))
+    data = {**asdict(job.data), "sha256": job.data.checksums()}
+    if isinstance(job, TrainingJob):
+        return {"kind": kind, "data": data, "recipe": asdict(job.recipe)}
+    method = job.features.name if isinstance(job.features, Baseline) else MODEL_METHOD
+    features = {"method": method, **asdict(job.features)}
+    own = (
+        {"labels": job.labels, "dual": job.dual, "shares": list(job.shares)}
+        if isinstance(job, FewLabelJob)
+        else {"classifier": asdict(job.classifier)}
+    )
+    return {"kind": kind, "data": data, "features": features, "C": list(job.C), **own}
+
+
+def parse_job(table: Mapping[str, Any]) -> Job:
+    """The job of a file. Its recipe is read by today's spec, so a setting that was added since has its default."""
+    kind = table["kind"]
+    data_table = dict(table["data"])
+    checksums = data_table.pop("sha256")
+    data = build(DataSpec, data_table)
+    if checksums != data.checksums():
+        raise RunError(f"its checksums are not those of {data.name!r} in the catalogue: it was measured on other files")
+    if kind == "training":
+        return TrainingJob(data, build(Recipe, table["recipe"]))
+    if kind in RECORDED:  # its settings stay in the file
+        return RecordedJob(data, kind, table["labels"], table["recipe"]["seed"])
+    features, C = parse_features(table["features"]), tuple(map(float, table["C"]))
+    if kind == "evaluation":
+        return EvaluationJob(data, features, C, build(ClassifierSpec, table.get("classifier", {})))
+    if kind == "few labels":
+        shares = tuple(map(float, table.get("shares", (0.0,))))
+        return FewLabelJob(data, features, C, table["labels"], table.get("dual", False), shares)
+    raise RunError(f"kind {kind!r} was given; expected one of {', '.join(map(repr, RESULT_TYPES))}")
+
+
+def parse_result(kind: str, table: Mapping[str, Any]) -> Result:
+    """The result of a file; of a method that is gone, only what a table shows."""
+    if kind in RECORDED:
+        shown = {field.name: table[field.name] for field in fields(RecordedResult)}
+        return build(RecordedResult, shown)
+    return build(RESULT_TYPES[kind][1], dict(table))
+
+
+def parse_features(table: Mapping[str, Any]) -> ModelFeatures | Baseline:
+    settings = dict(table)
+    method = settings.pop("method")
+    if method == MODEL_METHOD:
+        return build(ModelFeatures, settings)
+    if method not in BASELINES:
+        raise RunError(f"method {method!r} was given; expected {MODEL_METHOD!r} or one of {', '.join(BASELINES)}")
+    return build(BASELINES[method], settings)
+
+
+def without_none(value: Any) -> Any:
+    """Plain values without the entries that were not recorded."""
+    if isinstance(value, dict):
+        return {key: without_none(item) for key, item in value.items() if item is not None}
+    return [without_none(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,204 @@
+"""RESULTS.md and the curves, generated from the result files alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reproduction.baselines import Baseline
+from reproduction.claims import MeasuredCell, Verdict, evaluate_claim, measured_cells
+from reproduction.index import index_page
+from reproduction.records import FIGURES, ResultStore
+from reproduction.reproduce import open_store
+from reproduction.results import Measure, mean_and_deviation
+from reproduction.scale import SCALES, Scale, read_scale
+from reproduction.table import (
+    ALL_TABLES,
+    EXTRA,
+    SEEDS,
+    Table,
+    cells_of,
+    columns_of,
+    read_table,
+)
+from whatwhere.errors import RunError
+from whatwhere.files import disk_errors, write_atomic
+
+INTRODUCTION = """\
+# Results
+
+Every table and every curve of the paper (M. D. Zeiler and R. Fergus, *Differentiable Pooling for Hierarchical Feature
+Learning*), our number next to the paper's. This page is made by `python -m reproduction report` from the result files
+under `reproduction/results/`; a test fails when the two disagree. How it is measured:
+[docs/results/reproduction.md](docs/results/reproduction.md).
+
+Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
+means; where two error rates have overlapping 95 % intervals, the page says so. Why some do not hold, by further trials:
+[docs/results/reproduction.md](docs/results/reproduction.md#where-a-claim-does-not-hold).
+"""
+SCALE_NOTES = {
+    "paper": "All of MNIST: 60,000 training and 10,000 test images, 50 + 50 epochs of 100 steps.",
+    "quick": (
+        "1,000 + 1,000 of the embedded digits, a few epochs of a few steps, on a CPU. This checks that everything runs "
+        "and shows the direction of the effects; its numbers are not comparable with the paper's, which are shown for "
+        "orientation only."
+    ),
+}
+
+
+CellsByName = Mapping[str, MeasuredCell]
+COST_PARTS: tuple[Measure, ...] = ("reconstruction", "penalty", "nonzeros")
+
+
+def open_scales(folder: Path) -> list[tuple[Scale, ResultStore]]:
+    """Every scale with its results under this folder."""
+    return [(scale, open_store(folder, scale)) for scale in map(read_scale, SCALES)]
+
+
+def results_page(scales: Sequence[tuple[Scale, ResultStore]]) -> str:
+    """RESULTS.md, from the result files of these scales."""
+    parts = [INTRODUCTION]
+    for scale, store in scales:
+        tables = measured_tables(scale, store)
+        parts.append(f"## Scale: {scale.name}\n\n{SCALE_NOTES[scale.name]}\n")
+        parts.append(summary(scale, tables))
+        parts += [section(table, scale, cells) for table, cells in tables.items()]
+    return "\n".join(parts)
+
+
+def measured_tables(scale: Scale, store: ResultStore) -> dict[str, CellsByName]:
+    """For every table, its cells with their results; tables that are not in the paper only if they were run.
+
+    A table that shares baselines with another one has some results before it is run.
+    """
+    tables = {name: measured_cells(cells_of(name, scale, SEEDS), store) for name in ALL_TABLES}
+
+    def was_run(cell: MeasuredCell) -> bool:
+        return bool(cell.results) and not isinstance(getattr(cell.cell.jobs[0], "features", None), Baseline)
+
+    return {name: cells for name, cells in tables.items() if name not in EXTRA or any(map(was_run, cells.values()))}
+
+
+def summary(scale: Scale, tables: Mapping[str, CellsByName]) -> str:
+    """Every claim with its verdict, in one list."""
+    lines = ["| claim | verdict | numbers |", "| --- | --- | --- |"]
+    for name, cells in tables.items():
+        table = read_table(name)
+        lines += [f"| {table.title}: {v.text} | *{v.verdict}* | {v.numbers} |" for v in verdicts(table, scale, cells)]
+    return "\n".join(lines) + "\n"
+
+
+def verdicts(table: Table, scale: Scale, cells: CellsByName) -> list[Verdict]:
+    return [evaluate_claim(claim, cells) for claim in table.claims if claim.scale in ("", scale.name)]
+
+
+def section(name: str, scale: Scale, cells: CellsByName) -> str:
+    """One table: its numbers, its figure and its claims."""
+    table = read_table(name)
+    lines = [f"### {table.title}" + (f" ({table.source})" if table.source else ""), ""]
+    if table.note:
+        lines += [table.note, ""]
+    columns = [column.name for column in columns_of(name, table, scale)]
+    lines.append(f"| {table.x.label} | " + " | ".join(columns) + " |")
+    lines.append("| --- |" + " --- |" * len(columns))
+    for row in table.rows:
+        lines.append(f"| {row.name} | " + " | ".join(cell_text(cells[f"{row.name} / {c}"]) for c in columns) + " |")
+    if curves(name, cells) is not None:
+        lines += ["", f"![{table.title}](reproduction/results/{scale.name}/{FIGURES}/{name}.svg)"]
+    lines.append("")
+    for v in verdicts(table, scale, cells):
+        lines.append(f"- *{v.verdict}*: {v.text}" + (f" ({v.numbers})" if v.numbers else ""))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def cell_text(cell: MeasuredCell) -> str:
+    """Our number, then the paper's."""
+    paper = "" if cell.cell.paper is None else f"paper {cell.cell.paper:{'.2f' if cell.is_error else 'g'}}"
+    if not cell.cell.jobs:
+        return paper
+    if not cell.results:
+        return f"not run ({paper})" if paper else "not run"
+    mean, deviation = mean_and_deviation(cell.values)
+    if math.isnan(mean):
+        return ""
+    digits = {"error": ".2f", "dimensions": ",.0f"}.get(cell.cell.measure, ".4g")
+    ours = f"**{mean:{digits}}**"
+    if deviation is not None:
+        ours += f" ± {deviation:{'.2f' if cell.is_error else '.2g'}} ({len(cell.values)} seeds)"
+    return f"{ours} ({paper})" if paper else ours
+
+
+# Curves ---------------------------------------------------------------------------------------------------------
+
+
+def curves(name: str, cells: CellsByName) -> dict[str, Any] | None:
+    """What a figure shows, in the form that `reproduction.curves` draws; None where there is nothing to show.
+
+    The figure of trainings holds their `histories` instead: the mean over the seeds, one entry for each epoch.
+    """
+    table = read_table(name)
+    if name == "cost":
+        trained = {cell.cell.row: cell for cell in cells.values() if cell.results}
+        histories = {row: cost_history(cell) for row, cell in trained.items()}
+        return {"title": table.title, "histories": histories} if histories else None
+    if not table.x.setting:
+        return None
+    lines = [line for row in table.rows if (line := _line(row.name, cells)) is not None]
+    x = {"label": table.x.label, "scale": table.x.scale}
+    return {"title": table.title, "x": x, "y": {"label": "test error, %"}, "curves": lines} if lines else None
+
+
+def cost_history(cell: MeasuredCell) -> list[dict[str, float]]:
+    """The parts of the cost at every epoch of layer 2, the mean over the seeds."""
+    epochs = zip(*(cell.series(measure) for measure in COST_PARTS), strict=True)
+    return [
+        {"layer": 2, "epoch": i, **dict(zip(COST_PARTS, parts, strict=True))} for i, parts in enumerate(epochs, start=1)
+    ]
+
+
+def _line(row: str, cells: CellsByName) -> dict[str, Any] | None:
+    """One curve through the cells of a row that were measured."""
+    points = [cell for cell in cells.values() if cell.cell.row == row and cell.results]
+    if len(points) < 2:
+        return None
+    line: dict[str, Any] = {"label": row, "x": [float(p.cell.column) for p in points], "y": [p.mean for p in points]}
+    deviations = [mean_and_deviation(p.values)[1] for p in points]
+    if all(deviation is not None for deviation in deviations):
+        line["std"] = deviations
+    return line
+
+
+def write_report(folder: Path, page_file: Path) -> list[Path]:
+    """Write RESULTS.md, the index of the result files, and the curves with their figures."""
+    if not any((folder / name).is_dir() for name in SCALES):
+        raise RunError(f"{folder} was given as the folder of the results; there are none in it (--results FOLDER)")
+    index, scales = folder / "README.md", open_scales(folder)
+    with disk_errors("writing the report", "choose a page and a folder that can be written (--page, --results)"):
+        write_atomic(page_file, results_page(scales).encode())
+        write_atomic(index, index_page(scales).encode())
+        return [page_file, index, *(path for scale, store in scales for path in write_figures(scale, store))]
+
+
+def write_figures(scale: Scale, store: ResultStore) -> list[Path]:
+    """Write the curves of a scale as data and as drawings."""
+    from reproduction.curves import draw
+    from whatwhere.figures import save
+
+    written = []
+    figures = store.folder / FIGURES
+    for name, cells in measured_tables(scale, store).items():
+        if (content := curves(name, cells)) is None:
+            continue
+        figures.mkdir(parents=True, exist_ok=True)
+        data, drawing = figures / f"{name}.json", figures / f"{name}.svg"
+        write_atomic(data, as_text(content).encode())
+        save(draw(content), drawing)
+        written += [data, drawing]
+    return written
+
+
+def as_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,1 @@
+"""SVMs with squared hinge loss by their support vectors: kernels, few labels, virtual samples."""

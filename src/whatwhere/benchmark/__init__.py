@@ -1,1 +1,0 @@
-"""Measuring speed: engines on the same images, side by side, and the machine they ran on."""

@@ -1,0 +1,251 @@
+"""The demo: train two layers on the embedded digits, classify by each, and write a report."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+
+from whatwhere import data
+from whatwhere.classification import Matrix, describe_images, protocol
+from whatwhere.data import Images
+from whatwhere.errors import ImageError, RunError
+from whatwhere.explorer.export import export
+from whatwhere.files import disk_errors, new_folder, write_atomic
+from whatwhere.inference import infer
+from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning.reports import EpochReport
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, Recipe
+from whatwhere.spec.toml import read_recipe
+
+Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+FORMAT = "whatwhere demo 1"  # in demo.json: the folder holds a demo, whose files the next demo may replace
+WORKPLACE = ".demo-"  # temporary folders of demos under way
+RESULT = "demo.json"
+REPORT = "report.html"
+EXPLORER = "explorer.html"
+EXPLORED = 250  # examples in the explorer
+LEARNED = 2_000  # images that each layer learns from in a stream
+TITLE = "whatwhere: the demo"
+LEAD = "Two layers of features learned from digits without their labels, and what a linear classifier makes of them."
+SHOWN = 36  # reconstructed digits, in the report
+SOLVER = "newton"  # the same on every machine, and several times as fast as LIBLINEAR on rows as wide as these
+RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
+
+
+@dataclass(frozen=True)
+class DemoScore:
+    """The errors of a linear SVM with one description of the digits."""
+
+    name: str
+    dimensions: int
+    score: protocol.Score
+    trials: tuple[protocol.Trial, ...]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The outcome of a demo."""
+
+    scores: tuple[DemoScore, ...]
+    seconds: float
+    learning_seconds: float
+    history: tuple[EpochReport, ...]
+    recipe: Recipe
+    model: DeconvNet
+    report: Path
+
+    @property
+    def engine(self) -> str:
+        return self.history[-1].engine
+
+    def table(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        scores = [asdict(score) for score in self.scores]
+        seconds = {"seconds": self.seconds, "learning_seconds": self.learning_seconds}
+        return {"format": FORMAT, "scores": scores, **seconds, "engine": self.engine}
+
+
+def demo_recipe() -> Recipe:
+    return read_recipe("demo")
+
+
+def run_demo(
+    folder: Path,
+    stage: Stage,
+    *,
+    engine: str = "auto",
+    recipe: Recipe | None = None,
+    images: tuple[Images, Images] | None = None,
+) -> Demo:
+    """Run the demo into a folder: the files of a run, `demo.json`, `explorer.html` and `report.html`.
+
+    images  for training and for the test; by default the embedded digits
+    """
+    start = time.monotonic()
+    recipe = recipe or demo_recipe()
+    training, test = images or (data.load("digits"), data.load("digits", split="test"))
+    with demo_folder(folder) as workplace:
+        run = learn(recipe, training, workplace, stage, engine)
+        scores, learned = [], time.monotonic() - start
+        for name, x, x_test in descriptions(run.model, recipe, training, test, engine, stage):
+            with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
+                scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
+        with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
+            explorer = export(
+                run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine, progress=advance
+            )
+        seconds = time.monotonic() - start
+        demo = Demo(tuple(scores), seconds, learned, run.history, recipe, run.model, folder / REPORT)
+        with stage("drawing the report", 1) as advance:
+            page = demo_page(demo, test)
+            advance(1)
+        with disk_errors(f"writing the demo to {folder}", "choose another folder with --out"):
+            write_atomic(workplace / EXPLORER, explorer.encode())
+            write_atomic(workplace / REPORT, page.encode())
+            write_atomic(workplace / RESULT, (json.dumps(demo.table(), indent=1) + "\n").encode())
+            for file in (*RUN_FILES, EXPLORER, REPORT, RESULT):
+                os.replace(workplace / file, folder / file)
+    return demo
+
+
+@contextmanager
+def demo_folder(folder: Path) -> Iterator[Path]:
+    """Check and make the folder of a demo; gives a temporary folder in it, which is removed in the end.
+
+    Nothing else is ever deleted: a finished demo replaces the files of an earlier one by name, and a demo that fails or
+    is interrupted leaves the folder as it was.
+    """
+    remedy = "choose another folder with --out"
+    with ExitStack() as stack:
+        with disk_errors(f"making the folder {folder}", remedy):
+            check_replaceable(folder)
+            stack.enter_context(new_folder(folder))
+            workplace = stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix=WORKPLACE))
+        yield Path(workplace)
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise if the folder holds something that is not a demo. Workplaces of demos that were killed are left alone."""
+    if not folder.exists() or all(path.name.startswith(WORKPLACE) for path in folder.iterdir()):
+        return
+    try:
+        content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise RunError(f"{folder} holds something that is not a demo; choose another folder with --out")
+
+
+def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedModel:
+    """Train all layers."""
+    count = min(LEARNED, len(images)) if recipe.learning[0].update == "batch" else None
+    epochs = sum(learning.epochs for learning in recipe.learning)
+    total = epochs * len(images) if count is None else recipe.model.depth * count
+    title = f"learning {recipe.model.depth} layers, each from {count or len(images):,} images"
+    with stage(title, total) as advance:
+        return train(
+            recipe,
+            images,
+            folder,
+            image_count=count,
+            options=TrainingOptions(engine=engine, device="cpu", checkpoint_every=0),
+            callbacks=TrainingCallbacks(on_batch=lambda report: advance(report.images)),
+        )
+
+
+def descriptions(
+    model: DeconvNet, recipe: Recipe, training: Images, test: Images, engine: str, stage: Stage
+) -> Iterator[tuple[str, Matrix, Matrix]]:
+    """The images described by their pixels, then by every layer of the model."""
+    yield "raw pixels", pixel_rows(training), pixel_rows(test)
+    for k in range(1, recipe.model.depth + 1):
+        by_layer = replace(recipe, descriptor=replace(recipe.descriptor, layers=(k,)))
+        with stage(f"layer {k}: inferring {len(training) + len(test):,} images", len(training) + len(test)) as advance:
+            x, x_test = (
+                describe_images(model, part, by_layer, engine=engine, progress=advance) for part in (training, test)
+            )
+        yield f"layer {k}", x, x_test
+
+
+def pixel_rows(images: Images) -> np.ndarray:
+    """The pixels as rows [N, C·H·W], each image scaled to unit length, as the model's descriptors are."""
+    return F.normalize(images[:].flatten(1), dim=1).numpy()
+
+
+def score(
+    name: str, x: Matrix, y: np.ndarray, x_test: Matrix, y_test: np.ndarray, advance: Callable[[int], None]
+) -> DemoScore:
+    """Choose C on a sixth of the training images, fit all of them, test once."""
+    best, trials = protocol.choose({name: x}, y, solver=SOLVER, progress=advance)
+    tested = protocol.evaluate(x, y, x_test, y_test, best.C, solver=SOLVER)
+    advance(1)
+    return DemoScore(name, x.shape[1], tested, trials)
+
+
+def labels_of(images: Images) -> np.ndarray:
+    if images.labels is None:
+        raise ImageError(f"{images.name} has no labels; the demo needs one for each image")
+    return images.labels
+
+
+def score_text(score: DemoScore) -> str:
+    low, high = score.score.interval
+    return (
+        f"{score.score.error:.2%} ({score.score.errors} of {score.score.images:,}; {low:.2%} to {high:.2%}), "
+        f"{score.dimensions:,} dimensions, C = {score.score.C:g}"
+    )
+
+
+def demo_page(demo: Demo, test: Images) -> str:
+    """The report as one HTML file; it needs no other file, and links to the explorer."""
+    from whatwhere.figures import Section, report
+    from whatwhere.figures.sections import error_section, filter_section, plane_section, reconstruction_section
+
+    shown = test[:SHOWN]
+    # the few steps that serve a classifier leave reconstructions blurred
+    converged = InferenceSpec.coding(lam=demo.recipe.inference.lam)
+    solution = infer(demo.model, shown, converged, demo.recipe.plan, engine=demo.engine)
+    sections = [
+        error_section(
+            {score.name: (score.score.error, *score.score.interval) for score in demo.scores},
+            f"The same linear SVM on {len(test):,} test digits, which were used neither for training nor for choosing "
+            "settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the training "
+            "digits. A line is the 95 % interval.",
+            {score.name: score_text(score) for score in demo.scores},
+        ),
+        reconstruction_section(demo.model, shown, solution.latents, len(shown)),
+        filter_section(demo.model),
+    ]
+    if demo.model.spec.depth > 1:
+        sections.append(plane_section(demo.model))
+    explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
+    sections.append(Section("Explore it", explain, links={"Open the explorer": EXPLORER}))
+    return report(TITLE, sections, LEAD, facts(demo))
+
+
+def facts(demo: Demo) -> dict[str, str]:
+    """The settings and the time, by name."""
+    recipe = demo.recipe
+    maps = " and ".join(str(layer.maps) for layer in recipe.model.layers)
+    return {
+        "model": f"{recipe.model.depth} layers of {maps} maps",
+        "training": ", ".join(
+            f"layer {k}: {sum(report.images for report in demo.history if report.layer == k):,} digits, "
+            f"{spec.steps} steps each at λ {spec.lam_value:g}"
+            for k, learning in enumerate(recipe.learning, start=1)
+            for spec in [learning.inference]
+        ),
+        "inference": f"λ {recipe.inference.lam_value:g}, {recipe.inference.steps} steps, {demo.engine} engine",
+        "time": f"{demo.seconds:.0f} s, of which {demo.learning_seconds:.0f} s of learning",
+    }

@@ -1,0 +1,71 @@
+"""The benchmark of inference, with a few images and steps."""
+
+import json
+
+import pytest
+import torch
+
+from tiny_run import whatwhere
+from whatwhere.cli import speed
+from whatwhere.cli.speed import Measurement, bench_inference, cases, speedup_rows
+from whatwhere.errors import RunError, SpecError
+from whatwhere.model import DeconvNet
+from whatwhere.spec import LayerSpec, ModelSpec
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def small_and_untrained(monkeypatch):
+    """A small model without training, and the engine that has nothing to compile."""
+
+    def model(pooling_kind, device):
+        layers = (LayerSpec(maps=4, pooling_kind=pooling_kind), LayerSpec(maps=4, fan_in=2, pooling_kind=pooling_kind))
+        return DeconvNet(ModelSpec(layers=layers), seed=0).to(device)
+
+    monkeypatch.setattr(speed, "prepared_model", model)
+    monkeypatch.setattr(speed, "ENGINES", {"reference": speed.ENGINES["reference"]})
+
+
+def measurement(engine, threads, best, case="joint"):
+    numbers = {"images": 1, "steps": 1, "median": best, "seconds": (1.0,)}
+    return Measurement(case=case, engine=engine, threads=threads, best=best, **numbers)
+
+
+def test_speed_ups_compare_the_best_runs_with_the_same_number_of_threads():
+    rows = speedup_rows(
+        [measurement("reference", 1, 10.0), measurement("reference", 2, 20.0), measurement("cpu", 2, 60.0)]
+    )
+    assert [row["speedup"] for row in rows] == [1.0, 1.0, 3.0]
+
+
+def test_an_engine_is_measured_with_one_and_two_threads():
+    lines = []
+    before = torch.get_num_threads()
+    measured = bench_inference(CPU, images=3, steps=2, repeats=2, only="layer 1, image", log=lines.append)
+    assert {(m.engine, m.threads) for m in measured} == {("reference", 1), ("reference", 2)}
+    assert len(lines) == len(measured)
+    for m in measured:
+        assert (m.case, m.images, m.steps, len(m.seconds)) == ("layer 1, image step, α 1", 3, 2, 2)
+        assert m.best == pytest.approx(6 / min(m.seconds))
+        assert m.median <= m.best
+    assert torch.get_num_threads() == before
+
+
+def test_every_case_has_its_own_name():
+    assert len({case.name for case in cases(1)}) == len(cases(1))
+
+
+def test_a_name_that_no_case_has_is_an_error_before_anything_is_trained():
+    with pytest.raises(SpecError, match="--only 'nothing' was given; no case has such a name"):
+        bench_inference(CPU, images=3, steps=1, repeats=1, only="nothing")
+
+
+def test_the_command_prints_and_writes_json(tmp_path):
+    arguments = ["--images", 2, "--steps", 1, "--repeats", 1, "--only", "layer 1, image", "--device", "cpu"]
+    printed = json.loads(whatwhere("bench", "inference", *arguments, "--json", "--out", tmp_path / "speed.json"))
+    assert json.loads((tmp_path / "speed.json").read_text()) == printed
+    assert {row["engine"] for row in printed["measurements"]} == {"reference"}
+    assert "speed-up" in whatwhere("bench", "inference", *arguments)
+    with pytest.raises(RunError, match=r"writing .* failed: .*; choose another file"):
+        whatwhere("bench", "inference", *arguments, "--out", tmp_path / "nowhere" / "speed.json")
