@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from whatwhere.classification import describe_images, protocol
-from whatwhere.data import idx
+from whatwhere.data.array_file import read_array
 from whatwhere.inference.machine import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import BatchReport
@@ -82,7 +82,7 @@ def read(folder: Path, split: str) -> tuple[Tensor, np.ndarray]:
         path = next((p for p in (folder / f"{name}.gz", folder / name) if p.exists()), None)
         if path is None:
             raise SystemExit(f"{folder} holds neither {name}.gz nor {name}")
-        parts.append(np.asarray(idx.read(path)[:]))
+        parts.append(np.asarray(read_array(path)[:]))
     pixels = torch.from_numpy(parts[0].astype(np.float32) / 255)[:, None]
     return pixels, parts[1].astype(np.int64)
 

@@ -34,8 +34,6 @@ COVERED_BY = {
     "cli/stages.py": "cli/test_demo.py",
     "cli/tensorboard.py": "cli/test_cli_train.py",
     "cli/train.py": "cli/test_cli_train.py",
-    "data/array_header.py": "data/test_npy.py",
-    "data/gzip_stream.py": "data/test_idx.py",
     "explorer/bundle.py": "explorer/test_export.py",
     "explorer/pack.py": "explorer/test_export.py",
     "figures/context.py": "figures/test_figures_cli.py",

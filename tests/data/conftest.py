@@ -46,6 +46,7 @@ def little_memory() -> Callable[[int], object]:
 @pytest.fixture
 def mnist() -> Path:
     """The folder of the full MNIST files; without them the test is skipped by name."""
-    if cache.missing_files(catalogue.MNIST):
-        pytest.skip(f"full MNIST is not in {cache.folder_of(catalogue.MNIST)}")
-    return cache.folder_of(catalogue.MNIST)
+    entry = catalogue.find("mnist")
+    if cache.missing_files(entry):
+        pytest.skip(f"full MNIST is not in {cache.folder_of(entry)}")
+    return cache.folder_of(entry)

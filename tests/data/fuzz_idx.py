@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.data import idx
+from whatwhere.data.array_file import read_array
 from whatwhere.errors import ImageError
 
 SIZES = {0x08: 1, 0x09: 1, 0x0B: 2, 0x0C: 4, 0x0D: 4, 0x0E: 8}
@@ -90,13 +90,16 @@ def compressed(chance: random.Random, content: bytes) -> bytes:
 def expected(content: bytes) -> np.ndarray | None:
     """The array in the bytes, read the simplest way, or None if they are not a complete IDX file."""
     if content[:2] == b"\x1f\x8b":
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            content = stream.decompress(content)
-        except zlib.error:
-            return None
-        if not stream.eof or stream.unused_data:
-            return None
+        left, content = content, b""
+        while left.strip(b"\0"):  # as gunzip: several streams, zeros after them, flags without a meaning
+            stream = zlib.decompressobj(wbits=31)
+            try:
+                content += stream.decompress(left[:3] + bytes(flag & 0x1F for flag in left[3:4]) + left[4:])
+            except zlib.error:
+                return None
+            if not stream.eof:
+                return None
+            left = stream.unused_data
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in SIZES or not 1 <= content[3] <= 4:
         return None
     axes = content[3]
@@ -114,7 +117,7 @@ def expected(content: bytes) -> np.ndarray | None:
 def check(path: Path, right: np.ndarray | None) -> tuple[str, str | None]:
     """What the reader makes of a file, and what is wrong with that, or None."""
     try:
-        read = idx.read(path)[:]
+        read = read_array(path)[:]
     except ImageError as error:
         reason = re.split("[:;(]", str(error).removeprefix(f"{path}: "))[0]
         return (

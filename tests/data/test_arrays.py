@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.data import idx, load
+from idx_writer import write_idx
+from whatwhere.data import load
 from whatwhere.errors import ImageError
 
 
@@ -22,6 +23,7 @@ from whatwhere.errors import ImageError
         ((5, 5, 20, 20), (5, 20, 20)),
         ((5, 2, 6, 9), (2, 6, 9)),
         ((5, 6, 9, 4), (4, 6, 9)),
+        ((5, 20, 20, 7), (7, 20, 20)),
     ],
 )
 def test_shapes_grey_and_colour(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -34,9 +36,7 @@ def test_shapes_grey_and_colour(shape: tuple[int, ...], expected: tuple[int, ...
     np.testing.assert_array_equal(images[:].numpy(), channels_first / np.float32(255))
 
 
-@pytest.mark.parametrize(
-    "shape", [(4,), (4, 4), (5, 20, 20, 5), (5, 64, 8, 8), (5, 9, 9, 9), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)]
-)
+@pytest.mark.parametrize("shape", [(4,), (4, 4), (5, 64, 8, 8), (5, 9, 9, 9), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)])
 def test_other_shapes_raise(shape: tuple[int, ...]) -> None:
     with pytest.raises(ImageError, match="shape"):
         load(np.zeros(shape, np.uint8))
@@ -56,7 +56,7 @@ def test_tensors_of_any_kind(grey: np.ndarray) -> None:
 
 
 def test_the_same_images_in_every_kind_of_file(tmp_path: Path, grey: np.ndarray, save_gzip) -> None:
-    idx.write(tmp_path / "idx", grey)
+    write_idx(tmp_path / "idx", grey)
     save_gzip(tmp_path / "idx.gz", (tmp_path / "idx").read_bytes())
     np.save(tmp_path / "a.npy", grey)
     np.savez(tmp_path / "a.npz", grey)
@@ -79,7 +79,7 @@ def test_an_npz_of_other_arrays_raises(tmp_path: Path, grey: np.ndarray) -> None
 
 def test_labels_from_arrays_and_files(tmp_path: Path, grey: np.ndarray) -> None:
     values = np.array([4, 0, 2, 2, 1], np.uint8)
-    idx.write(tmp_path / "labels", values)
+    write_idx(tmp_path / "labels", values)
     np.save(tmp_path / "labels.npy", values)
     for labels in (
         values,
@@ -110,7 +110,7 @@ def test_labels_that_do_not_fit_raise(grey: np.ndarray, labels: object, reason: 
 
 
 def test_a_file_of_labels_is_not_taken_for_images(tmp_path: Path) -> None:
-    idx.write(tmp_path / "labels", np.arange(9, dtype=np.uint8))
+    write_idx(tmp_path / "labels", np.arange(9, dtype=np.uint8))
     with pytest.raises(ImageError, match="shape"):
         load(tmp_path / "labels")
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from whatwhere.data import cache, load
-from whatwhere.data.catalogue import CATALOGUE, DIGITS, MNIST, Entry, find
+from whatwhere.data.catalogue import CATALOGUE, Entry, find
 from whatwhere.errors import ImageError
+
+DIGITS, MNIST = CATALOGUE["digits"], CATALOGUE["mnist"]
 
 
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE.keys())

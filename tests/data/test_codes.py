@@ -1,6 +1,9 @@
 """Sparse codes in a file: NumPy and SciPy read them, and the model decodes them."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from whatwhere.data.codes_writer import CodesWriter
 from whatwhere.data.npz_writer import open_npz
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
+from whatwhere.latents import SparseLatents, SparseMap
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec
@@ -95,22 +99,119 @@ def test_files_that_are_not_codes_raise(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="cannot be read: No such file"):
         load_codes(tmp_path / "none.npz")
     (tmp_path / "noise.npz").write_bytes(b"PK\x03\x04 noise")
-    with pytest.raises(ImageError, match=r"not a valid \.npz file"):
+    with pytest.raises(ImageError, match="damaged or truncated"):
         load_codes(tmp_path / "noise.npz")
     np.savez(tmp_path / "other.npz", features=np.zeros((2, 3, 4, 4)))
     with pytest.raises(ImageError, match="not a file of sparse codes"):
         load_codes(tmp_path / "other.npz")
-    model = DeconvNet(SPECS["1 layer"])
-    write(tmp_path / "codes.npz", model, solve(model, [(9, 8)]), [(9, 8)], where=True)
-    with np.load(tmp_path / "codes.npz") as file:
-        arrays = dict(file)
-    for name, values in (
-        ("features_indices", arrays["features_indices"] + 10_000),
-        ("features_indices", -1 - arrays["features_indices"]),
-        ("features_indptr", arrays["features_indptr"] + 1),
-        ("mu1", arrays["mu1"][1:]),
-        ("where1_shape", arrays["where1_shape"][:1]),
-    ):
-        np.savez(tmp_path / "bad.npz", **{**arrays, name: values})
-        with pytest.raises(ImageError, match="not a valid file of codes"):
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "codes.npz")
+    with pytest.raises(ImageError, match="A pipe, a socket or a device"):
+        load_codes(tmp_path / "codes.npz")
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """The arrays of a valid file."""
+    path = tmp_path_factory.mktemp("codes") / "codes.npz"
+    model = DeconvNet(STAGE)
+    write(path, model, solve(model, [(9, 8)]), [(9, 8)], where=True)
+    with np.load(path) as file:
+        return dict(file)
+
+
+def changed(values: np.ndarray, at: Any, to: Any) -> np.ndarray:
+    values = values.copy()
+    values[at] = to
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("features_indices", lambda a: a + 10_000, "outside their grid"),
+        ("features_indices", lambda a: -1 - a, "outside their grid"),
+        ("features_indices", lambda a: a[::-1], "ascending"),
+        ("features_indices", lambda a: changed(a, 1, a[0]), "ascending order, or double"),
+        ("features_indices", lambda a: a.astype(np.int64), "not int32"),
+        ("features_indices", lambda a: a[:, None], r"not int32 \[n\]"),
+        ("features_indptr", lambda a: a + 1, "not ascending"),
+        ("features_indptr", lambda a: changed(a, 1, 2**62), "not ascending"),
+        ("features_indptr", lambda a: a[:-1], "not int64"),
+        ("features_indptr", lambda a: a.astype(float), "not int64"),
+        ("features_shape", lambda a: -a, "out of range"),
+        ("features_shape", lambda a: a * 0 + 2**40, "out of range"),
+        ("features_shape", lambda a: a * 0 + 2**20, "more than"),
+        ("features_shape", lambda a: a[:, :2], "not int64"),
+        ("features_values", lambda a: changed(a, 0, np.nan), "not finite"),
+        ("features_values", lambda a: a.astype(complex), "not finite floats"),
+        ("features_values", lambda a: a[:, None], "for .* places"),
+        ("mu1", lambda a: a[1:], "for .* places"),
+        ("mu1", lambda a: changed(a, (0, 0), np.inf), "not finite"),
+        ("gamma1", lambda a: -1 - a, "negative"),
+        ("gamma1", lambda a: a[:, :1], "mu .* and gamma"),
+        ("where1_shape", lambda a: a[:1], "not int64"),
+        ("image_shape", lambda a: a[0], "not int64"),
+        ("low", lambda a: a[:1], "not of the size"),
+        ("scale", lambda a: changed(a, (0, 0, 0, 0), np.nan), "not finite"),
+        ("labels", lambda a: a[:1], "for 2 images"),
+        ("labels", lambda a: a.astype("U5"), "for 2 images"),
+    ],
+)
+def test_arrays_that_do_not_belong_together_raise(
+    tmp_path: Path, good: dict[str, np.ndarray], name: str, change: Callable[[np.ndarray], np.ndarray], problem: str
+) -> None:
+    np.savez(tmp_path / "bad.npz", **{**good, name: np.ascontiguousarray(change(good[name]))})
+    with pytest.raises(ImageError, match=f"not a valid file of codes: .*{problem}"):
+        load_codes(tmp_path / "bad.npz")
+
+
+def test_a_missing_array_is_named(tmp_path: Path, good: dict[str, np.ndarray]) -> None:
+    for name in ("features_values", "where1_indptr", "image_shape", "gamma1"):
+        np.savez(tmp_path / "bad.npz", **{key: values for key, values in good.items() if key != name})
+        with pytest.raises(ImageError, match=f"{name}' is missing"):
             load_codes(tmp_path / "bad.npz")
+
+
+def test_a_file_takes_no_more_memory_than_it_has_bytes(
+    tmp_path: Path, good: dict[str, np.ndarray], little_memory
+) -> None:
+    """Compressed arrays, arrays that share their bytes, and arrays that no reader asked for."""
+    many = np.zeros(1 << 25, np.uint8)
+    np.savez_compressed(tmp_path / "bomb.npz", **{**good, "names": many.view("U4")})
+    with little_memory(1 << 22), pytest.raises(ImageError, match="it was compressed"):
+        load_codes(tmp_path / "bomb.npz")
+    np.savez(tmp_path / "more.npz", **good, other=many)
+    with little_memory(1 << 22):
+        assert len(load_codes(tmp_path / "more.npz")) == 2
+
+
+def test_features_that_only_the_header_declares_are_not_allocated(
+    tmp_path: Path, good: dict[str, np.ndarray], little_memory
+) -> None:
+    shape = np.array([[4, 20_000, 20_000]] * 2)
+    np.savez(tmp_path / "large.npz", **{**good, "features_shape": shape})
+    codes = load_codes(tmp_path / "large.npz")
+    with little_memory(1 << 22):
+        with pytest.raises(ImageError, match="would take 12,800,000,000 bytes as dense arrays"):
+            _ = codes.features
+        with pytest.raises(ImageError, match="as dense arrays"):
+            codes.latents(0)
+        with pytest.raises(ImageError, match="codes of another model"):
+            codes.decode(DeconvNet(SPECS["1 layer"]), 0)
+
+
+def test_tiles_in_any_order_are_written_in_order(tmp_path: Path) -> None:
+    grid = (2, 4, 4)
+    with open_npz(tmp_path / "codes.npz") as npz:
+        writer = CodesWriter(npz)
+        for places in ([20, 3], [7, 31]):
+            values = torch.tensor(places)[:, None].float()
+            writer.add_part(SparseLatents(SparseMap(grid, torch.tensor(places), values), ()))
+        writer.end_image((1, 4, 4))
+        writer.finish()
+    codes = load_codes(tmp_path / "codes.npz")
+    assert codes.arrays["features_indices"].tolist() == codes.arrays["features_values"].tolist() == [3, 7, 20, 31]

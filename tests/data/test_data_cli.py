@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from whatwhere.cli.data import app
 from whatwhere.data import cache, load
-from whatwhere.data.catalogue import MNIST
+from whatwhere.data.catalogue import CATALOGUE
 from whatwhere.errors import ImageError
 
 
@@ -65,6 +65,6 @@ def test_get_takes_mnist_from_a_folder(mnist: Path, tmp_path: Path, monkeypatch:
     assert result.exit_code == 0
     assert "4 files verified" in result.stdout
     assert "CC BY-SA 3.0" in result.stdout
-    assert cache.missing_files(MNIST) == []
+    assert cache.missing_files(CATALOGUE["mnist"]) == []
     assert len(load("mnist")) == 60_000
     assert run("check", "mnist").exit_code == 0

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from file_server import Mirror, serving
-from whatwhere.data import cache, catalogue, idx, load
-from whatwhere.data.catalogue import MNIST, Entry, File, Split
-from whatwhere.data.download import download
+from whatwhere.data import cache, catalogue, load
+from whatwhere.data.array_file import read_array
+from whatwhere.data.cache import download
+from whatwhere.data.catalogue import CATALOGUE, Entry, File, Split
 from whatwhere.errors import ImageError, MissingExtra
 
 NOWHERE = "http://127.0.0.1:9/"
@@ -182,7 +183,7 @@ def test_images_and_labels_that_do_not_match_raise(entry: Entry, tmp_path: Path)
 
 def test_damaged_embedded_files_ask_for_a_new_installation(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="install whatwhere again"):
-        download(replace(catalogue.DIGITS, embedded=tmp_path))
+        download(replace(CATALOGUE["digits"], embedded=tmp_path))
 
 
 def test_without_pooch_the_missing_package_is_named(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,12 +196,12 @@ def test_without_pooch_the_missing_package_is_named(entry: Entry, monkeypatch: p
 def test_mnist_compressed_again_is_accepted(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "mine"
     source.mkdir()
-    for file in MNIST.files:
+    for file in CATALOGUE["mnist"].files:
         (source / file.download_name).write_bytes(gzip.compress((mnist / file.name).read_bytes(), 1))
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
-    download(MNIST, source)
+    download(CATALOGUE["mnist"], source)
     np.testing.assert_array_equal(
-        idx.read(tmp_path / "cache/mnist/t10k-labels-idx1-ubyte")[:], load("mnist", split="test").labels
+        read_array(tmp_path / "cache/mnist/t10k-labels-idx1-ubyte")[:], load("mnist", split="test").labels
     )
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from whatwhere.data import Images, load
-from whatwhere.data.images import scale
 from whatwhere.errors import ImageError
 
 
@@ -50,7 +49,7 @@ def test_a_float_that_is_not_finite_raises(bad: float) -> None:
     with pytest.raises(ImageError, match="expected finite values"):
         load(raw)
     with pytest.raises(ImageError, match="expected finite values"):
-        scale(raw, "raw")
+        Images(raw[:, None], None, "raw")[:]
 
 
 def test_rows_are_chosen_by_slice_list_array_tensor_mask_and_number(grey: np.ndarray) -> None:

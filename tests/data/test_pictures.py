@@ -1,12 +1,14 @@
 """Single pictures, written by Pillow in every supported format and kind: the pixels are those that were written."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from whatwhere.data import load
+from whatwhere.data import load, load_by_size
+from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError
 
 
@@ -96,8 +98,36 @@ def test_other_kinds_raise(tmp_path: Path, mode: str) -> None:
         load(tmp_path / "a.tif")
 
 
-def test_several_pages_raise(tmp_path: Path) -> None:
-    pages = [Image.new("L", (4, 4)) for _ in range(3)]
+def test_several_pages_are_several_pictures(tmp_path: Path) -> None:
+    pages = np.random.default_rng(0).integers(0, 256, (3, 4, 6), np.uint8)
+    first, *others = (Image.fromarray(page) for page in pages)
+    first.save(tmp_path / "a.tif", save_all=True, append_images=others)
+    Image.fromarray(pages[0]).save(tmp_path / "b.png")
+    for source, expected in ((tmp_path / "a.tif", pages), (tmp_path, pages[[0, 1, 2, 0]])):
+        images = load(source)
+        np.testing.assert_array_equal(images[:][:, 0].numpy(), expected / np.float32(255))
+        np.testing.assert_array_equal(images[[2, 1]][:, 0].numpy(), expected[[2, 1]] / np.float32(255))
+    assert picture_names(images.pixels) == ["a-1.tif", "a-2.tif", "a-3.tif", "b.png"]
+
+
+def test_pages_of_several_sizes(tmp_path: Path) -> None:
+    pages = [Image.new("L", size, 9) for size in ((4, 4), (8, 6))]
     pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
-    with pytest.raises(ImageError, match="3 frames or pages; save each as a picture of its own"):
-        load(tmp_path / "a.tif")
+    assert [images.shape for images in load_by_size(tmp_path / "a.tif")] == [(1, 4, 4), (1, 6, 8)]
+
+
+@pytest.mark.parametrize(("bits", "white"), [(10, 1023), (12, 4095), (16, 65535)])
+def test_sixteen_bits_are_divided_by_the_bits_that_they_use(tmp_path: Path, bits: int, white: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 2**bits, (2, 30, 20), np.uint16)
+    pixels[0, 0, 0] = 2**bits - 1
+    for number, values in enumerate(pixels):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        Image.fromarray(values).save(tmp_path / "a" / f"{number}.png")
+    np.save(tmp_path / "b.npy", pixels)
+    for source in (tmp_path / "a", tmp_path / "b.npy", pixels):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            images = load(source)
+        np.testing.assert_array_equal(images[:][:, 0].numpy(), pixels / np.float32(white))
+        expected = [] if bits == 16 else [f"pixels of 16 bits that use {bits}; {white} is taken for white"]
+        assert [str(warning.message).split(": ", 1)[1] for warning in caught] == expected

@@ -43,14 +43,14 @@ def test_a_window_is_a_part_of_the_image(tmp_path: Path, name: str) -> None:
         assert torch.equal(picture[:, :, :], images[row])
 
 
-def test_only_a_window_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_rows_of_a_window_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files(tmp_path)["first"]
-    images, read, values = load(path), array_file.ArrayFile._read, []
+    images, read, values = load(path), array_file.ArrayFile._read_into, []
 
-    def counting(self: Any, file: Any, first: int, count: int) -> np.ndarray:
-        values.append(count)
-        return read(self, file, first, count)
+    def counting(self: Any, file: Any, first: int, rows: np.ndarray) -> None:
+        values.append(rows.size)
+        read(self, file, first, rows)
 
-    monkeypatch.setattr(array_file.ArrayFile, "_read", counting)
+    monkeypatch.setattr(array_file.ArrayFile, "_read_into", counting)
     _ = PictureWindows(images, 1)[WINDOW]
-    assert sum(values) == 2 * 6 * 25
+    assert sum(values) == 2 * 6 * 30

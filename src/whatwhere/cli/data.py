@@ -45,7 +45,7 @@ def download_files(entry: FileSet, source: Path | None) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from whatwhere.data.download import download
+    from whatwhere.data.cache import download
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

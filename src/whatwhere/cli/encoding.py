@@ -11,8 +11,8 @@ import torch
 
 from whatwhere.data import Images
 from whatwhere.data.codes_writer import CodesWriter
-from whatwhere.data.folders import file_names
 from whatwhere.data.npz_writer import open_npz, write_npz
+from whatwhere.data.pictures import picture_names
 from whatwhere.data.windows import PictureWindows
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
@@ -154,7 +154,7 @@ class Encoder:
     def _descriptions(self) -> dict[str, Array]:
         """Labels of the images and names of their files, where all have them."""
         labels = [images.labels for images, _ in self.groups]
-        names = [file_names(images) for images, _ in self.groups]
+        names = [picture_names(images.pixels) for images, _ in self.groups]
         arrays: dict[str, Array] = {}
         if all(part is not None for part in labels):
             arrays["labels"] = np.concatenate([part for part in labels if part is not None])

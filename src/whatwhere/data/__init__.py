@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.data import arrays, cache, catalogue, idx
-from whatwhere.data.array_file import ArrayFile
-from whatwhere.data.crops import crop_groups
-from whatwhere.data.folders import Pictures, alpha_of, load_alpha, load_folder, load_folder_by_size, load_picture
-from whatwhere.data.images import Images, Pixels, check_finite
-from whatwhere.data.masks import match_mask
+from whatwhere.data import arrays, cache, catalogue, mixed
+from whatwhere.data.array_file import ArrayFile, read_array
+from whatwhere.data.images import Images, Pixels, brightest_used, check_finite
+from whatwhere.data.mixed import Group, MixedPictures, match_mask
+from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, printable
 from whatwhere.files import is_folder
@@ -43,10 +42,11 @@ def load(
     split: str | None = None,
     channels: arrays.Channels | None = None,
     allow_nan: bool = False,
+    size: int | None = None,
 ) -> Images:
     """Images from a name, a file, a folder or an array.
 
-    Pictures and float pixels are read once completely, so that a bad one is an error before a run begins.
+    Pictures and float pixels are read once completely, so that what is wrong with them is known before a run begins.
 
     source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`); the path of an IDX, .npy or .npz
                file, of a picture or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or
@@ -56,30 +56,21 @@ def load(
     split      'train' (the default) or 'test', only for data sets known by name
     channels   'first' or 'last', for arrays whose shape does not show it
     allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise it is an error
+    size       only for pictures: all become squares of this side, scaled and cut at the centre. None: pictures of one
+               size are kept whole, others become squares of 64 pixels, or of the smallest side, with a warning
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
     Images('array', 5 of 3×20×30, labelled)
     """
-    if isinstance(source, str) and source in catalogue.CATALOGUE:
-        if labels is not None:
-            raise ImageError(f"{source} has its own labels; leave `labels` out")
-        _warn_if_also_a_path(source)
-        return _load_named(catalogue.find(source), split or "train")
-    if split is not None:
-        raise ImageError(f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave `split` out")
-    if isinstance(source, Images):
-        return source if labels is None else _with_labels(source, labels)
-    if isinstance(source, str | Path):
-        images = _load_path(source, channels, allow_nan)
-    else:
-        images = _from_values(arrays.as_array(source), "array", channels, allow_nan)
+    opened = _open(source, split=split, channels=channels, allow_nan=allow_nan)
+    images = _one_size(opened, size)[0] if isinstance(opened, MixedPictures) else opened
     return images if labels is None else _with_labels(images, labels)
 
 
 def load_by_size(source: Source) -> list[Images]:
-    """The same as `load`, but a folder of pictures may hold several sizes and kinds: one `Images` for each of them.
+    """The same as `load`, but pictures of several sizes are kept whole: one `Images` for each size.
 
     source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
 
@@ -90,9 +81,7 @@ def load_by_size(source: Source) -> list[Images]:
     >>> [len(images) for images in ww.data.load_by_size("pictures")]
     [2, 1]
     """
-    if isinstance(source, str | Path) and source not in catalogue.CATALOGUE and is_folder(Path(source)):
-        return load_folder_by_size(Path(source))
-    return [load(source)]
+    return [images for images, _ in load_groups(source)]
 
 
 def load_with_mask(source: Source, mask: Source | None, *, split: str | None = None) -> tuple[Images, Images | None]:
@@ -110,31 +99,12 @@ def load_with_mask(source: Source, mask: Source | None, *, split: str | None = N
     >>> mask[:1].mean()
     tensor(0.5000)
     """
-    if isinstance(mask, str) and mask == "nan":
-        return load(source, split=split, allow_nan=True), None
-    images = load(source, split=split)
-    if mask is None:
-        return images, None
-    if not isinstance(mask, str) or mask != "alpha":
-        return images, match_mask(load(mask), images)
-    if not isinstance(source, str | Path) or not (is_folder(Path(source)) or arrays.is_picture(Path(source))):
-        raise ImageError(f"the mask 'alpha' was given for {images.name}; only pictures have an alpha channel")
-    return images, match_mask(load_alpha(Path(source)), images)
+    return _load_masked(source, mask, split, whole=False)[0]
 
 
-def load_groups(
-    source: Source, mask: Source | None = None, *, split: str | None = None
-) -> list[tuple[Images, Images | None]]:
-    """The same as `load_with_mask`, for each size and kind of picture in a folder."""
-    if not isinstance(source, str | Path) or source in catalogue.CATALOGUE or not is_folder(Path(source)):
-        return [load_with_mask(source, mask, split=split)]
-    groups = load_folder_by_size(Path(source))
-    if mask is None or len(groups) == 1:
-        return [(groups[0], load_with_mask(source, mask, split=split)[1])] if mask else [(g, None) for g in groups]
-    if mask != "alpha":
-        return [(images, match_mask(load(mask), images)) for images in groups]
-    files = [images.pixels.files for images in groups if isinstance(images.pixels, Pictures)]
-    return [(images, match_mask(alpha_of(f, images.name), images)) for images, f in zip(groups, files, strict=True)]
+def load_groups(source: Source, mask: Source | None = None, *, split: str | None = None) -> list[Group]:
+    """The same as `load_with_mask`, but pictures of several sizes are kept whole, in a group for each size."""
+    return _load_masked(source, mask, split, whole=True)
 
 
 def random_crops(source: Source, size: int | None = None, count: int | None = None, *, seed: int = 0) -> Images:
@@ -150,7 +120,7 @@ def random_crops(source: Source, size: int | None = None, count: int | None = No
     >>> ww.data.random_crops(np.zeros((2, 1, 40, 40), np.uint8), size=16, count=5)[:].shape
     torch.Size([5, 1, 16, 16])
     """
-    return crop_groups(load_groups(source), size, count, seed)[0]
+    return mixed.random_crops(load_groups(source), size, count, seed)[0]
 
 
 def load_for_training(
@@ -160,8 +130,8 @@ def load_for_training(
 
     source  pictures as `load` takes them, [N, C, H, W] if they are an array
     mask    as in `load_with_mask`, [1 or N, 1 or C, H, W]
-    crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes or kinds: a warning
-            says then what is taken
+    crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes: a warning says then
+            what is taken
     seed    of the choice of places
 
     >>> images, mask = ww.data.load_for_training(np.zeros((2, 1, 40, 40), np.uint8), crop=16)
@@ -171,19 +141,51 @@ def load_for_training(
     groups = load_groups(source, mask)
     if crop is None and len(groups) == 1:
         return groups[0]
-    crops = crop_groups(groups, crop, None, seed)
+    crops = mixed.random_crops(groups, crop, None, seed)
     if crop is None:
         warnings.warn(
-            f"{source} holds pictures of {len(groups)} sizes or kinds: {crops[0].name} are used (crop=SIZE, or --crop "
-            "SIZE, takes others)",
+            f"{source} holds pictures of {len(groups)} sizes: {crops[0].name} are used (crop=SIZE, or --crop SIZE, "
+            "takes others)",
             stacklevel=3,
         )
     return crops
 
 
-def _warn_if_also_a_path(name: str) -> None:
-    if os.path.exists(name):
-        warnings.warn(f"{name!r} is the data set of this name; write './{name}' for the path", stacklevel=3)
+def _load_masked(source: Source, mask: Source | None, split: str | None, whole: bool) -> list[Group]:
+    special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
+    opened = _open(source, split=split, allow_nan=special == "nan")
+    if isinstance(opened, MixedPictures):
+        alpha = special == "alpha"
+        groups = opened.by_size(alpha=alpha) if whole else [_one_size(opened, alpha=alpha)]
+    elif special == "alpha":
+        raise ImageError(f"the mask 'alpha' was given for {opened.name}; only pictures have an alpha channel")
+    else:
+        groups = [(opened, None)]
+    if mask is None or special:
+        return groups
+    masks = load(mask)
+    return [(images, match_mask(masks, images)) for images, _ in groups]
+
+
+def _open(
+    source: Source, *, split: str | None, channels: arrays.Channels | None = None, allow_nan: bool = False
+) -> MixedPictures | Images:
+    """Pictures as they are found, or images of one size."""
+    if isinstance(source, str) and source in catalogue.CATALOGUE:
+        if os.path.exists(source):
+            warnings.warn(f"{source!r} is the data set of this name; write './{source}' for the path", stacklevel=4)
+        return _load_named(catalogue.find(source), split or "train")
+    if split is not None:
+        raise ImageError(f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave `split` out")
+    if isinstance(source, Images):
+        return source
+    if not isinstance(source, str | Path):
+        return _from_values(arrays.as_array(source), "array", channels, allow_nan)
+    opened = _open_path(source)
+    if isinstance(opened, MixedPictures):
+        return opened
+    images = _from_values(opened[0], printable(source), channels, allow_nan)
+    return images if opened[1] is None else _with_labels(images, opened[1])
 
 
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
@@ -196,41 +198,58 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
         )
     files = entry.train if split == "train" else entry.test
     name = f"{entry.name}/{split}"
-    pixels = arrays.as_pixels(idx.read(cache.verified_path(entry, files.images)), name)
-    return Images(pixels, arrays.as_labels(idx.read(cache.verified_path(entry, files.labels)), name), name)
+    pixels = arrays.as_pixels(read_array(cache.verified_path(entry, files.images)), name)
+    return Images(pixels, arrays.as_labels(read_array(cache.verified_path(entry, files.labels)), name), name)
 
 
-def _load_path(source: str | Path, channels: arrays.Channels | None, allow_nan: bool) -> Images:
+def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | None]:
+    """The pictures of a file or of a folder; or the images of an array file, and its labels."""
     if source == "":
         raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
     path = Path(source)
     try:
-        if path.is_dir():
-            return load_folder(path)
-        if arrays.is_picture(path):
-            return load_picture(path)
-        pixels, labels = arrays.read_file(path)
+        if is_folder(path) or is_picture(path):
+            name = path.name or path.absolute().name
+            return MixedPictures(find_pictures(path), printable(name if is_folder(path) else path))
+        return arrays.read_file(path)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)
         raise ImageError(f"{path}: neither a file or folder nor the name of a data set ({names})") from None
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    images = _from_values(pixels, printable(path), channels, allow_nan)
-    return images if labels is None else _with_labels(images, labels)
+
+
+def _one_size(pictures: MixedPictures, size: int | None = None, *, alpha: bool = False) -> Group:
+    """Pictures of one size as they are, others, or all if a size is given, as squares."""
+    if size is None and len(pictures.sizes) == 1:
+        return pictures.by_size(alpha=alpha)[0]
+    squares = pictures.same_size(size, alpha=alpha)
+    if size is None:
+        side = squares[0].shape[1]
+        warnings.warn(
+            f"{pictures.name} holds pictures of {len(pictures.sizes)} sizes: all are scaled to squares of "
+            f"{side} × {side} (size=SIZE takes another, load_by_size keeps them whole)",
+            stacklevel=4,
+        )
+    return squares
 
 
 def _from_values(values: Pixels, name: str, channels: arrays.Channels | None, allow_nan: bool) -> Images:
-    pixels = arrays.as_pixels(values, name, channels)
-    if pixels.dtype.kind == "f":
-        chunks = values.chunks() if isinstance(values, ArrayFile) else iter((values[:],))
-        lows, highs = zip(*(check_finite(chunk, name, allow_nan) for chunk in chunks), strict=True)
+    images = Images(arrays.as_pixels(values, name, channels), None, name, allow_nan=allow_nan)
+    batches = (images.pixels[rows] for rows in images.batches())
+    if images.pixels.dtype.kind == "f":
+        lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
             warnings.warn(
                 f"{name}: floats are used as they are, here up to {max(highs):g}; the paper's settings are for values "
                 "in [0, 1]: divide by 255, or give bytes as uint8",
                 stacklevel=3,
             )
-    return Images(pixels, None, name, allow_nan=allow_nan)
+    elif images.pixels.dtype == np.uint16 and (white := brightest_used(int(max(batch.max() for batch in batches)))):
+        bits = white.bit_length()
+        warnings.warn(f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=3)
+        return replace(images, brightest=white)
+    return images
 
 
 def _with_labels(images: Images, labels: Any) -> Images:

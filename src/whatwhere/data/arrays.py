@@ -8,9 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from whatwhere.data import idx, npy
+from whatwhere.data.array_file import ZIP_MAGIC, Archive, read_array
 from whatwhere.data.images import Pixels
-from whatwhere.data.pictures import MAGICS
 from whatwhere.errors import ImageError
 from whatwhere.files import open_regular
 
@@ -22,29 +21,16 @@ FEW_CHANNELS = 4
 def read_file(path: Path) -> tuple[Pixels, Pixels | None]:
     """The images of a file and, from an .npz, its labels; the first bytes show what kind of file it is."""
     with open_regular(path) as file:
-        start = file.read(len(npy.NPY_MAGIC))
-    if start == npy.NPY_MAGIC:
-        return npy.read_npy(path), None
-    if start.startswith(npy.ZIP_MAGIC):
-        return _read_npz(path)
-    return idx.read(path), None
-
-
-def is_picture(path: Path) -> bool:
-    """Whether a file begins like a picture."""
-    with open_regular(path) as file:
-        return file.read(4).startswith(MAGICS)
-
-
-def _read_npz(path: Path) -> tuple[Pixels, Pixels | None]:
-    names = npy.npz_names(path)
-    if "images" in names:
-        return npy.read_npz(path, "images"), npy.read_npz(path, "labels") if "labels" in names else None
-    if len(names) == 1:
-        return npy.read_npz(path, names[0]), None
-    raise ImageError(
-        f"{path}: contains {', '.join(sorted(names)[:9]) or 'no arrays'}; expected one array, or `images` and `labels`"
-    )
+        start = file.read(len(ZIP_MAGIC))
+    if start != ZIP_MAGIC:
+        return read_array(path), None
+    archive = Archive(path)
+    if "images" in archive:
+        return archive["images"], archive.get("labels")
+    if len(archive) == 1:
+        return archive[next(iter(archive))], None
+    names = ", ".join(sorted(archive)[:9]) or "no arrays"
+    raise ImageError(f"{path}: contains {names}; expected one array, or `images` and `labels`")
 
 
 def as_array(values: Any) -> np.ndarray:
@@ -91,8 +77,8 @@ def as_pixels(values: Pixels, name: str, channels: Channels | None = None) -> Pi
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     """Which axis of [N, a, b, c] values holds the channels: the one of at most 4 entries, where only one is.
 
-    Where both are, it is the second axis, and a warning says so. Where neither is, it is the second axis if it is the
-    shortest of the three, and otherwise an error: it has to be stated.
+    Where both are, it is the second axis, and a warning says so. Where neither is, it is the second or the last if it
+    is the shortest of the three, and otherwise an error: it has to be stated.
     """
     _, a, b, c = shape
     if a <= FEW_CHANNELS or c <= FEW_CHANNELS:
@@ -103,8 +89,8 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
                 stacklevel=5,  # the caller of `load`
             )
         return "first" if a <= FEW_CHANNELS else "last"
-    if a < min(b, c):
-        return "first"
+    if a < min(b, c) or c < min(a, b):
+        return "first" if a < c else "last"
     raise ImageError(
         f"{name}: an array of shape {shape} does not show which axis holds the channels; "
         "state it: load(array, channels='first') for axis 1, channels='last' for axis 3"

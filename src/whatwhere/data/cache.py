@@ -1,16 +1,27 @@
-"""Where the files of named data sets are stored, and how a file gets there: complete and verified, or not at all."""
+"""The files of data sets and models known by name: where they are stored, and how they get there.
 
+A file appears in the cache complete and verified, or not at all. It comes from a folder of the user or from a mirror.
+"""
+
+import gzip
 import hashlib
+import io
 import os
 import sys
-from collections.abc import Iterable
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, Protocol
 
 from whatwhere.data.catalogue import File, FileSet
-from whatwhere.data.gzip_stream import raw_chunks, read_chunks
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.files import is_regular, new_folder, open_atomic, open_regular
+
+CHUNK_BYTES = 1 << 18
+TIMEOUT = 30
+"""Seconds without an answer after which the next mirror is tried."""
 
 
 class FileStatus(StrEnum):
@@ -71,31 +82,104 @@ def verified_path(entry: FileSet, file: File) -> Path:
     return path
 
 
+class ProgressBar(Protocol):
+    """The progress of one download: pooch sets `total` (bytes) and calls the methods."""
+
+    total: int
+
+    def update(self, size: int) -> None: ...
+    def reset(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def download(entry: FileSet, source: Path | None = None, progress: Callable[[File], ProgressBar] | None = None) -> None:
+    """Bring the files of a data set that are missing or damaged into the cache; from `source` only, if it is given."""
+    if source is not None and not source.is_dir():
+        raise ImageError(f"{source}: not a folder; give one that contains {_names(entry.files)}")
+    wanted = [file for file in entry.files if verify(entry, file) is not FileStatus.VERIFIED]
+    if entry.embedded and wanted:
+        raise ImageError(f"{entry.name}: {_names(wanted)} damaged or missing; install whatwhere again")
+    local = {file: path for file in wanted if (path := _local_copy(entry, file, source))}
+    if source and len(local) < len(wanted):
+        raise ImageError(f"{source}: does not contain {_names(file for file in wanted if file not in local)}")
+    for file in wanted:
+        if file in local:
+            add(entry, file, local[file])
+        else:
+            _fetch(entry, file, progress)
+
+
 def add(entry: FileSet, file: File, source: Path) -> None:
     """Verify a file, compressed or not, and store it in the cache, where it appears only when it is complete."""
-    folder = folder_of(entry)
+    folder, digest, size = folder_of(entry), hashlib.sha256(), 0
+    wrong = f"{source}: not {file.name} of {entry.name}"
     try:
-        chunks = raw_chunks(source) if file.compressed else read_chunks(source)
-        with new_folder(folder), open_atomic(folder / file.name) as stream:
-            stream.writelines(_verified_chunks(entry, file, source, chunks))
+        with open_regular(source) as raw, new_folder(folder), open_atomic(folder / file.name) as target:
+            is_gzip = raw.peek(2)[:2] == b"\x1f\x8b"
+            stream: Any = gzip.GzipFile(fileobj=raw) if is_gzip and not file.compressed else raw
+            while chunk := stream.read(CHUNK_BYTES):
+                size += len(chunk)
+                if size > file.size:
+                    raise ImageError(f"{wrong}: it has more than {file.size:,} bytes")
+                digest.update(chunk)
+                target.write(chunk)
+            if digest.hexdigest() != file.sha256:
+                raise ImageError(f"{wrong}, or damaged: its sha256 is {digest.hexdigest()}, expected {file.sha256}")
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ImageError(f"{wrong}, or damaged ({error}); copy or download it again") from None
     except OSError as error:
         raise ImageError(
             f"{source} could not be stored in {folder} ({error}); set WHATWHERE_DATA to another folder for the cache"
         ) from None
 
 
-def _verified_chunks(entry: FileSet, file: File, source: Path, chunks: Iterable[bytes]) -> Iterable[bytes]:
-    """The same chunks; raises an error at their end, or as soon as there are too many, if they are not the file."""
-    digest = hashlib.sha256()
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > file.size:
-            raise ImageError(f"{source}: not {file.name} of {entry.name}: it has more than {file.size:,} bytes")
-        digest.update(chunk)
-        yield chunk
-    if digest.hexdigest() != file.sha256:
-        raise ImageError(
-            f"{source}: not {file.name} of {entry.name}, or damaged: its sha256 is {digest.hexdigest()}, expected "
-            f"{file.sha256}"
-        )
+def _local_copy(entry: FileSet, file: File, source: Path | None) -> Path | None:
+    """The file in the source, compressed or not; without a source, a compressed copy in the cache itself."""
+    folder = source or folder_of(entry)
+    names = {file.name, file.download_name} if source else {file.download_name} - {file.name}
+    return next((folder / name for name in sorted(names) if is_regular(folder / name)), None)
+
+
+def _fetch(entry: FileSet, file: File, progress: Callable[[File], ProgressBar] | None) -> None:
+    """Download a file from the first mirror that serves all of it."""
+    try:
+        import pooch
+    except ImportError:
+        raise MissingExtra("pooch", "data", f"downloading {entry.name}") from None
+
+    failures = []
+    for mirror in entry.mirrors:
+        bar = progress(file) if progress else False
+        with tempfile.TemporaryDirectory() as folder:
+            fetched = Path(folder) / file.download_name
+            try:
+                with _LimitedFile(fetched, file.size) as stream:
+                    pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT)(mirror + file.download_name, stream, None)
+                add(entry, file, fetched)
+                return
+            except (OSError, ImageError) as error:  # requests' errors are OSErrors, with the response, if there was one
+                answered = getattr(error, "response", error) is not None
+                reason = str(error) if answered else "no answer, or an incomplete one"
+                failures.append(f"  {mirror + file.download_name}: {reason}")
+    raise ImageError(
+        f"{entry.name}: {file.download_name} could not be downloaded:\n" + "\n".join(failures) + "\n"
+        f"Without a network, put {_names(entry.files)} into {folder_of(entry)} and run "
+        f"`{entry.how_to_get}` again"
+    )
+
+
+class _LimitedFile(io.FileIO):
+    """A file that does not grow beyond what a compressed copy of `size` bytes can need."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        super().__init__(path, "x")
+        self.limit = size + size // 1000 + 4096
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self.limit:
+            raise ImageError(f"more than {self.limit:,} bytes arrived")
+        return super().write(data)
+
+
+def _names(files: Iterable[File]) -> str:
+    return ", ".join(file.download_name for file in files)

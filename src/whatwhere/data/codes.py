@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data.codes_writer import FORMAT
+from whatwhere.data.array_file import Archive
+from whatwhere.data.codes_writer import FORMAT, MOST_PLACES
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
@@ -20,6 +24,14 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Array = np.ndarray[Any, Any]
+KNOWN = re.compile(
+    r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|reconstruction"
+    "|labels|names"
+)
+"""The names of the arrays; others are not read."""
+
+DENSE_LIMIT, DENSE_RATIO = 1 << 30, 1000
+"""Dense features may have this many bytes, or this many times those of the sparse ones."""
 
 
 class Model(Protocol):
@@ -65,6 +77,7 @@ class Codes:
     def features(self) -> Array:
         """The top layer's features of all images, float32 [N, B, H, W]."""
         grid = self._one_grid("dense features")
+        self._check_dense(len(self) * math.prod(grid))
         return np.asarray(torch.cat([self._map("features", i).dense() for i in range(len(self))]).view(-1, *grid))
 
     def to_scipy(self) -> csr_array:
@@ -85,21 +98,26 @@ class Codes:
 
     def latents(self, image: int) -> Latents:
         """What and where of one image, dense, as `infer` returns them."""
-        return self[image].dense()
+        code = self[image]
+        self._check_dense(sum(part.values.shape[1] * math.prod(part.grid) for part in (code.features, *code.where)))
+        return code.dense()
 
     def decode(self, model: Model, image: int) -> Tensor:
         """The image [C, H, W] that a code reconstructs with the model that made it."""
         if not self.depth:
             raise ImageError(f"{self.name}: without pooling variables it cannot be decoded; encode with --where")
         _, height, width = self._shape("image_shape", image)
+        sized = model.at(height, width)
+        grids = [regions.grid for regions in sized.regions[: self.depth]]
+        if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
+            raise ImageError(f"{self.name}: codes of another model; give the one that encoded them")
         with torch.no_grad():
-            reconstruction: Tensor = model.at(height, width).decode(self.latents(image))[0]
+            reconstruction: Tensor = sized.decode(self.latents(image))[0]
         return reconstruction
 
     def _map(self, name: str, image: int) -> SparseMap:
         first, last = self.arrays[f"{name}_indptr"][image : image + 2]
-        keys = ("features_values",) if name == "features" else (f"mu{name[5:]}", f"gamma{name[5:]}")
-        values = [torch.from_numpy(self.arrays[key][first:last]) for key in keys]
+        values = [torch.from_numpy(self.arrays[key][first:last]) for key in _value_names(name)]
         columns = torch.cat([v[:, None] if v.ndim == 1 else v for v in values], 1)
         indices = torch.from_numpy(self.arrays[f"{name}_indices"][first:last].astype(np.int64))
         return SparseMap(self._shape(f"{name}_shape", image), indices, columns)
@@ -120,6 +138,12 @@ class Codes:
     def _shape(self, name: str, image: int) -> tuple[int, int, int]:
         a, b, c = (int(side) for side in self.arrays[name][image])
         return a, b, c
+
+    def _check_dense(self, places: int) -> None:
+        """Raise an ImageError for more memory than a file of this size can mean."""
+        needed, stored = places * 4, sum(values.nbytes for values in self.arrays.values())
+        if needed > max(DENSE_LIMIT, DENSE_RATIO * stored):
+            raise ImageError(f"{self.name}: {stored:,} bytes of codes that would take {needed:,} bytes as dense arrays")
 
     def require_one_size(self, purpose: str) -> None:
         """Raise an ImageError for codes of images of several sizes."""
@@ -146,31 +170,83 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     >>> ww.load_codes("codes.npz").features.shape
     (3, 48, 10, 10)
     """
+    file = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        archive = Archive(file)
+        if "format" not in archive or str(archive["format"][...]) != FORMAT:
+            raise ImageError(f"{path}: not a file of sparse codes; expected one that `whatwhere encode` wrote")
+        names = [name for name in archive if KNOWN.fullmatch(name)]
+        needed, size = archive.nbytes(names), file.stat().st_size
+        _require(needed <= size, f"its arrays have {needed:,} bytes, the file {size:,}: it was compressed")
+        arrays: dict[str, Array] = {name: archive[name][...] for name in names}
+        depth = sum(name.startswith("mu") for name in arrays)
+        _check_images(arrays)
+        for layer in ("features", *(f"where{k}" for k in range(1, depth + 1))):
+            _check_map(layer, arrays)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except Exception as error:  # whatever zipfile and numpy may raise on damaged bytes
-        raise ImageError(f"{path}: not a valid .npz file ({error}); copy or encode it again") from None
-    if str(arrays.get("format", "no format")) != FORMAT:
-        raise ImageError(f"{path}: not a file of sparse codes; expected one that `whatwhere encode` wrote ({FORMAT})")
-    check_codes(str(path), arrays)
+    except KeyError as error:
+        raise ImageError(f"{path}: not a valid file of codes: {error} is missing; encode the images again") from None
+    except _Invalid as error:
+        raise ImageError(f"{path}: not a valid file of codes: {error}; copy or encode it again") from None
     return Codes(arrays, str(path))
 
 
-def check_codes(name: str, arrays: Mapping[str, Array]) -> None:
-    """Raise an ImageError for arrays that do not belong together."""
-    layers = ["features", *(f"where{mu[2:]}" for mu in arrays if mu.startswith("mu"))]
-    try:
-        for layer in layers:
-            shape, indptr, indices = (arrays[f"{layer}_{part}"] for part in ("shape", "indptr", "indices"))
-            keys = ("features_values",) if layer == "features" else (f"mu{layer[5:]}", f"gamma{layer[5:]}")
-            fits = indptr[0] == 0 and indptr[-1] == len(indices) and (np.diff(indptr) >= 0).all()
-            fits &= len(indptr) == len(shape) + 1 == len(arrays["image_shape"]) + 1
-            fits &= all(len(arrays[key]) == len(indices) for key in keys)
-            places = np.repeat(shape.prod(1), np.diff(indptr))
-            if not (fits and (indices >= 0).all() and (indices < places).all()):
-                raise ValueError(f"the arrays of {layer} do not belong together")
-    except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise ImageError(f"{name}: not a valid file of codes ({error}); copy or encode it again") from None
+class _Invalid(Exception):
+    """What is wrong with the arrays of a file."""
+
+
+def _require(valid: object, problem: str) -> None:
+    if not valid:
+        raise _Invalid(problem)
+
+
+def _check_images(arrays: Mapping[str, Array]) -> None:
+    """The shapes of the images, and what belongs to their pixels."""
+    shapes = arrays["image_shape"]
+    _check_shapes("image_shape", shapes, len(shapes) if shapes.ndim else 0)
+    pixels = {"reconstruction": shapes.prod(1), "low": shapes.prod(1), "scale": shapes[:, 1:].prod(1)}
+    for name, sizes in pixels.items():
+        if name in arrays:
+            _require(arrays[name].size == sizes.sum(), f"{name} is not of the size of the images")
+            _require(arrays[name].dtype.kind == "f" and np.isfinite(arrays[name]).all(), f"{name} is not finite floats")
+    for name, kind in (("labels", "i"), ("names", "U")):
+        if name in arrays:
+            valid = arrays[name].shape == (len(shapes),) and arrays[name].dtype.kind == kind
+            _require(valid, f"{name} {arrays[name].shape} of {arrays[name].dtype} for {len(shapes)} images")
+
+
+def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
+    """Places in ascending order inside their grids, and as many values, all of them finite."""
+    shape, indptr, indices = (arrays[f"{layer}_{part}"] for part in ("shape", "indptr", "indices"))
+    count = len(arrays["image_shape"])
+    _check_shapes(f"{layer}_shape", shape, count)
+    _require(indptr.shape == (count + 1,) and indptr.dtype == np.int64, f"{layer}_indptr is not int64 [{count + 1}]")
+    _require(indices.ndim == 1 and indices.dtype == np.int32, f"{layer}_indices is not int32 [n]")
+    lengths = np.diff(indptr)
+    _require(indptr[0] == 0 and indptr[-1] == len(indices) and (lengths >= 0).all(), f"{layer}_indptr is not ascending")
+    inside = (indices >= 0) & (indices < np.repeat(shape.prod(1), lengths))
+    _require(inside.all(), f"{layer}_indices are outside their grid")
+    image = np.repeat(np.arange(count), lengths)
+    ascending = (np.diff(indices.astype(np.int64)) > 0) | (np.diff(image) > 0)
+    _require(ascending.all(), f"{layer}_indices are not in ascending order, or double")
+    for key in _value_names(layer):
+        values = arrays[key]
+        _require(values.dtype.kind == "f" and np.isfinite(values).all(), f"{key} is not finite floats")
+        rank = 1 if layer == "features" else 2
+        _require(values.ndim == rank and len(values) == len(indices), f"{key} {values.shape} for {len(indices)} places")
+    if layer != "features":
+        mu, gamma = (arrays[key] for key in _value_names(layer))
+        _require(mu.shape == gamma.shape and 1 <= mu.shape[1] <= 3, f"mu {mu.shape} and gamma {gamma.shape}")
+        _require((gamma >= 0).all(), f"gamma of {layer} is negative")
+
+
+def _check_shapes(name: str, shapes: Array, count: int) -> None:
+    _require(shapes.shape == (count, 3) and count and shapes.dtype == np.int64, f"{name} is not int64 [{count}, 3]")
+    _require((shapes > 0).all() and (shapes < MOST_PLACES).all(), f"{name} has sides out of range")
+    places = shapes.astype(np.float64).prod(1)  # which no product overflows
+    _require((places < MOST_PLACES).all(), f"{name} has more than {MOST_PLACES:,} places")
+
+
+def _value_names(layer: str) -> tuple[str, ...]:
+    return ("features_values",) if layer == "features" else (f"mu{layer[5:]}", f"gamma{layer[5:]}")

@@ -6,7 +6,6 @@ docs/reference/file_formats.md lists its arrays. Images may be of several sizes.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -21,7 +20,7 @@ Shape = tuple[int, int, int]
 
 
 class CodesWriter:
-    """Appends codes to an open .npz file.
+    """Appends codes to an open .npz file. In memory is the code of one image, and nothing of its pixels.
 
     where   write the pooling variables and the background, too: all that decoding needs
     """
@@ -29,8 +28,11 @@ class CodesWriter:
     def __init__(self, npz: NpzWriter, *, where: bool = False) -> None:
         self.npz, self.where = npz, where
         self._shapes: list[Shape] = []  # of the images that are complete
-        self._pixels = 0  # of all channels of these
-        self._maps: dict[str, tuple[list[Shape], list[int]]] = {}  # grids of the images, and where each one ends
+        self._parts: list[SparseLatents] = []  # of the current image
+        self._grids: dict[str, list[Shape]] = {}
+        self._ends: dict[str, list[int]] = {}  # where each image ends in the arrays of a map
+        self._starts: dict[str, int] = {}  # where the current image begins in an array of pixels
+        self._sizes: dict[str, int] = {}  # of the current image in an array of pixels
 
     def __len__(self) -> int:
         return len(self._shapes)
@@ -46,10 +48,7 @@ class CodesWriter:
 
     def add_part(self, code: SparseLatents) -> None:
         """A part of an image's code; `end_image` has to follow the last one."""
-        self._add_map("features", code.features)
-        if self.where:
-            for k, layer in enumerate(code.where, start=1):
-                self._add_map(f"where{k}", layer)
+        self._parts.append(code)
 
     def add_background(self, code: SparseLatents, shape: Shape, window: tuple[slice, slice]) -> None:
         """What the input stage took off these rows and columns of the current image."""
@@ -61,25 +60,29 @@ class CodesWriter:
     def add_pixels(self, name: str, shape: Shape, window: tuple[slice, slice], values: Tensor) -> None:
         """Rows and columns [C, h, w] of a picture [C, H, W] that belongs to the current image."""
         (C, H, W), (rows, columns) = shape, window
-        pixels = values.cpu().numpy()
-        array = self.npz.array(name, pixels.dtype)
-        first = self._pixels if name != "scale" else sum(h * w for _, h, w in self._shapes)
+        pixels, first = values.cpu().numpy(), self._starts.setdefault(name, 0)
+        self._sizes[name] = math.prod(shape)
         full = columns.start == 0 and columns.stop == W  # then the rows lie one after the other
         for c in range(C):
             start = first + (c * H + rows.start) * W + columns.start
             for y, line in enumerate([pixels[c].reshape(-1)] if full else pixels[c]):
-                array.write(start + y * W, line)
+                self.npz.write(name, start + y * W, line)
 
     def end_image(self, shape: Shape) -> None:
+        code = SparseLatents.cat(self._parts)
+        self._add_map("features", code.features, ("features_values",))
+        if self.where:
+            for k, layer in enumerate(code.where, start=1):
+                self._add_map(f"where{k}", layer, (f"mu{k}", f"gamma{k}"))
+        for name, size in self._sizes.items():
+            self._starts[name] += size
         self._shapes.append(shape)
-        self._pixels += math.prod(shape)
-        for name, (_, ends) in self._maps.items():
-            ends.append(self.npz.array(f"{name}_indices", np.dtype(np.int32)).count)
+        self._parts, self._sizes = [], {}
 
     def finish(self) -> dict[str, list[int]]:
         """Write the file; returns the shapes of its arrays."""
-        for name, (grids, ends) in self._maps.items():
-            self.npz.put(f"{name}_shape", np.array(grids, np.int64))
+        for name, ends in self._ends.items():
+            self.npz.put(f"{name}_shape", np.array(self._grids[name], np.int64))
             self.npz.put(f"{name}_indptr", np.array([0, *ends], np.int64))
         self.npz.put("image_shape", np.array(self._shapes, np.int64))
         self.npz.put("format", np.array(FORMAT))
@@ -89,18 +92,14 @@ class CodesWriter:
                 self.npz.shapes[name] = (len(self), channels, H, W)
         return self.npz.finish()
 
-    def _add_map(self, name: str, layer: SparseMap) -> None:
+    def _add_map(self, name: str, layer: SparseMap, keys: tuple[str, ...]) -> None:
+        """The places of one image in ascending order, and their values, which are several arrays of equal width."""
         if math.prod(layer.grid) >= MOST_PLACES:
             raise ImageError(f"a code of {layer.grid} was given; expected fewer than {MOST_PLACES:,} places")
-        grids, _ = self._maps.setdefault(name, ([], []))
-        if len(grids) == len(self._shapes):  # not for the later parts of an image
-            grids.append(layer.grid)
-        indices, values = layer.indices.cpu().numpy().astype(np.int32), layer.values.cpu().numpy()
-        arrays: dict[str, np.ndarray[Any, Any]] = {f"{name}_indices": indices}
-        if name == "features":
-            arrays["features_values"] = values[:, 0]
-        else:
-            mu, gamma = np.split(values, 2, axis=1)
-            arrays |= {f"mu{name[5:]}": mu, f"gamma{name[5:]}": gamma}
-        for key, rows in arrays.items():
-            self.npz.append(key, rows)
+        indices, values = layer.indices.cpu().numpy(), layer.values.cpu().numpy()
+        order = np.argsort(indices)
+        self.npz.append(f"{name}_indices", indices[order].astype(np.int32))
+        for key, part in zip(keys, np.split(values[order], len(keys), axis=1), strict=True):
+            self.npz.append(key, part[:, 0] if name == "features" else part)
+        self._grids.setdefault(name, []).append(layer.grid)
+        self._ends.setdefault(name, []).append(self.npz.count(f"{name}_indices"))

@@ -17,6 +17,9 @@ BATCH_BYTES = 1 << 26
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """What integers are divided by: unsigned ones come to lie in [0, 1], signed ones in [-1, 1)."""
 
+DEPTHS = (10, 12)
+"""Bits of sensors whose pixels are stored in 16 bits. (14 cannot be told from a dark picture of 16.)"""
+
 
 class Pixels(Protocol):
     """Raw values, read by rows: an array, a file, pictures or a selection; those of `Images` are [N, C, H, W]."""
@@ -57,6 +60,7 @@ class Images:
     classes    the names of the labels 0, 1, 2, …, if the source gives them
     allow_nan  whether NaN is an unknown pixel instead of an error
     white      what the brightest value of an integer type becomes, usually 1
+    brightest  the integer that is white; None: the largest of the type
 
     >>> images = ww.data.load("digits")
     >>> images
@@ -74,7 +78,9 @@ class Images:
     allow_nan: bool = False
     """Whether NaN is an unknown pixel instead of an error."""
     white: float = 1.0
-    """What the largest value of an integer type becomes."""
+    """What the brightest value of an integer type becomes."""
+    brightest: int | None = None
+    """The integer that is white; None: the largest of the type."""
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
@@ -93,7 +99,7 @@ class Images:
             rows = rows.cpu().numpy()
         elif isinstance(rows, tuple):  # an array would take it for one index per axis
             rows = list(rows)
-        return torch.from_numpy(scale(self.pixels[rows], self.name, self.allow_nan, self.white))
+        return torch.from_numpy(self.scale(self.pixels[rows]))
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"
@@ -129,15 +135,24 @@ class Images:
         labels = None if self.labels is None else self.labels[rows]
         return replace(self, pixels=Selection(self.pixels, rows), labels=labels, name=name or self.name)
 
+    def scale(self, raw: np.ndarray) -> np.ndarray:
+        """Raw pixels as float32: integers divided by what is white, times `white`; floats unchanged."""
+        if raw.dtype.kind == "f":
+            check_finite(raw, self.name, self.allow_nan)
+            return np.array(raw, np.float32)
+        divisor = np.float32((self.brightest or brightest_of(raw.dtype)) / self.white)
+        scaled: np.ndarray = np.divide(raw, divisor, dtype=np.float32)
+        return scaled
 
-def scale(raw: np.ndarray, name: str, allow_nan: bool = False, white: float = 1.0) -> np.ndarray:
-    """Raw pixels as float32: integers times white, divided by a constant of their type (`SCALES`); floats unchanged."""
-    if raw.dtype.kind == "f":
-        check_finite(raw, name, allow_nan)
-        return np.array(raw, np.float32)
-    divisor = np.float32(SCALES[raw.dtype.kind + str(raw.dtype.itemsize)] / white)
-    scaled: np.ndarray = np.divide(raw, divisor, dtype=np.float32)
-    return scaled
+
+def brightest_of(dtype: np.dtype) -> int:
+    """What integers of this type are divided by."""
+    return SCALES[dtype.kind + str(dtype.itemsize)]
+
+
+def brightest_used(largest: int) -> int | None:
+    """The white of 16-bit pixels up to `largest`, where they use 10 or 12 bits only; None if they use all."""
+    return next((2**bits - 1 for bits in DEPTHS if 0 < largest < 2**bits), None)
 
 
 def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[float, float]:

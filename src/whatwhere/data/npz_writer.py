@@ -10,7 +10,8 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,37 +22,26 @@ from whatwhere.files import disk_errors, new_folder, open_atomic, reserve
 Array = np.ndarray[Any, Any]
 
 
-class GrowingArray:
-    """The values of an array in a temporary file, to which more are appended."""
+@dataclass
+class _GrowingArray:
+    """The rows of an array in a temporary file."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
-        self.path, self.dtype, self.row_shape = path, dtype, row_shape
-        self.file = open(path, "w+b")  # noqa: SIM115  (closed by open_npz)
-        self.nbytes = 0
+    file: BinaryIO
+    dtype: np.dtype[Any]
+    row_shape: tuple[int, ...]
+    nbytes: int = 0
 
     @property
-    def count(self) -> int:
-        """The rows so far."""
-        return self.nbytes // (math.prod(self.row_shape) * self.dtype.itemsize)
-
-    def append(self, rows: Array) -> None:
-        if rows.shape[1:] != self.row_shape or rows.dtype != self.dtype:
-            raise ValueError(f"{self.path.name}: rows {rows.shape} of {rows.dtype}, expected {self.row_shape}")
-        self.file.write(np.ascontiguousarray(rows).data)
-        self.nbytes += rows.nbytes
+    def row_bytes(self) -> int:
+        return math.prod(self.row_shape) * self.dtype.itemsize
 
     def write(self, first: int, rows: Array) -> None:
         """Put rows at a place; what lies between the end and this place follows later."""
-        end = (first + len(rows)) * math.prod(self.row_shape) * self.dtype.itemsize
-        self.file.seek(end - rows.nbytes)
-        self.file.write(np.ascontiguousarray(rows, self.dtype).data)
-        self.nbytes = max(self.nbytes, end)
-        self.file.seek(self.nbytes)
-
-    def finish(self) -> None:
-        """Bring everything to the file, and cut off what was reserved and not needed."""
-        self.file.flush()
-        self.file.truncate(self.nbytes)
+        if rows.shape[1:] != self.row_shape or rows.dtype != self.dtype:
+            raise ValueError(f"rows {rows.shape} of {rows.dtype}, expected {self.row_shape} of {self.dtype}")
+        self.file.seek(first * self.row_bytes)
+        self.file.write(np.ascontiguousarray(rows).data)
+        self.nbytes = max(self.nbytes, first * self.row_bytes + rows.nbytes)
 
 
 class NpzWriter:
@@ -60,80 +50,69 @@ class NpzWriter:
     shapes  of arrays that are not rows of one shape: they are written flat, and get their shape at the end
     """
 
-    def __init__(self, folder: Path, target: BinaryIO) -> None:
-        self._folder, self._target = folder, target
-        self._growing: dict[str, GrowingArray] = {}
-        self._complete: dict[str, Array] = {}
+    def __init__(self, open_temporary: Any, target: BinaryIO) -> None:
+        self._open_temporary, self._target = open_temporary, target
+        self._arrays: dict[str, _GrowingArray] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def append(self, name: str, rows: Array) -> None:
         """Append rows to an array, which begins with the first of them."""
-        self.array(name, rows.dtype, rows.shape[1:]).append(rows)
+        self.write(name, self.count(name), rows)
 
-    def array(self, name: str, dtype: np.dtype[Any], row_shape: tuple[int, ...] = ()) -> GrowingArray:
-        """The array of this name, begun if it is new."""
-        if name not in self._growing:
-            self._growing[name] = GrowingArray(self._folder / f"{name}.npy", dtype, row_shape)
-        return self._growing[name]
+    def write(self, name: str, first: int, rows: Array) -> None:
+        """Put rows of an array at a place; what lies between its end and this place follows later."""
+        if name not in self._arrays:
+            self._arrays[name] = _GrowingArray(self._open_temporary(), rows.dtype, rows.shape[1:])
+        self._arrays[name].write(first, rows)
+
+    def count(self, name: str) -> int:
+        """The rows of an array so far."""
+        array = self._arrays.get(name)
+        return array.nbytes // array.row_bytes if array else 0
 
     def put(self, name: str, values: Array) -> None:
         """An array that is complete."""
-        self._complete[name] = values
+        self.write(name, 0, values.reshape(-1))
+        self.shapes[name] = values.shape
 
     def expect(self, factor: float) -> None:
         """Reserve space for `factor` times what was appended so far, so that a full disk is an error now."""
-        for array in self._growing.values():
+        for array in self._arrays.values():
             array.file.flush()
             reserve(array.file, int(factor * array.nbytes) or 1)
-        reserve(self._target, int(factor * sum(array.nbytes for array in self._growing.values())) or 1)
+        reserve(self._target, int(factor * sum(array.nbytes for array in self._arrays.values())) or 1)
 
     def finish(self) -> dict[str, list[int]]:
         """Write all arrays into one archive, not compressed; returns their shapes."""
-        shapes = {name: self.shapes.get(name, (a.count, *a.row_shape)) for name, a in self._growing.items()}
+        shapes = {name: self.shapes.get(name, (self.count(name), *a.row_shape)) for name, a in self._arrays.items()}
         self._target.seek(0)
         with zipfile.ZipFile(self._target, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in self._growing.items():
-                array.finish()
+            for name, array in self._arrays.items():
                 if array.nbytes != math.prod(shapes[name]) * array.dtype.itemsize:
                     raise ValueError(f"{name}: {array.nbytes:,} bytes were written, expected the shape {shapes[name]}")
-                header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False}
+                array.file.truncate(array.nbytes)  # what was reserved and not needed
+                array.file.seek(0)
+                header = {"descr": array.dtype.str, "fortran_order": False, "shape": shapes[name]}
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array_header_1_0(member, {**header, "shape": shapes[name]})
-                    array.file.seek(0)
+                    np.lib.format.write_array_header_1_0(member, header)
                     shutil.copyfileobj(array.file, member, 1 << 20)
-            for name, values in self._complete.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, values, allow_pickle=False)
         self._target.truncate()
-        return {name: list(shape) for name, shape in shapes.items()} | {
-            name: list(values.shape) for name, values in self._complete.items()
-        }
-
-    def close(self) -> None:
-        for array in self._growing.values():
-            array.file.close()
+        return {name: list(shape) for name, shape in shapes.items()}
 
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[NpzWriter]:
     """A new .npz file. `finish` has to be the last call in the block; then `path` appears, complete.
 
-    The arrays grow as files in a temporary folder next to `path`. `path` appears complete or not at all, and an error
-    or an interruption leaves no temporary file behind.
+    The arrays grow in temporary files next to `path`, which have no names where the system can do that. `path` appears
+    complete or not at all, and an error or an interruption leaves no temporary file behind.
     """
     with disk_errors(f"writing {path}", "make room, or choose another folder"), new_folder(path.parent):
         with suppress(FileNotFoundError):  # an impossible name is an error now, and not after the work
             if stat.S_ISDIR(os.lstat(path).st_mode):
                 raise IsADirectoryError(errno.EISDIR, "A folder has this name", str(path))
-        with (
-            tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:40]}-") as folder,
-            open_atomic(path) as target,
-        ):
-            writer = NpzWriter(Path(folder), target)
-            try:
-                yield writer
-            finally:
-                writer.close()
+        with ExitStack() as closing, open_atomic(path) as target:
+            yield NpzWriter(lambda: closing.enter_context(tempfile.TemporaryFile(dir=path.parent)), target)
 
 
 def write_npz(
@@ -144,15 +123,13 @@ def write_npz(
     Space is reserved at the first batch, so that a full disk is an error at the start.
     """
     with open_npz(path) as writer:
-        for name, values in others.items():
-            writer.put(name, values)
-        rows_so_far = 0
         for batch in batches:
             for name, rows in batch.items():
+                if name not in writer.shapes:
+                    writer.shapes[name] = (count, *rows.shape[1:])
                 writer.append(name, rows)
-            size = len(next(iter(batch.values())))
-            if rows_so_far == 0:
-                writer.expect(count / max(size, 1))
-                writer.shapes = {name: (count, *rows.shape[1:]) for name, rows in batch.items()}
-            rows_so_far += size
+            if writer.count(name) == len(rows):  # the first batch
+                writer.expect(count / max(len(rows), 1))
+        for name, values in others.items():
+            writer.put(name, values)
         return writer.finish()

@@ -1,23 +1,28 @@
-"""One picture file as raw pixels: PNG, JPEG, BMP, TIFF or WebP."""
+"""Pictures in files: PNG, JPEG, BMP, TIFF or WebP, one page or several, alone or in a folder."""
+
+from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.files import open_regular
+from whatwhere.errors import ImageError, MissingExtra, printable
+from whatwhere.files import is_folder, open_regular
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 """How files of these formats begin."""
 
-LARGEST_PICTURE = 1 << 24
-"""Pixels of one picture (4096 × 4096); a larger one is rejected before it is decoded."""
+LARGEST_PICTURE = 1 << 25
+"""Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
 
+MOST_PAGES = 10_000
 PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
 ALPHA_MODES = {"LA": "LA", "La": "LA", "PA": "RGBA", "P": "RGBA", "RGB": "RGBA", "L": "LA", "RGBA": "RGBA"}
 """What Pillow's kinds of picture are read as: grey or colour, without and with transparency."""
@@ -26,23 +31,157 @@ DEEP_MODES = {"I;16": np.uint16, "I;16L": np.uint16, "I;16B": np.uint16, "I;16N"
 """Grey pictures of more than 8 bits, and the type of their pixels."""
 
 
-def decode(file: Path) -> np.ndarray:
+@dataclass(frozen=True)
+class Picture:
+    """One page of a file, as it was when it was found.
+
+    shape    channels, height and width
+    largest  of its values, for pixels of 16 bits; otherwise 0
+    label    the sub-folder that it is in, where those are labels
+    """
+
+    file: Path
+    page: int
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+    largest: int = 0
+    label: str | None = None
+    pages: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of the file, with its label and, where there are several, its page: label/name-page.tif."""
+        label = "" if self.label is None else f"{self.label}/"
+        page = "" if self.pages == 1 else f"-{self.page + 1}"
+        return printable(f"{label}{self.file.stem}{page}{self.file.suffix}")
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file is named like a picture or begins like one."""
+    with open_regular(path) as file:
+        return path.suffix.lower() in SUFFIXES or file.read(4).startswith(MAGICS)
+
+
+def find_pictures(path: Path) -> list[Picture]:
+    """The pictures of a file or of a folder, in the order of their names; all of them are decoded once.
+
+    Sub-folders, if there are any, are the labels. Files of a folder that are not pictures, or damaged ones, are skipped
+    with a warning that names them.
+    """
+    if not is_folder(path):
+        return list(_find_pages(path, None))
+    files, others = picture_files(path)
+    pictures: list[Picture] = []
+    skipped = dict.fromkeys(others, "no picture")
+    for file, label in files:
+        try:
+            pictures += list(_find_pages(file, label))  # all pages, or none
+        except ImageError as error:
+            skipped[file] = str(error).removeprefix(f"{printable(file)}: ")
+    if not pictures:
+        reasons = "".join(f"; {printable(file.name)}: {reason}" for file, reason in list(skipped.items())[:3])
+        raise ImageError(
+            f"{path}: no pictures; expected {', '.join(SUFFIXES)} files in it or in its sub-folders{reasons}"
+        )
+    if skipped:
+        names = ", ".join(f"{printable(file.name)} ({reason})" for file, reason in list(skipped.items())[:10])
+        more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
+        warnings.warn(f"{printable(path)}: skipped {names}{more}", stacklevel=4)
+    return pictures
+
+
+def decode(picture: Picture) -> np.ndarray:
     """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey values.
 
     Transparent pixels are blended with black, the ground of the model: colour · alpha.
     """
-    return _open(file, _read)
+    return _decode(picture, _pixels)
 
 
-def decode_known(file: Path) -> np.ndarray:
+def decode_known(picture: Picture) -> np.ndarray:
     """Which pixels of one picture are known, bool [1, H, W]: all but those of alpha 0."""
-    return _open(file, _read_known)
+    return _decode(picture, _known)
 
 
-def _open(file: Path, read: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """What `read` returns for the picture in a file, [H, W] or [H, W, C], as [C, H, W]."""
+def picture_files(folder: Path) -> tuple[list[tuple[Path, str | None]], list[Path]]:
+    """The files of a folder that are named like pictures, by name, with their labels; and other files next to them."""
+    pictures, others, subfolders = _entries(folder)
+    labelled: list[tuple[Path, str | None]] = []
+    for subfolder in subfolders:
+        inside, beside, deeper = _entries(subfolder)
+        labelled += [(file, subfolder.name) for file in inside]
+        others += beside if inside else []
+        for path in deeper:
+            if _entries(path)[0] or _entries(path)[2]:
+                raise ImageError(
+                    f"{path}: pictures or folders at too great a depth; expected pictures in the folder itself, or "
+                    "one sub-folder of pictures for each label"
+                )
+    if pictures and labelled:
+        raise ImageError(
+            f"{folder}: pictures at different depths ({pictures[0].name} and {labelled[0][0].relative_to(folder)}); "
+            "expected pictures in the folder itself, or one sub-folder of pictures for each label"
+        )
+    return [(file, None) for file in pictures] or labelled, others
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Raw pixels [N, C, H, W] of pictures, decoded by `read` when they are asked for."""
+
+    pictures: Sequence[Picture]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[Picture], np.ndarray]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        chosen = np.arange(len(self.pictures))[rows]
+        pixels = [self.read(self.pictures[row]) for row in np.atleast_1d(chosen)]
+        return np.stack(pixels) if pixels else np.empty((0, *self.shape[1:]), self.dtype)
+
+
+def picture_names(pixels: object) -> list[str] | None:
+    """The names of pictures; None for other images."""
+    return [picture.name for picture in pixels.pictures] if isinstance(pixels, Pictures) else None
+
+
+def _entries(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+    """Files of a folder that are named like pictures, other files, and sub-folders; hidden ones are ignored."""
+    pictures: list[Path] = []
+    others: list[Path] = []
+    folders: list[Path] = []
+    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
+        kind = folders if path.is_dir() else pictures if path.suffix.lower() in SUFFIXES else others
+        kind.append(path)
+    return pictures, others, folders
+
+
+def _find_pages(file: Path, label: str | None) -> Iterator[Picture]:
+    with _open(file) as picture:
+        pages = getattr(picture, "n_frames", 1)
+        if pages > MOST_PAGES:
+            raise ImageError(f"{file}: {pages:,} pages; expected at most {MOST_PAGES:,}")
+        for page in range(pages):
+            pixels = _read_page(file, picture, page, _pixels)
+            largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
+            C, H, W = pixels.shape
+            yield Picture(file, page, (C, H, W), pixels.dtype, largest, label, pages)
+
+
+def _decode(picture: Picture, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+    with _open(picture.file) as opened:
+        pixels = _read_page(picture.file, opened, picture.page, read)
+    expected = (picture.shape, picture.dtype) if read is _pixels else ((1, *picture.shape[1:]), np.dtype(bool))
+    if (pixels.shape, pixels.dtype) != expected:
+        raise ImageError(f"{picture.file}: changed since it was loaded; load it again")
+    return pixels
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[Any]:
+    """An open picture; whatever is wrong with its file is an ImageError that names it."""
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingExtra("Pillow", "data", "reading pictures") from None
 
@@ -50,17 +189,36 @@ def _open(file: Path, read: Callable[[Any], np.ndarray]) -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_regular(file) as stream, Image.open(stream, formats=FORMATS) as picture:
-                _check_header(file, picture)
-                ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
-                pixels = read(picture)
+                yield picture
     except ImageError:
         raise
+    except UnidentifiedImageError:
+        raise ImageError(f"{file}: not a picture (PNG, JPEG, BMP, TIFF or WebP)") from None
+    except OSError as error:
+        reason = error.strerror or f"a damaged picture: {error}"
+        raise ImageError(f"{file}: cannot be read: {reason}") from None
     except Exception as error:  # whatever a decoder may raise on damaged bytes
-        raise ImageError(f"{file}: not a valid PNG, JPEG, BMP, TIFF or WebP picture ({error})") from None
+        raise ImageError(f"{file}: cannot be read: a damaged picture: {error}") from None
+
+
+def _read_page(file: Path, picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. It is rejected by its header, if at all."""
+    from PIL import ImageOps
+
+    if page:
+        picture.seek(page)
+    if picture.width * picture.height > LARGEST_PICTURE:
+        raise ImageError(
+            f"{file}: {picture.width} × {picture.height}, more than {LARGEST_PICTURE:,} pixels; make it smaller"
+        )
+    if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
+        raise ImageError(f"{file}: a picture of kind {picture.mode}; save it as grey or RGB")
+    ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
+    pixels = read(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _read(picture: Any) -> np.ndarray:
+def _pixels(picture: Any) -> np.ndarray:
     """The pixels [H, W] or [H, W, C] of an open picture."""
     if picture.mode in DEEP_MODES:
         return np.asarray(picture).astype(DEEP_MODES[picture.mode])
@@ -72,27 +230,9 @@ def _read(picture: Any) -> np.ndarray:
     return blended[..., 0] if blended.shape[-1] == 1 else blended
 
 
-def _read_known(picture: Any) -> np.ndarray:
+def _known(picture: Any) -> np.ndarray:
     """Whether each pixel [H, W] of an open picture has an alpha above 0."""
     if picture.mode in DEEP_MODES or not picture.has_transparency_data:
         return np.ones((picture.height, picture.width), bool)
     known: np.ndarray = np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
     return known
-
-
-def _check_header(file: Path, picture: Any) -> None:
-    """Reject a picture by its header, before its pixels are decompressed."""
-    if picture.width * picture.height > LARGEST_PICTURE:
-        raise ImageError(
-            f"{file}: {picture.width} × {picture.height}, more than {LARGEST_PICTURE:,} pixels; make it smaller"
-        )
-    if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
-        raise ImageError(f"{file}: a picture of kind {picture.mode}; save it as grey or RGB")
-    if (frames := getattr(picture, "n_frames", 1)) > 1:
-        raise ImageError(f"{file}: {frames} frames or pages; save each as a picture of its own")
-
-
-def describe(shape: tuple[int, ...], dtype: np.dtype) -> str:
-    """Size and kind of a picture in words."""
-    channels, height, width = shape
-    return f"{width} × {height}, {'grey' if channels == 1 else 'colour'}, {dtype}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from torch import Tensor, from_numpy
 
 from whatwhere.data.array_file import ArrayFile
 from whatwhere.data.arrays import ChannelsFirst
-from whatwhere.data.images import Images, scale
+from whatwhere.data.images import Images
 
 
 @dataclass(frozen=True)
@@ -28,32 +27,23 @@ class PictureWindows:
 
     def __getitem__(self, window: tuple[slice, slice, slice]) -> Tensor:
         channels, rows, columns = window
-        file = _file_of(self.images.pixels)
-        if file is None:
-            raw = self._decoded[channels, rows, columns]
-        else:
-            raw = read_window(file, self.row, rows, columns, channels_first=file is self.images.pixels)[channels]
-        return from_numpy(scale(raw, self.images.name, self.images.allow_nan, self.images.white))
+        pixels = self.images.pixels
+        file = pixels.values if isinstance(pixels, ChannelsFirst) else pixels
+        band = self._read_band(file, rows) if isinstance(file, ArrayFile) else self._decoded[:, rows]
+        return from_numpy(self.images.scale(band[channels, :, columns]))
+
+    def _read_band(self, file: ArrayFile, rows: slice) -> np.ndarray:
+        """All columns of some rows, [C, h, W], of a file [N, C, H, W], [N, H, W] or [N, H, W, C]."""
+        C, H, W = self.images.shape
+        first = file is self.images.pixels  # channels come first
+        planes, line = (C, (W,)) if first else (1, file.shape[2:])
+        lines = replace(file, shape=(math.prod(file.shape) // math.prod(line), *line))
+        chosen = np.arange(planes)[:, None] * H + np.arange(H)[rows] + self.row * planes * H
+        values = lines[chosen.reshape(-1)].reshape(planes, -1, *line)
+        return values if first or len(line) == 1 else np.moveaxis(values[0], 2, 0)
 
     @cached_property
     def _decoded(self) -> np.ndarray:
         """The whole picture with its own type of pixels: pictures cannot be decoded in part."""
         pixels: np.ndarray = self.images.pixels[np.array([self.row])][0]
         return pixels
-
-
-def _file_of(pixels: Any) -> ArrayFile | None:
-    """The file that pixels are read from by rows, if their rows lie one after the other in it."""
-    file = pixels.values if isinstance(pixels, ChannelsFirst) else pixels
-    return file if isinstance(file, ArrayFile) and file.order == "C" else None
-
-
-def read_window(file: ArrayFile, image: int, rows: slice, columns: slice, *, channels_first: bool) -> np.ndarray:
-    """Pixels of one image of a file [N, C, H, W] (channels first), [N, H, W] or [N, H, W, C], as [C, h, w]."""
-    shape = file.shape[1:] if channels_first else (1, *file.shape[1:])  # as planes of rows
-    planes, height, width, *pixel = shape
-    (top, bottom, _), (left, right, _) = rows.indices(height), columns.indices(width)
-    length, first = math.prod(pixel), image * math.prod(shape)
-    starts = [first + ((c * height + y) * width + left) * length for c in range(planes) for y in range(top, bottom)]
-    values = file.read_pieces(starts, (right - left) * length).reshape(planes, bottom - top, right - left, *pixel)
-    return np.moveaxis(values[0], 2, 0) if pixel else values

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from whatwhere.data import load_with_mask
-from whatwhere.data.folders import picture_files
+from whatwhere.data.pictures import picture_files
 from whatwhere.errors import ImageError, MissingExtra, RunError, command, printable
 from whatwhere.files import disk_errors, write_atomic
 from whatwhere.model import DeconvNet
@@ -72,7 +72,7 @@ def plan_jobs(
     if not source.is_dir():
         _check_format(source, out, task)
         return [_checked_job(task, model, spec, source, mask, out)]
-    files = picture_files(source)
+    files = [file for file, _ in picture_files(source)[0]]
     targets = {file: out / f"{file.stem}{_suffix(file)}" for file in files}
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:
@@ -138,7 +138,7 @@ def _mask_of(mask: str | None, file: Path) -> str | None:
     """The mask of one picture of a folder: the one of its name where masks are a folder, otherwise the same for all."""
     if mask is None or mask == "alpha" or not Path(mask).is_dir():
         return mask
-    matching = [path for path in picture_files(Path(mask)) if path.stem == file.stem]
+    matching = [path for path, _ in picture_files(Path(mask))[0] if path.stem == file.stem]
     if len(matching) != 1:
         raise ImageError(f"{len(matching)} pictures in {mask} are named {file.stem}; expected one mask for {file.name}")
     return str(matching[0])

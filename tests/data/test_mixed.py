@@ -1,4 +1,4 @@
-"""Crops of pictures of several sizes: every one is a part of its picture, and pictures give their shares."""
+"""Pictures of several sizes and kinds: crops of them, squares of them, and groups of whole ones."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tiny_run import PLAIN, whatwhere
-from whatwhere.data import load, load_for_training, random_crops
+from whatwhere.data import load, load_by_size, load_for_training, load_with_mask, random_crops
 from whatwhere.errors import ImageError
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import load as load_model
@@ -54,7 +54,7 @@ def test_by_default_crops_are_as_large_as_the_smallest_side_and_have_the_picture
 
 
 def test_a_folder_of_several_sizes_is_cropped_for_training_with_a_warning(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="pictures of 2 sizes or kinds: 9 crops of 20 × 20 from 3 pictures are used"):
+    with pytest.warns(UserWarning, match="pictures of 2 sizes: 9 crops of 20 × 20 from 3 pictures are used"):
         images, masks = load_for_training(folder)
     assert (len(images), masks) == (9, None)
     (folder / "b.png").unlink()
@@ -88,6 +88,67 @@ def test_grey_and_colour_and_types_are_mixed(tmp_path: Path) -> None:
     crops = random_crops(tmp_path, 10)
     assert crops.shape == (3, 10, 10)
     torch.testing.assert_close(crops[:], torch.full((12, 3, 10, 10), 0.2))
+
+
+def test_deep_pictures_of_twelve_bits_among_others(tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.fromarray(np.full((20, 20), 2048, np.uint16)).save(tmp_path / "deep.png")
+    Image.fromarray(np.full((20, 20, 3), 128, np.uint8)).save(tmp_path / "colour.png")
+    with pytest.warns(UserWarning, match="pixels of 16 bits that use 12; 4095 is taken for white"):
+        images = load(tmp_path)
+    assert (images.shape, images.pixels.dtype) == ((3, 20, 20), np.uint16)
+    torch.testing.assert_close(images[:].mean((1, 2, 3)), torch.tensor([128 / 255, 2048 / 4095]), atol=1e-4, rtol=0)
+
+
+def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
+    from PIL import Image
+
+    colour = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
+    for row, (label, size) in enumerate((("ant", 6), ("bee", 5), ("bee", 6), ("cow", 6))):
+        (tmp_path / label).mkdir(exist_ok=True)
+        Image.fromarray(colour[row, :size]).save(tmp_path / label / f"{row}.png")
+    large, small = load_by_size(tmp_path)
+    assert (large.shape, small.shape) == ((3, 6, 5), (3, 5, 5))
+    assert torch.equal(large[:], load(colour[[0, 2, 3]], channels="last")[:])
+    assert torch.equal(small[:], load(colour[[1], :5], channels="last")[:])
+    assert large.classes == small.classes == ("ant", "bee", "cow")
+    assert large.labels is not None
+    assert small.labels is not None
+    assert (large.labels.tolist(), small.labels.tolist()) == ([0, 1, 2], [1])
+    assert [len(images) for images in load_by_size("digits")] == [5000]
+
+
+def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) -> None:
+    with pytest.warns(UserWarning, match="pictures of 2 sizes: all are scaled to squares of 20 × 20"):
+        images = load(folder)
+    values = images[:].numpy() * 255
+    assert values.shape == (3, 3, 20, 20)
+    y, x = np.mgrid[:20, :20]
+    np.testing.assert_allclose(values[0], [np.full_like(y, ord("a")), y, x + 5], atol=1e-4)
+    np.testing.assert_allclose(
+        values[1, 1:, 2:-2, 2:-2], np.stack([2 * y + 0.5, 2 * (x + 5) + 0.5])[:, 2:-2, 2:-2], atol=1
+    )
+    assert load(folder, size=12).shape == (3, 12, 12)
+    (folder / "b.png").unlink()
+    assert load(folder).shape == (3, 20, 30)
+    assert load(folder, size=20).shape == (3, 20, 20)
+
+
+def test_the_alpha_of_squares_is_theirs(folder: Path) -> None:
+    from PIL import Image
+
+    for path in list(folder.iterdir()):
+        picture = Image.open(path).convert("RGBA")
+        alpha = np.full((picture.height, picture.width), 255, np.uint8)
+        alpha[: picture.height // 2] = 0
+        picture.putalpha(Image.fromarray(alpha))
+        picture.save(path)
+    with pytest.warns(UserWarning, match="squares of 20 × 20"):
+        images, mask = load_with_mask(folder, "alpha")
+    assert mask is not None
+    assert images.shape[1:] == mask.shape[1:] == (20, 20)
+    np.testing.assert_array_equal(mask[:][:, 0, :, 0].numpy(), np.tile(np.arange(20) >= 10, (3, 1)))
 
 
 def test_small_pictures_are_left_out(folder: Path) -> None:

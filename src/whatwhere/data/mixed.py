@@ -1,0 +1,218 @@
+"""The one rule for pictures of several sizes and kinds.
+
+**Kind.** Grey pictures among colour ones become colour. Pixels of 8 and of 16 bits together become 16 bits, and floats
+where some are floats. 16-bit pixels that use 10 or 12 bits only are divided by what these bits hold.
+
+**Size**, where pictures differ; pictures of one size are never changed:
+
+    train, distill                                          `random_crops`  crops of one size at random places
+    classify, figures, explore, anomaly, DeconvNetFeatures  `same_size`     scaled to the shorter side, cut at the centre
+    encode, decode, denoise, inpaint                        `by_size`       kept whole, those of one size together
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from whatwhere.data.images import Images, brightest_used
+from whatwhere.data.pictures import Picture, Pictures, decode, decode_known
+from whatwhere.errors import ImageError, printable
+
+USUAL_SIDE = 64
+MOST_CROPS = 10_000
+Group = tuple[Images, Images | None]
+"""Images of one size, and their masks if there are any."""
+
+
+class Kind(NamedTuple):
+    """Channels and type of pixels, and the integer that is white (None for floats)."""
+
+    channels: int
+    dtype: np.dtype
+    brightest: int | None
+
+
+@dataclass(frozen=True)
+class MixedPictures:
+    """Pictures as they were found, of any sizes and kinds; `name` is for messages."""
+
+    pictures: Sequence[Picture]
+    name: str
+
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """Heights and widths, those of most pictures first."""
+        sizes = [picture.shape[1:] for picture in self.pictures]
+        return sorted(dict.fromkeys(sizes), key=lambda size: -sizes.count(size))
+
+    def kind(self) -> Kind:
+        """The kind that all of them become."""
+        dtypes = {picture.dtype for picture in self.pictures}
+        channels = max(picture.shape[0] for picture in self.pictures)
+        if dtypes == {np.dtype(np.uint8)}:
+            return Kind(channels, np.dtype(np.uint8), 255)
+        if np.dtype(np.float32) in dtypes:
+            return Kind(channels, np.dtype(np.float32), None)
+        white = self._deep_white() if dtypes == {np.dtype(np.uint16)} else 65535
+        return Kind(channels, np.dtype(np.uint16), white)
+
+    def _deep_white(self) -> int:
+        """The white of the pictures of 16 bits."""
+        return brightest_used(max(picture.largest for picture in self.pictures)) or 65535
+
+    def by_size(self, *, alpha: bool = False) -> list[Group]:
+        """Whole pictures, those of one size together; with `alpha`, transparent pixels are masked."""
+        self._warn_of_depth()
+        groups = []
+        for size in self.sizes:
+            chosen = [picture for picture in self.pictures if picture.shape[1:] == size]
+            name = self.name if len(self.sizes) == 1 else f"{self.name} ({size[1]} × {size[0]})"
+            groups.append(self._group(chosen, name, size, _whole, alpha))
+        return groups
+
+    def same_size(self, side: int | None = None, *, alpha: bool = False) -> Group:
+        """All of them as squares: scaled so that the shorter side is `side`, and cut at the centre."""
+        self._warn_of_depth()
+        side = side or usual_side(self.sizes)
+        return self._group(self.pictures, self.name, (side, side), partial(centre_square, side=side), alpha)
+
+    def _group(
+        self,
+        pictures: Sequence[Picture],
+        name: str,
+        size: tuple[int, int],
+        fit: Callable[[np.ndarray], np.ndarray],
+        alpha: bool,
+    ) -> Group:
+        kind, whites = self.kind(), {"uint8": 255, "uint16": self._deep_white()}
+        classes = sorted({picture.label for picture in self.pictures if picture.label is not None})
+        labels = np.array([classes.index(p.label) for p in pictures if p.label is not None], np.int64)
+
+        def read(picture: Picture) -> np.ndarray:
+            return fit(convert(decode(picture), whites.get(picture.dtype.name), kind))
+
+        images = Images(
+            Pictures(pictures, (len(pictures), kind.channels, *size), kind.dtype, read),
+            labels if classes else None,
+            name,
+            tuple(map(printable, classes)) or None,
+            brightest=kind.brightest,
+        )
+        if not alpha:
+            return images, None
+        known = Pictures(pictures, (len(pictures), 1, *size), np.dtype(bool), lambda p: fit(decode_known(p)))
+        return images, Images(known, None, f"alpha of {name}")
+
+    def _warn_of_depth(self) -> None:
+        deep = [picture for picture in self.pictures if picture.dtype == np.uint16]
+        if deep and (white := self._deep_white()) != 65535:
+            bits = white.bit_length()
+            warnings.warn(f"{self.name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=5)
+
+
+def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
+    """The side of squares from pictures of these sizes: 64, or the smallest side of all pictures if that is less."""
+    return min(USUAL_SIDE, *(min(size) for size in sizes))
+
+
+def _whole(pixels: np.ndarray) -> np.ndarray:
+    return pixels
+
+
+def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
+    """Pixels [C, H, W] of a picture, of which `white` is white (None for floats), as another kind."""
+    pixels = np.broadcast_to(pixels, (kind.channels, *pixels.shape[1:]))
+    if white == kind.brightest:
+        return pixels
+    share = pixels / np.float32(white or 1)
+    return share if kind.brightest is None else np.rint(share * kind.brightest).astype(kind.dtype)
+
+
+def centre_square(pixels: np.ndarray, side: int) -> np.ndarray:
+    """Pixels [C, H, W] scaled so that the shorter side is `side`, and cut at the centre, [C, side, side]."""
+    _, height, width = pixels.shape
+    scale = side / min(height, width)
+    rows, columns = max(side, round(height * scale)), max(side, round(width * scale))
+    values = torch.from_numpy(pixels.astype(np.float32))[None]
+    if (rows, columns) != (height, width):
+        values = F.interpolate(values, (rows, columns), mode="bilinear", antialias=True, align_corners=False)
+    top, left = (rows - side) // 2, (columns - side) // 2
+    square: np.ndarray = values[0, :, top : top + side, left : left + side].numpy()
+    return square if pixels.dtype.kind == "f" else np.rint(square).astype(pixels.dtype)
+
+
+def random_crops(groups: Sequence[Group], size: int | None = None, count: int | None = None, seed: int = 0) -> Group:
+    """Crops of size × size pixels from pictures of any sizes, in random order, with their masks.
+
+    Every picture gives a share in proportion to its area, at places drawn uniformly; pictures smaller than a crop give
+    none.
+
+    size    side of a crop; None: 64, or the smallest side of all pictures if that is less
+    count   None: as many as have the area of all pictures together, at most 10,000
+    """
+    size = size or usual_side([images.shape[1:] for images, _ in groups])
+    whole = [group for group in groups if min(group[0].shape[1:]) >= size]
+    left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in whole)
+    if not whole:
+        largest = max(min(images.shape[1:]) for images, _ in groups)
+        raise ImageError(f"crops of {size} × {size} were asked for; no picture is that large: at most {largest}")
+    if left_out:
+        warnings.warn(f"{left_out:,} pictures are smaller than {size} × {size} and are left out", stacklevel=3)
+    extents = [images.shape[1:] for images, _ in whole for _ in range(len(images))]
+    areas = np.array([height * width for height, width in extents])
+    if count is None:
+        count = min(MOST_CROPS, max(len(areas), int(areas.sum()) // size**2))
+    rng = np.random.default_rng(seed)
+    shares = np.diff(np.rint(np.cumsum(areas) / areas.sum() * count).astype(int), prepend=0)
+    corners = [
+        rng.integers(0, (H - size + 1, W - size + 1), (int(share), 2))
+        for (H, W), share in zip(extents, shares, strict=True)
+    ]
+    order = rng.permutation(count)
+    name = f"{count:,} crops of {size} × {size} from {len(areas):,} pictures"
+    images = cut([images for images, _ in whole], corners, size, order, name)
+    masks = [mask for _, mask in whole if mask is not None]
+    return images, cut(masks, corners, size, order, f"masks of {name}") if masks else None
+
+
+def cut(groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, order: np.ndarray, name: str) -> Images:
+    """The crops at these corners [n, 2] of each picture of all groups, in this order."""
+    pieces, labels, places = [], [], iter(corners)
+    for images in groups:
+        for row in range(len(images)):
+            if not len(chosen := next(places)):
+                continue
+            pixels = images.pixels[np.array([row])][0]
+            pieces += [pixels[:, y : y + size, x : x + size].copy() for y, x in chosen]
+            labels += [] if images.labels is None else [images.labels[row]] * len(chosen)
+    labelled = np.array(labels, np.int64)[order] if len(labels) == len(pieces) else None
+    first = groups[0]
+    return Images(
+        np.stack(pieces)[order],
+        labelled,
+        name,
+        first.classes if labelled is not None else None,
+        any(images.allow_nan for images in groups),
+        brightest=first.brightest,
+    )
+
+
+def match_mask(mask: Images, images: Images) -> Images:
+    """One mask for each of the images, [N, 1 or C, H, W]; a single mask is used for all of them."""
+    (C, H, W), (channels, height, width) = images.shape, mask.shape
+    if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
+        raise ImageError(
+            f"{mask.name}: {len(mask):,} masks of {channels} × {height} × {width} were given for {len(images):,} "
+            f"images of {C} × {H} × {W} ({images.name}); expected 1 or {len(images):,} masks of 1 or {C} × {H} × {W}"
+        )
+    if len(mask) == len(images):
+        return mask
+    return replace(mask, pixels=np.broadcast_to(mask.pixels[:], (len(images), *mask.shape)), labels=None)
