@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from whatwhere.errors import RunError
-from whatwhere.files import disk_errors, new_folder, open_atomic, remove_leftovers, reserve, write_atomic
+from whatwhere.files import (
+    claim_outputs,
+    disk_errors,
+    new_folder,
+    open_atomic,
+    read_json,
+    remove_leftovers,
+    reserve,
+    write_atomic,
+)
 
 
 def fail_with_full_disk(*_: object) -> None:
@@ -111,3 +120,74 @@ def test_a_disk_error_is_reported_in_words(tmp_path: Path, monkeypatch: pytest.M
         disk_errors("saving", "make room"),
     ):
         write_atomic(tmp_path / "file", b"content")
+
+
+def test_nothing_is_written_onto_an_input_even_with_overwrite(tmp_path: Path) -> None:
+    for name in ("a.png", "cat/b.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"mine")
+    os.link(tmp_path / "a.png", tmp_path / "linked.png")
+    (tmp_path / "other.png").symlink_to(tmp_path / "cat" / "b.png")
+    for inputs in ([tmp_path], [tmp_path / "a.png", tmp_path / "cat"]):
+        for name in ("a.png", "linked.png", "cat/b.png", "other.png"):
+            for overwrite in (False, True):
+                with pytest.raises(RunError, match="is read by this command"):
+                    claim_outputs([tmp_path / name], inputs, folder=tmp_path, overwrite=overwrite)
+    claim_outputs([tmp_path / "new.png"], [tmp_path])
+
+
+def test_other_files_are_replaced_only_with_overwrite(tmp_path: Path) -> None:
+    (tmp_path / "0.png").write_bytes(b"mine")
+    for folder in (None, tmp_path):
+        with pytest.raises(RunError, match=r"0\.png exists already .* --overwrite"):
+            claim_outputs([tmp_path / "0.png", tmp_path / "1.png"], folder=folder)
+    assert os.listdir(tmp_path) == ["0.png"], "nothing is written before all is checked"
+    claim_outputs([tmp_path / "0.png"], overwrite=True)
+
+
+def test_results_in_their_own_folder_may_be_made_again(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    claim_outputs([out / "0.png"], folder=out)
+    (out / "0.png").write_bytes(b"a result")
+    claim_outputs([out / "0.png", out / "1.png"], folder=out)
+    (out / "2.png").write_bytes(b"mine")
+    with pytest.raises(RunError, match=r"2\.png exists already"):
+        claim_outputs([out / "1.png", out / "2.png"], folder=out)
+    with pytest.raises(RunError, match="is read by this command"):
+        claim_outputs([out / "0.png"], [out], folder=out)
+
+
+def test_every_result_has_a_file_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"two results would be written to .*a\.png"):
+        claim_outputs([tmp_path / "a.png", tmp_path / "b.png", tmp_path / "a.png"], overwrite=True)
+    (tmp_path / "b.png").mkdir()
+    with pytest.raises(RunError, match=r"b\.png is a folder"):
+        claim_outputs([tmp_path / "b.png"], overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "not JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"9" * 5000, "too many digits"),
+        (b'{"a": "' + b"x" * 900 + b"\n", "not JSON"),
+        (b" " * 1001, "more than 1,000 bytes"),
+    ],
+)
+def test_json_of_any_content_is_an_error_of_ours_without_the_content(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    (tmp_path / "file.json").write_bytes(content)
+    with pytest.raises(RunError, match=problem) as caught:
+        read_json(tmp_path / "file.json", 1_000_000 if len(content) != 1001 else 1000)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_json_is_read_from_regular_files_only(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path, tmp_path / "pipe.json", tmp_path / "missing.json"):
+        with pytest.raises(RunError, match="cannot be read"):
+            read_json(path, 1000)

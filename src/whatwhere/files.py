@@ -1,23 +1,30 @@
 """Files that appear complete or not at all, regular files only, and disk errors in plain words.
 
-A pipe or a device that a user names may block or never end, so it is not opened.
+A pipe or a device that a user names may block or never end, so it is not opened. What may be overwritten is decided by
+one function, `claim_outputs`.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, printable
 
+RECORD = ".whatwhere.json"
+"""In a folder of results: the names of the files that the program wrote into it."""
+
+LARGEST_RECORD = 1 << 26
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
 
@@ -120,6 +127,93 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     if len(content) > limit:
         raise OSError(errno.EFBIG, f"The file has more than {limit:,} bytes", os.fspath(path))
     return content
+
+
+def read_json(path: Path, limit: int) -> Any:
+    """The value in a JSON file of at most `limit` bytes; a RunError that names the file, whatever it holds."""
+    try:
+        return parse_json(read_regular(path, limit))
+    except OSError as error:
+        raise RunError(f"{printable(path)} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RunError(f"{printable(path)} is damaged: {error}; remove it, or restore it") from None
+
+
+def parse_json(content: bytes) -> Any:
+    """The value of a JSON text; a ValueError for everything else, which does not quote the text."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("not JSON (nested too deeply)") from None
+    except UnicodeDecodeError:
+        raise ValueError("not JSON (not UTF-8)") from None
+    except ValueError as error:  # its message may hold the text
+        raise ValueError(f"not JSON ({getattr(error, 'msg', 'a number with too many digits')})") from None
+
+
+def claim_outputs(
+    outputs: Iterable[Path], inputs: Iterable[Path] = (), *, folder: Path | None = None, overwrite: bool = False
+) -> None:
+    """Raise a RunError, before anything is written, unless all of these files may be written.
+
+    The rule of every command: each result has a file of its own; nothing is ever written onto an input; other files
+    that exist are replaced only with `overwrite`, or if the program wrote them into the same folder of results before.
+
+    outputs    the files to write
+    inputs     the files that are read; a folder stands for the files in it and in its sub-folders
+    folder     of results, which is created and gets a record of its files; None for files at places of their own
+    overwrite  replace existing files, too
+    """
+    paths = list(outputs)
+    doubled = [path for path, count in Counter(paths).items() if count > 1]
+    if doubled:
+        raise RunError(f"two results would be written to {printable(doubled[0])}; rename one of their sources")
+    sources = {key for path in inputs for file in _files_of(path) if (key := _identity(file))}
+    existing = [path for path in paths if os.path.lexists(path)]
+    for path in existing:
+        if _identity(path) in sources:
+            raise RunError(f"{printable(path)} is read by this command, so it is not written to; choose another place")
+        if is_folder(path):
+            raise RunError(f"{printable(path)} is a folder, where a file is to be written; choose another name")
+    own = _recorded(folder) if folder is not None else set()
+    others = [path for path in existing if folder is None or os.path.relpath(path, folder) not in own]
+    if others and not overwrite:
+        more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+        raise RunError(
+            f"{printable(others[0])}{more} exists already and is not a result that can be made again here; choose "
+            "another place, or replace it with --overwrite (overwrite=True)"
+        )
+    if folder is not None:
+        names = sorted(own | {os.path.relpath(path, folder) for path in paths})
+        with disk_errors(f"writing {folder / RECORD}", "choose another folder"):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / RECORD, json.dumps({"files": names}, indent=1).encode())
+
+
+def _recorded(folder: Path) -> set[str]:
+    """The files that the program wrote into a folder of results."""
+    if not os.path.lexists(folder / RECORD):
+        return set()
+    content = read_json(folder / RECORD, LARGEST_RECORD)
+    names = content.get("files") if isinstance(content, dict) else None
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    if not is_folder(path):
+        yield path
+        return
+    for entry in path.iterdir():
+        yield from (entry.iterdir() if is_folder(entry) else (entry,))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What is the same for two names of one file."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def is_regular(path: Path) -> bool:

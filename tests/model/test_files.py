@@ -1,6 +1,8 @@
 import json
 import subprocess
 import sys
+import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import whatwhere as ww
 from examples import SPECS
 from whatwhere.errors import RunError
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import checksum
+from whatwhere.model.files import FORMAT, checksum, model_tensors
 from whatwhere.spec import LayerSpec, ModelSpec
 
 
@@ -50,8 +52,25 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 def saved_with(tmp_path: Path, spec: object, filters: torch.Tensor) -> Path:
     tensors = {"layer1.filters": filters, "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool)}
     path = tmp_path / "model.safetensors"
-    save_file(tensors, path, metadata={"format": "whatwhere model 1", "spec": json.dumps(spec)})
+    text = json.dumps(spec)
+    save_file(tensors, path, metadata={"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)})
     return path
+
+
+def test_a_file_of_the_first_format_loads_with_a_warning(tmp_path: Path) -> None:
+    model = DeconvNet(SPECS["2 layers"])
+    spec = asdict(model.spec)
+    for layer in spec["layers"]:
+        layer["pooling"] = layer.pop("pooling_kind")
+    metadata = {"format": "whatwhere model 1", "spec": json.dumps(spec)}
+    save_file(model_tensors(model), tmp_path / "old.safetensors", metadata=metadata)
+    with pytest.warns(UserWarning, match=r"old\.safetensors is of the first format, which has no checksum"):
+        loaded = ww.load(tmp_path / "old.safetensors")
+    assert loaded == model
+    ww.save(loaded, tmp_path / "new.safetensors")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ww.load(tmp_path / "new.safetensors") == model
 
 
 def test_filters_that_do_not_fit_the_spec_are_refused(tmp_path: Path) -> None:
@@ -105,13 +124,6 @@ def test_the_safetensors_library_reads_the_file(tmp_path: Path) -> None:
     assert torch.equal(tensors["layer3.filters"], model.filters[2])
     assert torch.equal(tensors["layer2.connectivity"], model.connectivity[1])
     assert len(tensors) == 6
-
-
-def test_a_file_of_format_1_still_loads(tmp_path: Path) -> None:
-    f = DeconvNet(SPECS["1 layer"]).filters[0]
-    spec = {"layers": [{"maps": 3, "filter_size": 3, "pooling": "gaussian"}], "channels": 1}
-    back = ww.load(saved_with(tmp_path, spec, f))
-    assert torch.equal(back.filters[0], f)
 
 
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
@@ -201,6 +213,8 @@ def test_filters_of_half_precision_come_back(dtype: torch.dtype, tmp_path: Path)
 def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
     tensors = {"layer1.filters": torch.zeros(1, 3, 5, 5), "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool)}
     tensors["layer2.filters"] = torch.zeros(1)
-    save_file(tensors, tmp_path / "model", metadata={"format": "whatwhere model 1", "spec": json.dumps(ONE_LAYER)})
+    text = json.dumps(ONE_LAYER)
+    metadata = {"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)}
+    save_file(tensors, tmp_path / "model", metadata=metadata)
     with pytest.raises(RunError, match=r"'layer2\.filters' belongs to no layer"):
         ww.load(tmp_path / "model")

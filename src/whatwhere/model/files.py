@@ -1,7 +1,7 @@
 """Models as safetensors files: filters, connectivity, and the spec inside; nothing is pickled.
 
 Format 2 adds a checksum over the spec and every tensor, and a canonical order of all keys, so that equal models give
-equal bytes. Files of format 1 still load.
+equal bytes. Files of format 1 still load, with a warning: damage to them would not be noticed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import struct
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -148,6 +149,12 @@ def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Te
     text = metadata["spec"]
     if form == FORMAT and metadata["sha256"] != checksum(text, tensors):
         raise SpecError("its checksum does not match its content")
+    if form == FORMAT_1:
+        warnings.warn(
+            f"{path} is of the first format, which has no checksum: damage would not be noticed; once you trust it, "
+            "ww.save(model, path) writes it with one",
+            stacklevel=4,
+        )
     fields = json.loads(text)
     if not isinstance(fields, dict) or not isinstance(fields.get("layers"), list):
         raise SpecError("its spec has no list of layers")
