@@ -23,7 +23,7 @@ from whatwhere import DeconvNet, InferenceSpec, LayerSpec, LearningSpec, ModelSp
 from whatwhere.inference.auto_lam import gain
 from whatwhere.inference.machine import machine
 from whatwhere.inference.target import make_target
-from whatwhere.spec import InputSpec, PoolingKind
+from whatwhere.spec import EveryEpoch, InputSpec, LineSearch, PoolingKind
 
 RESULTS = Path(__file__).parent / "results" / "auto_lam.json"
 FACTORS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)
@@ -43,10 +43,10 @@ def tiles(picture: Tensor, count: int) -> Tensor:
 
 def learn(images: Tensor, maps: int, size: int, kind: PoolingKind, pool: int) -> DeconvNet:
     layer = LayerSpec(maps=maps, filter_size=size, pooling_kind=kind, pool_size=pool)
-    inference = InferenceSpec(lam=20.0, steps=15, momentum=True)
+    inference = InferenceSpec(lam=20.0, steps=15, step=LineSearch(momentum=True))
     recipe = Recipe(
         model=ModelSpec(layers=(layer,), nonnegative=False, input=InputSpec(kind="highpass")),
-        learning=(LearningSpec(inference=inference, epochs=5, reset_at=()),),
+        learning=(LearningSpec(inference=inference, epochs=5, update=EveryEpoch(reset_at=())),),
         batch_size=50,
     )
     return train(recipe, images).model
@@ -59,7 +59,7 @@ def decibels(images: Tensor, truth: Tensor) -> Tensor:
 def denoise(model: DeconvNet, clean: Tensor, sigma: float) -> list[dict[str, Any]]:
     """The quality of every crop at every factor k."""
     noisy = clean + sigma * torch.randn(clean.shape, generator=RANDOM)
-    target, spec = make_target(model, noisy), InferenceSpec(steps=60, momentum=True)
+    target, spec = make_target(model, noisy), InferenceSpec(steps=60, step=LineSearch(momentum=True))
     unit = sigma * gain(model, target, 1, spec)
     quality = torch.stack(
         [decibels(infer(model, noisy, replace(spec, lam=1 / (k * unit))).reconstruction, clean) for k in FACTORS], 1

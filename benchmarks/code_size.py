@@ -23,7 +23,7 @@ from whatwhere.cli.encoding import Encoder
 from whatwhere.data import random_crops
 from whatwhere.data.codes import load_codes
 from whatwhere.inference.machine import machine
-from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
+from whatwhere.spec import (InferenceSpec, LearningSpec, LineSearch, Recipe)
 
 RESULTS = Path(__file__).parent / "results" / "code_size.json"
 TILES = 300
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--lam", type=float, default=20.0)
     args = parser.parse_args()
-    spec = InferenceSpec(lam=args.lam, steps=args.steps, momentum=True)
+    spec = InferenceSpec(lam=args.lam, steps=args.steps, step=LineSearch(momentum=True))
     recipe, model = Recipe(model=SPEC, learning=(LearningSpec(inference=spec),), inference=spec), gabor_model()
     with tempfile.TemporaryDirectory() as folder:
         for name in ("china.jpg", "flower.jpg"):

@@ -18,13 +18,14 @@ from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference import convergence
 from whatwhere.inference.machine import machine
+from whatwhere.spec import LineSearch
 
 RESULTS = Path(__file__).parent / "results" / "coding.json"
 DIGITS = 100
 SETTINGS = {
     "paper: 50 steps": InferenceSpec(),
-    "50 steps with momentum": InferenceSpec(momentum=True),
-    "300 steps with momentum": InferenceSpec(momentum=True, steps=300),
+    "50 steps with momentum": InferenceSpec(step=LineSearch(momentum=True)),
+    "300 steps with momentum": InferenceSpec(step=LineSearch(momentum=True), steps=300),
     "coding(tolerance=1e-3)": InferenceSpec.coding(tolerance=1e-3),
     "coding()": InferenceSpec.coding(),
     "coding(tolerance=1e-4)": InferenceSpec.coding(tolerance=1e-4),

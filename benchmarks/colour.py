@@ -24,7 +24,7 @@ from whatwhere.inference.machine import machine
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet, deconvnet
 from whatwhere.ops.connectivity import project_filters
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
+from whatwhere.spec import EveryEpoch, InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "colour.json"
 LAMBDAS = (2.0, 5.0, 10.0, 20.0, 50.0)
@@ -48,10 +48,10 @@ def per_plane(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
 
 
 def learned_model(rule: str, images: Tensor, epochs: int, lam: float) -> DeconvNet:
-    inference = InferenceSpec(lam=lam, steps=15, step_size="image", momentum=True, pooling_step=1.0)
+    inference = InferenceSpec(lam=lam, steps=15, step=LineSearch(momentum=True), pooling_step=1.0)
     layers, stage = (LayerSpec(maps=16, filter_size=7),), InputSpec(kind="highpass", sigma=4.0)
     spec = ModelSpec(layers=layers, channels=3, nonnegative=False, input=stage)
-    learning = LearningSpec(inference=inference, epochs=epochs, reset_at=())
+    learning = LearningSpec(inference=inference, epochs=epochs, update=EveryEpoch(reset_at=()))
     recipe, rules = Recipe(model=spec, learning=(learning,), batch_size=100), deconvnet._project
     if rule == "plane":
         deconvnet._project = per_plane
@@ -65,7 +65,9 @@ def curve(model: DeconvNet, images: Tensor, steps: int) -> list[dict[str, float]
     """Non-zeros in a hundred pixels and PSNR at every λ."""
     points = []
     for lam in LAMBDAS:
-        solution = infer(model, images, InferenceSpec(lam=lam, steps=steps, momentum=True, pooling_step=1.0))
+        solution = infer(
+            model, images, InferenceSpec(lam=lam, steps=steps, step=LineSearch(momentum=True), pooling_step=1.0)
+        )
         error = float((solution.reconstruction - images).square().mean())
         nonzeros = 100 * float(solution.features.count_nonzero()) / (images.numel() / 3)
         points.append({"lam": lam, "nonzeros_in_100_pixels": nonzeros, "psnr": -10 * float(np.log10(error))})

@@ -31,7 +31,7 @@ from whatwhere.data import load
 from whatwhere.inference import infer, infer_tiled
 from whatwhere.inference.machine import machine
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
+from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "large_pictures.json"
 
@@ -63,7 +63,7 @@ def equality(args: argparse.Namespace) -> dict[str, Any]:
     """The largest differences between tiles and whole, and where a code differs by more than 1e-5."""
     dtype = getattr(torch, args.dtype)
     model, picture = gabor_model(dtype), photograph(args.size).to(dtype)
-    spec = InferenceSpec(step_size="fixed", lam=args.lam, steps=args.steps, pooling_step=args.pooling_step)
+    spec = InferenceSpec(step=Fixed(), lam=args.lam, steps=args.steps, pooling_step=args.pooling_step)
     start = time.perf_counter()
     tiled = infer_tiled(model, picture, spec, tile=args.tile, overlap=args.overlap)
     tiled_seconds = time.perf_counter() - start
@@ -101,7 +101,7 @@ def memory(args: argparse.Namespace) -> dict[str, Any]:
 
 def encode(args: argparse.Namespace) -> dict[str, Any]:
     """Encode one picture with pooling variables and reconstruction, as `whatwhere encode --where --reconstruction`."""
-    spec = InferenceSpec(step_size="fixed", lam=args.lam, steps=args.steps)
+    spec = InferenceSpec(step=Fixed(), lam=args.lam, steps=args.steps)
     learning = (LearningSpec(inference=spec),)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path = Path(folder) / "picture.npy"
@@ -133,7 +133,7 @@ def write_picture(path: Path, size: int) -> None:
 def cores(args: argparse.Namespace) -> dict[str, Any]:
     """One picture: the time as a whole and in tiles, with one thread and with all."""
     model, picture = gabor_model(), photograph(args.size)
-    spec = InferenceSpec(step_size="fixed", lam=args.lam, steps=args.steps)
+    spec = InferenceSpec(step=Fixed(), lam=args.lam, steps=args.steps)
     infer_tiled(model, picture[:, :64, :64], spec)  # compiled now
     rows = []
     for _ in range(args.repeats):

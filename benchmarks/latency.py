@@ -24,7 +24,7 @@ from whatwhere.cli.speed import synchronise
 from whatwhere.inference.engines import ENGINES, Engine
 from whatwhere.inference.machine import machine
 from whatwhere.latents import Latents
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))
 WARM_UP = 4
@@ -57,16 +57,14 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--rules", nargs="+", default=["image", "image/3", "secant"], help="image/3: search_every=3")
     given = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device(given.device)
     model = ww.load("mnist").to(device)
     images = ww.data.load("digits", split="test")[:20].to(device)
     found: dict[str, Any] = {"machine": machine(), "device": str(device), "steps": given.steps, "rows": []}
-    for rule in given.rules:
-        step_size, _, every = rule.partition("/")
-        spec = InferenceSpec(step_size=step_size, search_every=int(every or 1), steps=given.steps)
+    for rule, step in {"image": LineSearch(), "image, momentum": LineSearch(momentum=True)}.items():
+        spec = InferenceSpec(step=step, steps=given.steps)
         for name, engine in ENGINES.items():
             if engine.unsupported_reason(model, images[:1], JOINT, spec) is not None:
                 continue

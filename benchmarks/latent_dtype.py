@@ -16,7 +16,7 @@ from pathlib import Path
 from whatwhere.data import load
 from whatwhere.inference.machine import machine
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.spec import Recipe
+from whatwhere.spec import EveryEpoch, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "latent_dtype.json"
 
@@ -29,7 +29,12 @@ def main() -> None:
     given = parser.parse_args()
     recipe = Recipe.paper()
     learning = tuple(
-        replace(spec, epochs=given.epochs, reset_at=(), inference=replace(spec.inference, steps=given.steps))
+        replace(
+            spec,
+            epochs=given.epochs,
+            update=EveryEpoch(reset_at=()),
+            inference=replace(spec.inference, steps=given.steps),
+        )
         for spec in recipe.learning
     )
     recipe = replace(recipe, learning=learning, batch_size=100)

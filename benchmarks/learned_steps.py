@@ -66,7 +66,7 @@ def measure_other(model: DeconvNet, learned: ww.LearnedSteps, digits: torch.Tens
     found = {}
     for name, images in sets.items():
         stats = ww.infer(model, images, learned.spec).stats
-        sizes = torch.tensor([step.size for step in learned.spec.schedule])[:, None].to(stats.step)
+        sizes = torch.tensor([step.size for step in learned.spec.schedule.steps])[:, None].to(stats.step)
         instead = ((stats.step - sizes).abs() > 1e-6 * sizes).any(0)
         found[name] = {"cost": float(stats.cost[-1].double().mean()), "plain_instead": int(instead.sum())}
     return {"other": found, "other_images": len(digits)}

@@ -83,7 +83,7 @@ def record(
     with torch.no_grad(), ExitStack() as closing:
         model = DeconvNet(recipe.model, seed=recipe.seed).to(device)
         data: TrainingData | StreamData
-        if recipe.learning[0].update == "batch":
+        if recipe.learning[0].streams:
             data = open_stream(recipe, images, image_count, model)
         else:
             opened = open_data(recipe, images, None, model, model.dtype, None, options, callbacks)

@@ -33,7 +33,7 @@ from whatwhere.inference.machine import machine
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Recipe
+from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
 from whatwhere.spec.toml import override
 
 OVERLAPPING = {"pool_size": 3, "pool_stride": 2}
@@ -45,11 +45,9 @@ MODELS = {  # layers
 }
 JOINT = Phase(layer=2, update_pooling=(1, 2))
 RULES = {
-    "batch step, α ½": InferenceSpec(lam=0.5, alpha=0.5, step_size="batch"),
+    "batch step, α ½": InferenceSpec(lam=0.5, alpha=0.5, step=LineSearch(per="batch")),
     "image step, α 1": InferenceSpec(),
     "image step, α ½": InferenceSpec(alpha=0.5),
-    "secant step, α 1": InferenceSpec(step_size="secant"),
-    "secant step, α ½": InferenceSpec(alpha=0.5, step_size="secant"),
 }
 MEASURED_BY_REFERENCE = ("batch step, α ½", "image step, α 1")
 STEPS = {"reference": 5}  # of the others 50
@@ -71,18 +69,19 @@ def error(name: str, data: Path, out: Path, images: int, held_out: int, seed: in
     row: dict[str, Any] = {"model": name, "seed": seed, "training_seconds": round(time.perf_counter() - begun, 2)}
     ww.save(model, out / f"pooling_regions_{file_name(name)}_{seed}.safetensors")
     fold = np.where(np.arange(images) < cut, 1, 0)
-    for rule in ("image", "secant") if name == "tiled" else ("image",):
-        described = replace(recipe, batch_size=6000, inference=replace(recipe.inference, step_size=rule))
-        x = describe_images(model, pixels, described, on_device=device == "cuda")
-        best, trials = protocol.choose({"": x}, labels, grid=C_GRID, fold=fold, solver="newton", device=device)
-        row[rule] = {"error": best.error, "C": best.C, "trials": [asdict(trial) for trial in trials]}
-        print(name, seed, rule, best.error, f"{time.perf_counter() - begun:.0f} s", flush=True)
-        (out / f"pooling_regions_{file_name(name)}_{seed}.json").write_text(json.dumps(row, indent=1))
+    x = describe_images(model, pixels, replace(recipe, batch_size=6000), on_device=device == "cuda")
+    best, trials = protocol.choose({"": x}, labels, grid=C_GRID, fold=fold, solver="newton", device=device)
+    row["image"] = {"error": best.error, "C": best.C, "trials": [asdict(trial) for trial in trials]}
+    print(name, seed, best.error, f"{time.perf_counter() - begun:.0f} s", flush=True)
+    (out / f"pooling_regions_{file_name(name)}_{seed}.json").write_text(json.dumps(row, indent=1))
 
 
 def brief_model(name: str) -> DeconvNet:
     """A model after a short training on 100 digits, so that its features are sparse."""
-    brief = {"batch_size": 100, "learning": {"each": {"epochs": 3, "reset_at": [], "inference": {"steps": 20}}}}
+    brief = {
+        "batch_size": 100,
+        "learning": {"each": {"epochs": 3, "update": EveryEpoch(reset_at=[]), "inference": {"steps": 20}}},
+    }
     recipe = override(Recipe(model=ModelSpec(layers=MODELS[name])), brief)
     return train(recipe, load("digits", split="train")[slice(0, 100)]).model
 

@@ -41,7 +41,7 @@ from whatwhere.inference.step_size import lipschitz
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Recipe
+from whatwhere.spec import EveryEpoch, Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
 from whatwhere.spec.toml import override
 
 CLOSE = 1.01  # of the best objective
@@ -70,7 +70,10 @@ class Visit:
 def learn_filters() -> DeconvNet:
     """16 filters of 5×5, learnt on 500 digits without pooling."""
     spec = ModelSpec(layers=(LayerSpec(maps=16, pool_size=1, pooling_kind="sum"),))
-    brief = {"batch_size": 500, "learning": {"each": {"epochs": 6, "reset_at": [], "inference": {"steps": 20}}}}
+    brief = {
+        "batch_size": 500,
+        "learning": {"each": {"epochs": 6, "update": EveryEpoch(reset_at=[]), "inference": {"steps": 20}}},
+    }
     recipe = override(Recipe(model=spec, learning=Recipe().learning[:1]), brief)
     digits = load("digits", split="train")[slice(0, 500)]
     return train(recipe, digits, options=TrainingOptions(device="cpu")).model
@@ -177,8 +180,8 @@ def sporco_settings(model: DeconvNet, lam: float) -> dict[str, tuple[Callable[..
 
 def our_settings(lam: float) -> dict[str, InferenceSpec]:
     return {
-        "FISTA, line search": InferenceSpec(lam=lam, step_size="image", momentum=True),
-        "FISTA, fixed step": InferenceSpec(lam=lam, step_size="fixed", momentum=True),
+        "FISTA, line search": InferenceSpec(lam=lam, step=LineSearch(momentum=True)),
+        "FISTA, fixed step": InferenceSpec(lam=lam, step=Fixed(momentum=True)),
     }
 
 
@@ -189,7 +192,7 @@ def compare(model: DeconvNet, problem: Problem, long: int, log: Callable[[str], 
     for name, (make, options) in sporco_settings(model, problem.lam).items():
         ways[f"SPORCO {name}"] = theirs(model, problem, make, options, long)
         best = min(best, *(visit.cost for visit in ways[f"SPORCO {name}"]))
-    accurate = InferenceSpec(lam=problem.lam, step_size="fixed", momentum=True, steps=5 * long)
+    accurate = InferenceSpec(lam=problem.lam, step=Fixed(momentum=True), steps=5 * long)
     thorough = get_engine("cpu").solve(model, problem.images, Latents(), PHASE, accurate).features
     best = min(best, objective_sum(model, problem, thorough))
     for name, spec in our_settings(problem.lam).items():

@@ -4,7 +4,7 @@
 
 The model that ships with the package, its first 100 embedded test digits, the CPU engine on one thread. Writes
 benchmarks/results/step_rules.json. With --errors, linear SVMs on descriptors of so many training digits are fitted to
-one half and tested on the other, both ways, for the line search in every step and in fewer; that is added to the file.
+one half and tested on the other, both ways, for the line search; that is added to the file.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ import torch
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.classification import describe_images, fit_svm
 from whatwhere.inference.machine import machine
-from whatwhere.spec import Recipe
+from whatwhere.spec import (Fixed, LineSearch, Recipe)
 
 RESULTS = Path(__file__).parent / "results" / "step_rules.json"
 RULES: dict[str, dict[str, Any]] = {
     "image": {},
-    "image, every second step": {"search_every": 2},
-    "image, every third step": {"search_every": 3},
-    "secant": {"step_size": "secant"},
-    "image, momentum": {"momentum": True},
+    "fixed, momentum": {"step": Fixed(momentum=True)},
+    "image, momentum": {"step": LineSearch(momentum=True)},
 }
 
 

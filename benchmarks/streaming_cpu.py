@@ -23,12 +23,12 @@ from learning_curve import curve, record
 from whatwhere import data
 from whatwhere.cli.demo_run import demo_recipe
 from whatwhere.inference.machine import machine
-from whatwhere.spec import Recipe
+from whatwhere.spec import (EveryEpoch, LineSearch, Recipe)
 from whatwhere.spec.toml import override
 
 RESULTS = Path(__file__).parent / "results" / "streaming_cpu.json"
 STOPS = 4  # snapshots of each layer in a stream
-BY_EPOCH = {"update": "epoch", "epochs": 3, "reset_at": [], "cg_steps": 2}
+BY_EPOCH = {"update": EveryEpoch(reset_at=[]), "epochs": 3, "cg_steps": 2}
 
 
 def main() -> None:
@@ -40,10 +40,10 @@ def main() -> None:
     pixels = data.load(given.file)
     training, held_out = pixels[: given.images], pixels[len(pixels) - given.held_out :]
     stream = demo_recipe()
-    inference = {"lam": 2.0, "alpha": 0.5, "steps": 10, "step_size": "batch"}
+    inference = {"lam": 2.0, "alpha": 0.5, "steps": 10, "step": LineSearch(per="batch")}
     layers = {"each": {**BY_EPOCH, "inference": inference}, "2": {"epochs": 5}}
     epochs = override(Recipe.paper(), {"batch_size": 500, "learning": layers})
-    evaluated = (replace(k, inference=replace(k.inference, step_size="image")) for k in epochs.learning)
+    evaluated = (replace(k, inference=replace(k.inference, step=LineSearch())) for k in epochs.learning)
     evaluation = replace(epochs, learning=tuple(evaluated))
     sizes = {"images": given.images, "held_out": given.held_out, "threads": torch.get_num_threads()}
     curves: dict[str, Any] = {}

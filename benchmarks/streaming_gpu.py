@@ -34,7 +34,7 @@ from whatwhere.inference.machine import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import BatchReport
 from whatwhere.model import DeconvNet
-from whatwhere.spec import Recipe
+from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch, Recipe
 from whatwhere.spec.toml import override
 
 NAMES = {
@@ -60,8 +60,8 @@ CHOICE_SEEDS = (0, 1)
 
 
 def streaming_recipe(steps: int, lam: float, batch_size: int, passes: int, first_passes: int, seed: int = 0) -> Recipe:
-    layer = {"update": "batch", "epochs": 1, "reset_at": [], "cg_steps": 1}
-    inference = {"steps": steps, "step_size": "image"}
+    layer = {"update": EveryBatch(), "epochs": 1, "cg_steps": 1}
+    inference = {"steps": steps, "step": LineSearch()}
     return override(
         Recipe.paper(),
         {
@@ -160,8 +160,11 @@ def measure_seeds(
 def curves(candidate: tuple[Any, ...], pixels: Tensor, held_out: int, epochs: int, device: str) -> dict[str, Any]:
     """Both ways from the same images, evaluated by the paper's λ on images that neither has seen."""
     training, kept_back = pixels[:-held_out], pixels[-held_out:]
-    by_epoch = override(Recipe.paper(), {"batch_size": 5500, "learning": {"each": {"epochs": epochs, "reset_at": []}}})
-    judged = (replace(k, inference=replace(k.inference, step_size="image")) for k in by_epoch.learning)
+    by_epoch = override(
+        Recipe.paper(),
+        {"batch_size": 5500, "learning": {"each": {"epochs": epochs, "update": EveryEpoch(reset_at=[])}}},
+    )
+    judged = (replace(k, inference=replace(k.inference, step=LineSearch())) for k in by_epoch.learning)
     judge = replace(by_epoch, learning=tuple(judged))
     streaming = streaming_recipe(*candidate)
     found = {}

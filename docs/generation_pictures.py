@@ -28,7 +28,7 @@ def independent(examples: ww.Solution, count: int) -> Tensor:
 
 def rows() -> dict[str, Tensor]:
     model, digits = ww.load("mnist"), ww.data.load("digits")
-    examples = ww.infer(model, digits[:700], ww.InferenceSpec(steps=15, momentum=True))
+    examples = ww.infer(model, digits[:700], ww.InferenceSpec(steps=15, step=ww.LineSearch(momentum=True)))
 
     def some(numbers: list[int]) -> ww.Solution:
         return replace(examples, latents=examples.latents[numbers])

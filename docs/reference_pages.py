@@ -17,8 +17,9 @@ import typer
 
 from whatwhere.cli import app
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import type_hints
+from whatwhere.spec.checks import type_hints, union_members
 from whatwhere.spec.docstrings import parse
+from whatwhere.spec.toml import settable
 
 REFERENCE = Path(__file__).parent / "reference"
 MADE_BY = "<!-- made by docs/reference_pages.py -->\n"
@@ -36,7 +37,9 @@ RECIPE = f"""\
 {MADE_BY}
 A recipe is a TOML file of differences from the paper's settings (`whatwhere train --recipe my.toml`, `ww.read_recipe`).
 `--set KEY=VALUE` and `ww.override` change single settings by the same names. Layers count from 1; `each` means all of
-them. A key that is not a setting raises an error that suggests the nearest one.
+them. A setting that is a choice is a table with its `kind`: `step = {{ kind = "fixed", momentum = true }}`, or the kind
+alone, `step = "fixed"`. Without `kind` the choice stays as it is: `--set inference.step.per=batch`. A key that is not a
+setting raises an error that suggests the nearest one.
 
 ```toml
 seed = 1
@@ -112,38 +115,44 @@ def recipe() -> str:
 
 
 def sections(spec: Any, path: str) -> Iterator[str]:
-    """The table of a spec's own settings, then those of the specs inside it."""
-    described, hints = parse(type(spec).__doc__), type_hints(type(spec))
-    plain = [f for f in fields(spec) if not holds_specs(getattr(spec, f.name), hints[f.name])]
+    """The table of a spec's own settings, then those of the specs inside it; of a choice, all that can be chosen."""
+    described, hints = parse(type(spec).__doc__), settable(type(spec))
+    plain = {name: hint for name, hint in hints.items() if not holds_specs(hint)}
     if plain:
-        title = f"[{path[:-1]}]" if path else "At the top"
+        name = f"[{path[:-1]}]" if path else "At the top"
+        title = f'{name} with kind = "{spec.kind}"' if "kind" in type_hints(type(spec)).keys() - hints else name
         yield f"## {title}\n\n{described.summary}\n\n| key | type | value | |\n| --- | --- | --- | --- |"
-        for f in plain:
-            value, text = getattr(spec, f.name), described.entries.get(f.name, "")
-            yield f"| `{path}{f.name}` | {cell(kind(hints[f.name]))} | {shown(value)} | {cell(text)} |"
+        for name, hint in plain.items():
+            value, text = getattr(spec, name), described.entries.get(name, "")
+            yield f"| `{path}{name}` | {cell(kind(hint))} | {shown(value)} | {cell(text)} |"
         yield ""
-    for f in fields(spec):
-        value = getattr(spec, f.name)
-        if is_dataclass(value):
-            yield from sections(value, f"{path}{f.name}.")
-        elif holds_specs(value, hints[f.name]):
-            item = get_args(hints[f.name])[0]
-            yield from sections(value[-1] if value else example(item), f"{path}{f.name}.each.")
+    for name, hint in hints.items():
+        value = getattr(spec, name)
+        if get_origin(hint) is tuple and holds_specs(hint):
+            yield from sections(value[-1] if value else example(get_args(hint)[0]), f"{path}{name}.each.")
+            continue
+        for member in filter(is_dataclass, union_members(hint)):
+            yield from sections(value if type(value) is member else example(member), f"{path}{name}.")
 
 
 def example(item: Any) -> Any:
     """A spec of this kind with the smallest numbers, where a recipe has none by default (a phase of inference)."""
-    return item(**{f.name: 1 for f in fields(item) if f.default is MISSING})
+    hints = type_hints(item)
+    needed = [f.name for f in fields(item) if f.default is MISSING]
+    return item(**{name: [example(get_args(hints[name])[0])] if holds_specs(hints[name]) else 1 for name in needed})
 
 
-def holds_specs(value: Any, hint: Any) -> bool:
-    return is_dataclass(value) or (get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]))
+def holds_specs(hint: Any) -> bool:
+    """A spec, or a list of them; a choice is a setting, too."""
+    return is_dataclass(hint) or (get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]))
 
 
 def kind(hint: Any) -> str:
     """A type in words."""
     if get_origin(hint) is Literal:
         return ", ".join(f"`{value!r}`".replace("'", '"') for value in get_args(hint))
+    if is_dataclass(hint):
+        return f'`"{hint.kind}"`'
     if get_origin(hint) is tuple:
         return f"list of {kind(get_args(hint)[0])}"
     options = [option for option in get_args(hint) if option is not type(None)]
@@ -157,6 +166,8 @@ def shown(value: Any) -> str:
         return "not set"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
+    if is_dataclass(value):
+        return f'`"{value.kind}"`'
     if isinstance(value, tuple):
         return f"`{list(value)}`"
     return f"`{value!r}`".replace("'", '"')

@@ -7,7 +7,7 @@ import whatwhere as ww
 from whatwhere.model.picture import png, tiles
 
 model, digits = ww.load("mnist"), ww.data.load("digits")
-examples = ww.infer(model, digits[:1000], ww.InferenceSpec(steps=20, momentum=True))
+examples = ww.infer(model, digits[:1000], ww.InferenceSpec(steps=20, step=ww.LineSearch(momentum=True)))
 
 
 def some(rows: slice) -> ww.Solution:

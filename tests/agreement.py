@@ -14,7 +14,7 @@ from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec, Phase
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,17 @@ AGREEMENTS = {
     "1 layer, one map, no pooling": Agreement(ONE_MAP, height=17, width=23, fresh=True),
     "1 layer, 17×23": Agreement(ONE, height=17, width=23),
     "1 layer, one pixel": Agreement(ONE, height=1, width=1),
-    "1 layer, no pooling": Agreement(UNPOOLED, height=17, width=23, spec={"momentum": True}),
+    "1 layer, no pooling": Agreement(UNPOOLED, height=17, width=23, spec={"step": LineSearch(momentum=True)}),
     "paper, fresh": Agreement(ModelSpec.paper(), images=2, height=28, width=28, fresh=True),
-    "paper, 17×23, batch step": Agreement(ModelSpec.paper(), 2, 17, 23, spec={"step_size": "batch"}),
+    "paper, 17×23, batch step": Agreement(ModelSpec.paper(), 2, 17, 23, spec={"step": LineSearch(per="batch")}),
     "paper, layer 1 alone": Agreement(ModelSpec.paper(), 2, 28, 28, layer=1, fresh=True),
     "wide, 32×32": Agreement(WIDE, images=1, height=32, width=32, fresh=True),
-    "2 layers, batch step, α ½": Agreement(TWO, images=25, spec={"step_size": "batch", "alpha": 0.5}),
-    "2 layers, fixed step, α ½": Agreement(TWO, spec={"step_size": "fixed", "alpha": 0.5}),
+    "2 layers, batch step, α ½": Agreement(TWO, images=25, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
+    "2 layers, fixed step, α ½": Agreement(TWO, spec={"step": Fixed(), "alpha": 0.5}),
     "2 layers, image step, α ½": Agreement(TWO, images=9, spec={"alpha": 0.5}),
-    "1 image, batch step": Agreement(TWO, images=1, spec={"step_size": "batch"}),
-    "2 layers, search every 2nd": Agreement(TWO, images=9, spec={"search_every": 2, "steps": 5, "alpha": 0.5}),
-    "paper, search every 3rd, fresh": Agreement(ModelSpec.paper(), 1, 28, 28, fresh=True, spec={"search_every": 3}),
-    "weights, batch step, every 2nd": Agreement(
-        TWO, images=25, mask="weights", spec={"step_size": "batch", "search_every": 2, "momentum": True}
-    ),
-    "2 layers, secant step": Agreement(TWO, images=9, spec={"step_size": "secant", "steps": 8}),
-    "paper, secant step, fresh": Agreement(ModelSpec.paper(), 2, 28, 28, fresh=True, spec={"step_size": "secant"}),
-    "weights, secant step": Agreement(TWO_CHANNELS, mask="weights per channel", spec={"step_size": "secant"}),
-    "2 layers, momentum, fixed step": Agreement(TWO, spec={"momentum": True, "step_size": "fixed"}),
-    "2 layers, momentum, batch step": Agreement(TWO, images=25, spec={"momentum": True, "step_size": "batch"}),
+    "1 image, batch step": Agreement(TWO, images=1, spec={"step": LineSearch(per="batch")}),
+    "2 layers, momentum, fixed step": Agreement(TWO, spec={"step": Fixed(momentum=True)}),
+    "2 layers, momentum, batch step": Agreement(TWO, images=25, spec={"step": LineSearch(per="batch", momentum=True)}),
     "2 layers, exact shrinkage, α ½": Agreement(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
     "2 layers, α 0.7": Agreement(TWO, spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen": Agreement(TWO, still=(1,)),
@@ -78,7 +70,9 @@ AGREEMENTS = {
     "2 layers, no step": Agreement(TWO, spec={"steps": 0}),
     "2 layers, 3×3 regions, ragged": Agreement(SPECS["2 layers, 3×3 regions"], height=17, width=23),
     "2 layers, overlapping": Agreement(SPECS["2 layers, overlapping"], height=17, width=23),
-    "2 layers, overlapping, fresh": Agreement(SPECS["2 layers, overlapping"], fresh=True, spec={"momentum": True}),
+    "2 layers, overlapping, fresh": Agreement(
+        SPECS["2 layers, overlapping"], fresh=True, spec={"step": LineSearch(momentum=True)}
+    ),
     "2 layers, 3-D pooling": Agreement(SPECS["2 layers, 3-D pooling"], height=17, width=23),
     "2 layers, 3-D pooling, fresh": Agreement(SPECS["2 layers, 3-D pooling"], fresh=True, spec={"alpha": 0.5}),
     "overlapping 3-D, many maps": Agreement(DEEP, images=1, height=12, width=14, fresh=True),
@@ -96,8 +90,10 @@ AGREEMENTS = {
     "known pixels, fresh": Agreement(TWO, mask="known", fresh=True),
     "known pixels, max, fresh": Agreement(SPECS["2 layers, max"], mask="known", fresh=True),
     "weights, paper, fresh": Agreement(ModelSpec.paper(), 2, 28, 28, mask="weights", fresh=True),
-    "weights, batch step, α ½": Agreement(TWO, images=25, mask="weights", spec={"step_size": "batch", "alpha": 0.5}),
-    "weights, fixed step": Agreement(TWO, mask="weights", spec={"step_size": "fixed", "momentum": True}),
+    "weights, batch step, α ½": Agreement(
+        TWO, images=25, mask="weights", spec={"step": LineSearch(per="batch"), "alpha": 0.5}
+    ),
+    "weights, fixed step": Agreement(TWO, mask="weights", spec={"step": Fixed(momentum=True)}),
     "weights, no pooling": Agreement(UNPOOLED, height=17, width=23, mask="weights"),
     "weights per channel, 2 channels": Agreement(TWO_CHANNELS, mask="weights per channel", fresh=True),
     "known per channel, 5 channels": Agreement(FIVE_CHANNELS, mask="known per channel", fresh=True),

@@ -7,14 +7,18 @@ from typer.testing import CliRunner
 
 from whatwhere.cli import app
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.spec import InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
+from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
 PLAIN = ("--engine", "reference", "--device", "cpu")
 
 
 def recipe() -> Recipe:
     model = ModelSpec(layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2)))
-    learning = LearningSpec(inference=InferenceSpec(lam=2.0, steps=3, step_size="batch"), epochs=2, reset_at=())
+    learning = LearningSpec(
+        inference=InferenceSpec(lam=2.0, steps=3, step=LineSearch(per="batch")),
+        epochs=2,
+        update=EveryEpoch(reset_at=()),
+    )
     return Recipe(model=model, learning=(learning,) * 2, inference=InferenceSpec(steps=5), batch_size=16)
 
 

@@ -13,7 +13,7 @@ from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions
 from whatwhere.learning import train as train_model
 from whatwhere.learning.storage import has_checkpoint
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
+from whatwhere.spec import EveryBatch, EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
 # The process that the others are forked from finds this file by PYTHONPATH alone.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
@@ -26,15 +26,15 @@ FORKS.set_forkserver_preload(["tiny_training"])
 def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
     """Two layers, with a reset after the first epoch of each."""
     model = ModelSpec(layers=(LayerSpec(maps=2, filter_size=2), LayerSpec(maps=3, filter_size=2, fan_in=1)))
-    settings = {"lam": 2.0, "alpha": 0.5, "steps": 2, "step_size": "batch", **inference}
-    learning = LearningSpec(inference=InferenceSpec(**settings), epochs=epochs, reset_at=(1,))
+    settings = {"lam": 2.0, "alpha": 0.5, "steps": 2, "step": LineSearch(per="batch"), **inference}
+    learning = LearningSpec(inference=InferenceSpec(**settings), epochs=epochs, update=EveryEpoch(reset_at=(1,)))
     return Recipe(model=model, learning=(learning, learning), batch_size=batch_size)
 
 
 def stream_recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
     """The same with filters that are updated after every batch."""
-    by_epoch = recipe(epochs, batch_size, step_size="image", **inference)
-    learning = (replace(layer, update="batch", reset_at=()) for layer in by_epoch.learning)
+    by_epoch = recipe(epochs, batch_size, step=LineSearch(), **inference)
+    learning = (replace(layer, update=EveryBatch()) for layer in by_epoch.learning)
     return replace(by_epoch, learning=tuple(learning))
 
 

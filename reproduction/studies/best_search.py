@@ -28,7 +28,7 @@ from reproduction.svm.virtual_samples import Move, moved
 from whatwhere.classification.descriptors import cell_positions, pool_cells
 from whatwhere.classification.where_moments import mean_position, where_cells
 from whatwhere.inference.plan import joint
-from whatwhere.spec import InferenceSpec, InputSpec, Recipe
+from whatwhere.spec import EveryBatch, InferenceSpec, InputSpec, LineSearch, Recipe
 
 BEGAN = time.monotonic()
 FEW = [100, 300, 1000, 3000]
@@ -53,8 +53,8 @@ def recipe_of(layers, kind="none", sigma=4.0, contrast=0.0, floor=0.1, steps=25,
     )
     change = {
         str(k + 1): {
-            "update": "batch", "epochs": passes[min(k, 1)], "reset_at": [], "cg_steps": 1,
-            "inference": {"steps": steps, "step_size": "image", "lam": lams[min(k, 1)], "momentum": momentum},
+            "update": EveryBatch(), "epochs": passes[min(k, 1)], "cg_steps": 1,
+            "inference": {"steps": steps, "step": LineSearch(momentum=momentum), "lam": lams[min(k, 1)]},
         }
         for k in range(len(layers))
     }  # fmt: skip

@@ -21,7 +21,7 @@ import torch
 from whatwhere import data
 from whatwhere.classification import describe_images, protocol
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.spec import Recipe
+from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch, Recipe
 from whatwhere.spec.toml import override
 
 RESULTS = Path(__file__).parent / "results" / "demo_settings.jsonl"
@@ -70,16 +70,16 @@ CANDIDATES = [
 
 def recipe_of(candidate: Candidate, seed: int) -> Recipe:
     def layer(k: int) -> dict[str, Any]:
-        inference = {"steps": candidate.steps[k], "lam": candidate.lam[k], "alpha": 0.5, "step_size": "image"}
-        inference["momentum"] = candidate.accelerated
+        step = LineSearch(momentum=candidate.accelerated)
+        inference = {"steps": candidate.steps[k], "lam": candidate.lam[k], "alpha": 0.5, "step": step}
         if candidate.epochs is not None:
-            by_epoch = {"update": "epoch", "epochs": candidate.epochs[k], "reset_at": [], "cg_steps": 2}
-            return {**by_epoch, "inference": {**inference, "step_size": "batch"}}
-        return {"update": "batch", "epochs": 1, "reset_at": [], "cg_steps": 1, "inference": inference}
+            by_epoch = {"update": EveryEpoch(reset_at=[]), "epochs": candidate.epochs[k], "cg_steps": 2}
+            return {**by_epoch, "inference": {**inference, "step": replace(step, per="batch")}}
+        return {"update": EveryBatch(), "epochs": 1, "cg_steps": 1, "inference": inference}
 
     steps, accelerated = candidate.inference
     changes = {"batch_size": candidate.batch, "seed": seed, "learning": {"1": layer(0), "2": layer(1)}}
-    return override(Recipe.paper(), {**changes, "inference": {"steps": steps, "momentum": accelerated}})
+    return override(Recipe.paper(), {**changes, "inference": {"steps": steps, "step": {"momentum": accelerated}}})
 
 
 def measure(candidate: Candidate, seed: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from whatwhere.latents import Latents
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.learning.filter_problem import project_filters
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
 
 RESULTS = Path(__file__).parent / "results" / "streaming_updates.json"
 ENGINE = get_engine("cpu")
@@ -39,8 +39,8 @@ def phase(layer: int) -> Phase:
     return Phase(layer=layer, update_pooling=tuple(range(1, layer + 1)))
 
 
-def spec(steps: int, step_size: str) -> InferenceSpec:
-    return InferenceSpec(lam=2.0, alpha=0.5, steps=steps, step_size=step_size)  # type: ignore[arg-type]
+def spec(steps: int, per: str) -> InferenceSpec:
+    return InferenceSpec(lam=2.0, alpha=0.5, steps=steps, step=LineSearch(per=per))  # type: ignore[arg-type]
 
 
 def connected(model: DeconvNet, k: int) -> Tensor:
@@ -169,14 +169,14 @@ def judge(model: DeconvNet, k: int, held_out: Tensor) -> dict[str, float]:
 def main() -> None:
     digits = data.load("digits")[slice(0, 4500)]
     rows, below = [], DeconvNet(ModelSpec.paper(), seed=0)
-    for name, k, make, images, steps, batch, step_size in TRIALS:
+    for name, k, make, images, steps, batch, per in TRIALS:
         model, update, start = below, make(), time.process_time()
         for first in range(0, images, batch):
             v = digits[first : first + batch]
-            solution = ENGINE.solve(model, v, Latents(), phase(k), spec(steps, step_size))
+            solution = ENGINE.solve(model, v, Latents(), phase(k), spec(steps, per))
             model = update(model, k, ENGINE.filter_map(model, k, v, solution.latents), v, solution.latents)
         seconds = time.process_time() - start
-        about = {"name": name, "layer": k, "images": images, "steps": steps, "batch": batch, "step_size": step_size}
+        about = {"name": name, "layer": k, "images": images, "steps": steps, "batch": batch, "step_size": per}
         rows.append({**about, "processor_seconds": round(seconds, 2), **judge(model, k, digits[4000:])})
         print(json.dumps(rows[-1]), flush=True)
         RESULTS.write_text(json.dumps(rows, indent=1) + "\n")

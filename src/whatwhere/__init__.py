@@ -33,13 +33,21 @@ if TYPE_CHECKING:
     from whatwhere.model import DeconvNet as DeconvNet
     from whatwhere.model import save as save
     from whatwhere.model.solution import Solution as Solution
+    from whatwhere.spec import AutoLam as AutoLam
     from whatwhere.spec import DescriptorSpec as DescriptorSpec
+    from whatwhere.spec import EveryBatch as EveryBatch
+    from whatwhere.spec import EveryEpoch as EveryEpoch
+    from whatwhere.spec import Fixed as Fixed
     from whatwhere.spec import InferenceSpec as InferenceSpec
     from whatwhere.spec import LayerSpec as LayerSpec
     from whatwhere.spec import LearningSpec as LearningSpec
+    from whatwhere.spec import LineSearch as LineSearch
     from whatwhere.spec import ModelSpec as ModelSpec
+    from whatwhere.spec import MomentFit as MomentFit
     from whatwhere.spec import Phase as Phase
     from whatwhere.spec import Recipe as Recipe
+    from whatwhere.spec import Schedule as Schedule
+    from whatwhere.spec import StepSpec as StepSpec
     from whatwhere.spec.toml import override as override
     from whatwhere.spec.toml import read_recipe as read_recipe
 
@@ -48,32 +56,40 @@ __version__ = "0.1.0"
 # Loaded when first asked for, so that `whatwhere --help` does not wait for torch.
 _HOME = {
     "AnomalyDetector": "anomaly",
+    "AutoLam": "spec",
     "DeconvNet": "model",
     "DeconvNetFeatures": "classification.estimator",
     "DescriptorSpec": "spec",
+    "EveryBatch": "spec",
+    "EveryEpoch": "spec",
+    "Fixed": "spec",
     "InferenceSpec": "spec",
     "Latents": "latents",
     "LayerSpec": "spec",
     "LearnedSteps": "inference",
     "LearningSpec": "spec",
+    "LineSearch": "spec",
     "ModelSpec": "spec",
+    "MomentFit": "spec",
     "Phase": "spec",
     "PoolingParams": "latents",
     "Recipe": "spec",
+    "Schedule": "spec",
     "Solution": "model.solution",
+    "StepSpec": "spec",
     "TrainedModel": "learning",
     "TrainedRun": "learning",
     "TrainingCallbacks": "learning",
     "TrainingOptions": "learning",
     "UnrolledInference": "inference",
     "distill": "inference",
-    "morph": "inference.generation",
-    "override": "spec.toml",
     "generate": "inference.generation",
     "infer": "inference",
     "infer_tiled": "inference",
     "load": "learning",
     "load_codes": "data.codes",
+    "morph": "inference.generation",
+    "override": "spec.toml",
     "read_recipe": "spec.toml",
     "read_run": "learning",
     "save": "model",

@@ -10,15 +10,13 @@ import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.anomaly.detector import streaming_recipe
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, ModelSpec
+from whatwhere.spec import DescriptorSpec, EveryBatch, InferenceSpec, LayerSpec, ModelSpec
 
 
 def small_recipe(steps: int = 3, **model: object) -> ww.Recipe:
     spec = ModelSpec(layers=(LayerSpec(maps=4, filter_size=3),), **model)  # type: ignore[arg-type]
     recipe = streaming_recipe(spec)
-    learning = ww.LearningSpec(
-        inference=InferenceSpec(lam=2.0, alpha=0.5, steps=3), update="batch", epochs=1, reset_at=()
-    )
+    learning = ww.LearningSpec(inference=InferenceSpec(lam=2.0, alpha=0.5, steps=3), update=EveryBatch(), epochs=1)
     inference, descriptor = InferenceSpec(steps=steps), DescriptorSpec(patch=(3,), cell=3)
     return ww.Recipe(
         model=recipe.model, learning=(learning,), inference=inference, descriptor=descriptor, batch_size=20
@@ -142,7 +140,7 @@ def test_the_default_recipe_learns_in_a_stream_and_follows_the_channels() -> Non
     found.image_shape_ = (3, 8, 8)
     recipe = found._recipe()
     assert recipe.model.channels == 3
-    assert [layer.update for layer in recipe.learning] == ["batch", "batch"]
+    assert all(layer.streams for layer in recipe.learning)
 
 
 @pytest.mark.parametrize(

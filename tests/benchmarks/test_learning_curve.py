@@ -9,12 +9,13 @@ import tiny_training as tiny
 from benchmarks.learning_curve import EVALUATION_STEPS, curve, record
 from whatwhere.inference import infer
 from whatwhere.inference.plan import joint
+from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch
 
 
-@pytest.mark.parametrize("update", ["epoch", "batch"])
-def test_a_curve_has_the_costs_of_its_snapshots(update: str) -> None:
-    recipe = tiny.recipe(epochs=2, alpha=1.0, step_size="image")
-    recipe = replace(recipe, learning=tuple(replace(layer, update=update, reset_at=()) for layer in recipe.learning))
+@pytest.mark.parametrize("update", [EveryEpoch(reset_at=()), EveryBatch()])
+def test_a_curve_has_the_costs_of_its_snapshots(update: EveryEpoch | EveryBatch) -> None:
+    recipe = tiny.recipe(epochs=2, alpha=1.0, step=LineSearch())
+    recipe = replace(recipe, learning=tuple(replace(layer, update=update) for layer in recipe.learning))
     snapshots = record(recipe, tiny.images(6), every=1)
     assert [s.layer for s in snapshots] == sorted(s.layer for s in snapshots)
     assert {s.layer for s in snapshots} == {1, 2}

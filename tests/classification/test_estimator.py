@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import whatwhere as ww
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.learning import TrainingOptions
+from whatwhere.spec import EveryBatch, LineSearch
 
 SMALL = {"maps": (3, 4), "filter_size": 3, "epochs": 1, "training_steps": 2, "steps": 3, "engine": "reference"}
 
@@ -195,8 +196,8 @@ def test_partial_fit_is_one_pass_in_which_the_filters_move_after_every_batch(ima
     first = features(batch_size=5).partial_fit(parts[0])
     scale, recipe = first.scale_, first._recipe()
     drawn = ww.DeconvNet(recipe.model, seed=int(np.random.RandomState(0).randint(2**31)))
-    inference = replace(recipe.learning[0].inference, step_size="image")
-    learning = replace(recipe.learning[0], update="batch", epochs=1, cg_steps=1, inference=inference)
+    inference = replace(recipe.learning[0].inference, step=LineSearch())
+    learning = replace(recipe.learning[0], update=EveryBatch(), epochs=1, cg_steps=1, inference=inference)
     stream = replace(recipe, batch_size=5, learning=(learning, learning))
     v = torch.from_numpy(parts[0]) / scale
     expected = ww.train(stream, v, start=drawn, options=TrainingOptions(engine="reference", device="cpu"))

@@ -80,11 +80,11 @@ def test_quiet_says_nothing(images, recipe, tmp_path):
 
 def test_settings_are_changed_by_name(images, recipe, tmp_path):
     out = tmp_path / "run"
-    changes = ("--set", "learning.each.epochs=1", "--set", "learning.2.inference.step_size=image", "--limit", 3)
+    changes = ("--set", "learning.each.epochs=1", "--set", "learning.2.inference.step.per=image", "--limit", 3)
     whatwhere("train", images, "--out", out, "--recipe", recipe, *changes, *OPTIONS)
     written = read_recipe(out / "recipe.toml")
     assert [spec.epochs for spec in written.learning] == [1, 1]
-    assert [spec.inference.step_size for spec in written.learning] == ["batch", "image"]
+    assert [spec.inference.step.per for spec in written.learning] == ["batch", "image"]
     assert json.loads((out / "history.jsonl").read_text().splitlines()[0])["images"] == 3
 
 

@@ -13,6 +13,7 @@ from tiny_run import whatwhere
 from whatwhere.cli import demo_run as demo
 from whatwhere.data import load
 from whatwhere.errors import RunError
+from whatwhere.spec import EveryBatch, LineSearch
 
 FILES = {"demo.json", "explorer.html", "history.jsonl", "model.safetensors", "recipe.toml", "report.html"}
 
@@ -24,8 +25,8 @@ def images():
 def streaming():
     """The recipe of the tiny run, with filters that are updated after every batch."""
     recipe = tiny.recipe()
-    inference = replace(recipe.learning[0].inference, step_size="image")
-    learning = (replace(layer, update="batch", inference=inference) for layer in recipe.learning)
+    inference = replace(recipe.learning[0].inference, step=LineSearch())
+    learning = (replace(layer, update=EveryBatch(), inference=inference) for layer in recipe.learning)
     return replace(recipe, learning=tuple(learning))
 
 
@@ -186,5 +187,5 @@ def test_the_recipe_trains_two_layers_and_describes_the_top_one():
     recipe = demo.demo_recipe()
     assert recipe.model.depth == 2
     assert recipe.descriptor.layers == ()
-    assert recipe.inference.step_size == "image"
-    assert [layer.update for layer in recipe.learning] == ["batch", "batch"]
+    assert recipe.inference.step.per == "image"
+    assert all(layer.streams for layer in recipe.learning)

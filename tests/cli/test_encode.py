@@ -20,7 +20,7 @@ import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.inference import resolve_lam
-from whatwhere.spec import InputSpec
+from whatwhere.spec import AutoLam, InputSpec
 
 FEW_STEPS = (*PLAIN, "--preset", "recipe")
 
@@ -142,10 +142,10 @@ def test_codes_are_converged_unless_asked_otherwise(run: Path, tmp_path: Path) -
     coding = ww.InferenceSpec.coding(steps=30)
     expected = ww.infer(model, v, coding, engine="reference").features
     np.testing.assert_allclose(features("--set", "inference.steps=30"), expected, atol=1e-6)
-    noise = replace(coding, lam="auto", noise=0.06)
+    noise = replace(coding, lam=AutoLam(noise=0.06))
     chosen = resolve_lam(model, v, noise)
     assert chosen.lam_value not in (coding.lam_value, 0)
-    options = ("inference.noise=0.06", "inference.lam=auto", "inference.steps=30")
+    options = ("inference.lam=auto", "inference.lam.noise=0.06", "inference.steps=30")
     written = features(*(word for option in options for word in ("--set", option)))
     np.testing.assert_allclose(written, ww.infer(model, v, chosen, engine="reference").features, atol=1e-6)
     with pytest.raises(SpecError, match="--set 'seed=3' was given; expected a setting of inference"):

@@ -11,7 +11,7 @@ from whatwhere.data import load, load_by_size, load_for_training, load_with_mask
 from whatwhere.errors import ImageError
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import load as load_model
-from whatwhere.spec import Recipe
+from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.toml import override, to_toml
 
 
@@ -166,9 +166,7 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
         Recipe.paper(),
         {
             "model": {"layers": [{"maps": 2, "filter_size": 3}]},
-            "learning": {
-                "each": {"update": update, "epochs": 1, "reset_at": [], "inference": {"steps": 2, "step_size": "image"}}
-            },
+            "learning": {"each": {"update": update, "epochs": 1, "inference": {"steps": 2, "step": LineSearch()}}},
         },
     )
     (tmp_path / "recipe.toml").write_text(to_toml(recipe))

@@ -17,7 +17,7 @@ from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, load
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, MomentFit
 
 TRAINED = models.path("mnist")
 
@@ -51,7 +51,7 @@ CASES = {
     "overlapping regions of 3": (
         lambda: drawn(LayerSpec(maps=4, filter_size=4, pool_size=3, pool_stride=2), LayerSpec(maps=5, pool_size=3)),
         lambda: blob(1, 18, 21),
-        {"lam": 10.0, "moment_power": 1},
+        {"lam": 10.0, "moments": MomentFit(power=1)},
     ),
     "signed, α ½": (
         lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8, fan_in=3), nonnegative=False),

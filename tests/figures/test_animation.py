@@ -12,12 +12,12 @@ from PIL import Image
 from whatwhere.figures.animation import _rendered, animation, frame_figure, steps_shown, trace
 from whatwhere.figures.style import RC
 from whatwhere.inference import infer
-from whatwhere.spec import InferenceSpec
+from whatwhere.spec import InferenceSpec, LineSearch
 
 
 @pytest.mark.parametrize("momentum", [False, True])
 def test_the_trace_is_the_inference(tiny, momentum):
-    spec, image = InferenceSpec(lam=20.0, steps=5, momentum=momentum), tiny.images[3]
+    spec, image = InferenceSpec(lam=20.0, steps=5, step=LineSearch(momentum=momentum)), tiny.images[3]
     snapshots = trace(tiny.model, image, spec)
     assert [shot.step for shot in snapshots] == list(range(6))
     for steps in (0, 2, 5):

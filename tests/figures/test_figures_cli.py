@@ -18,13 +18,14 @@ from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import FigureContext, draw, figure_names
 from whatwhere.figures.context import training_settings
 from whatwhere.learning import read_run
+from whatwhere.spec import EveryEpoch, LineSearch
 from whatwhere.spec.toml import write_recipe
 
 
 def make_run(folder, pooling: str = "gaussian"):
     spec = tiny_spec(pooling)
-    settings = ww.InferenceSpec(lam=20.0, alpha=0.5, steps=3, step_size="batch")
-    learning = ww.LearningSpec(inference=settings, epochs=10, reset_at=(4,))
+    settings = ww.InferenceSpec(lam=20.0, alpha=0.5, steps=3, step=LineSearch(per="batch"))
+    learning = ww.LearningSpec(inference=settings, epochs=10, update=EveryEpoch(reset_at=(4,)))
     folder.mkdir()
     write_recipe(ww.Recipe(model=spec, learning=(learning, learning)), folder / "recipe.toml")
     ww.save(ww.DeconvNet(spec, seed=1), folder / "model.safetensors")
@@ -144,7 +145,7 @@ def test_an_unavailable_figure_raises_an_error_that_says_what_it_needs(runs, tmp
 def test_figures_use_the_settings_of_the_training(runs):
     recipe = read_run(runs[0]).recipe
     settings = training_settings(recipe, 2)
-    assert (settings.lam, settings.alpha, settings.step_size) == (20.0, 0.5, "image")
+    assert (settings.lam, settings.alpha, settings.step) == (20.0, 0.5, LineSearch())
     assert settings.steps == 3 * 6  # of ten epochs, six since the reset
     assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
 

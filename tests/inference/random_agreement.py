@@ -36,7 +36,7 @@ from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
 
 # relative difference of every output that counts as agreement, and the relative rounding of one operation
 TOLERANCE = {"cpu float64": 1e-9, "cpu float32": 1e-3, "reference float32": 1e-3, "triton": 2e-2}
@@ -95,12 +95,9 @@ def draw(number: int) -> Problem:
         alpha=alpha,
         shrinkage=chance.choice(("gradient", "exact")) if alpha in (0.5, 1) else "gradient",
         steps=chance.randint(0, 6),
-        step_size=chance.choice(("image",) * 4 + ("batch",) * 4 + ("fixed",)),  # whose bound on ‖R‖² takes long
-        momentum=chance.random() < 0.3,
+        step=random_step(chance),
         pooling_step=chance.choice((0.0, 0.1, 3.0)) / contrast**2,
     )
-    if settings.step_size != "fixed":
-        settings = replace(settings, search_every=footnotes.choice((1, 1, 2, 3)))
     top = chance.randint(1, spec.depth)
     phase = Phase(layer=top, update_pooling=tuple(k for k in range(1, top + 1) if chance.random() < 0.7))
     latents = Latents()
@@ -112,6 +109,12 @@ def draw(number: int) -> Problem:
         )
         latents = Latents(contrast * given.p, thetas)
     return Problem(model, images, latents, phase, settings).to(torch.float32).to(torch.float64)
+
+
+def random_step(chance: random.Random) -> LineSearch | Fixed:
+    rule = chance.choice(("image",) * 4 + ("batch",) * 4 + ("fixed",))  # whose bound on ‖R‖² takes long
+    momentum = chance.random() < 0.3
+    return Fixed(momentum=momentum) if rule == "fixed" else LineSearch(per=rule, momentum=momentum)
 
 
 def is_small(number: int) -> bool:
@@ -203,7 +206,7 @@ def describe(number: int) -> str:
     s = p.spec
     return (
         f"{layers}; images {list(p.images.shape)} up to {float(p.images.abs().max()):.3g}, λ {s.lam:.3g}, α {s.alpha}, "
-        f"{s.shrinkage}, {s.steps} steps, {s.step_size}{', momentum' if s.momentum else ''}, β_U {s.pooling_step:.3g}"
+        f"{s.shrinkage}, {s.steps} steps, {s.step}, β_U {s.pooling_step:.3g}"
     )
 
 

@@ -14,7 +14,7 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import auto_lam, infer, noise_level, resolve_lam
 from whatwhere.inference.auto_lam import SAMPLE, sample_rows
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
 from whatwhere.spec.toml import read_recipe
 
 
@@ -52,9 +52,9 @@ def test_at_a_share_of_1_the_code_becomes_empty(name: str) -> None:
     model = DeconvNet(SPECS[name], seed=1).to(torch.float64)
     images = random_images(model.spec)
     share = 0.5
-    largest = 1 / (resolve_lam(model, images, InferenceSpec(lam="auto", sparsity_share=share)).lam_value / (1 / share))
+    largest = 1 / (resolve_lam(model, images, InferenceSpec(lam=AutoLam(share=share))).lam_value / (1 / share))
     for sparsity, empty in ((1.001 * largest, True), (0.999 * largest, False)):
-        features = infer(model, images, InferenceSpec(sparsity=sparsity, steps=20), engine="reference").features
+        features = infer(model, images, InferenceSpec(lam=1 / sparsity, steps=20), engine="reference").features
         assert bool((features == 0).all()) == empty
 
 
@@ -63,7 +63,7 @@ def test_the_share_is_that_of_the_known_pixels() -> None:
     images = random_images(model.spec)
     mask = torch.ones_like(images)
     mask[:, :, :, 4:] = 0
-    spec = InferenceSpec(lam="auto", sparsity_share=0.999)
+    spec = InferenceSpec(lam=AutoLam(share=0.999))
     for value in (images, torch.where(mask > 0, images, 1e6)):
         solution = infer(model, value, spec, mask=mask, engine="reference")
         assert 0 < int(solution.features.count_nonzero()) < 10
@@ -78,13 +78,13 @@ def test_lam_is_chosen_by_the_formula_of_the_noise_level() -> None:
     v = smooth_picture()
     images = v + noise(v.shape, 0.05)
     expected = auto_lam.NOISE_FACTOR * 0.05**2 / float(images.square().mean().sqrt())
-    assert 1 / resolve_lam(model, images, InferenceSpec(lam="auto", noise=0.05)).lam_value == pytest.approx(
+    assert 1 / resolve_lam(model, images, InferenceSpec(lam=AutoLam(noise=0.05))).lam_value == pytest.approx(
         expected,
         rel=0.03,  # the gain is measured with random numbers
     )
-    estimated = resolve_lam(model, images, InferenceSpec(lam="auto")).lam_value
+    estimated = resolve_lam(model, images, InferenceSpec(lam=AutoLam())).lam_value
     assert 1 / estimated == pytest.approx(expected, rel=0.1)
-    assert infer(model, images, InferenceSpec(lam="auto", steps=1)).lam == estimated
+    assert infer(model, images, InferenceSpec(lam=AutoLam(), steps=1)).lam == estimated
 
 
 def test_the_noise_is_that_of_the_image_not_of_the_signal() -> None:
@@ -95,18 +95,18 @@ def test_the_noise_is_that_of_the_image_not_of_the_signal() -> None:
     for contrast in (0.0, 1.0):
         stage = InputSpec(kind="highpass", contrast=contrast)
         model = DeconvNet(ModelSpec(layers=(layer,), nonnegative=False, input=stage), seed=0).to(torch.float64)
-        given = resolve_lam(model, images, InferenceSpec(lam="auto", noise=0.02)).lam_value
-        assert resolve_lam(model, images, InferenceSpec(lam="auto")).lam_value == pytest.approx(given, rel=0.1)
+        given = resolve_lam(model, images, InferenceSpec(lam=AutoLam(noise=0.02))).lam_value
+        assert resolve_lam(model, images, InferenceSpec(lam=AutoLam())).lam_value == pytest.approx(given, rel=0.1)
         lams.append(given)
     assert lams[1] < 0.5 * lams[0], "contrast normalisation amplifies the noise"
 
 
 def test_images_without_noise_raise_an_error_that_says_what_to_give() -> None:
     model = DeconvNet(SPECS["1 layer"], seed=0).to(torch.float64)
-    with pytest.raises(ImageError, match=r"without noise.*give noise or sparsity_share, or lam"):
-        infer(model, torch.ones(2, 1, 9, 8), InferenceSpec(lam="auto"))
+    with pytest.raises(ImageError, match=r"without noise.*give AutoLam a noise or a share, or lam"):
+        infer(model, torch.ones(2, 1, 9, 8), InferenceSpec(lam=AutoLam()))
     with pytest.raises(ImageError, match="no feature correlates with"):
-        infer(model, torch.zeros(2, 1, 9, 8), InferenceSpec(lam="auto", sparsity_share=0.5))
+        infer(model, torch.zeros(2, 1, 9, 8), InferenceSpec(lam=AutoLam(share=0.5)))
 
 
 def test_a_number_stays() -> None:
@@ -122,7 +122,7 @@ def test_images_are_sampled_over_the_entire_set() -> None:
 
 def test_training_chooses_lam_once_and_stores_the_number(tmp_path) -> None:
     recipe = tiny.recipe()
-    auto = InferenceSpec(lam="auto", noise=0.1, steps=3)
+    auto = InferenceSpec(lam=AutoLam(noise=0.1), steps=3)
     recipe = replace(recipe, inference=auto, learning=tuple(replace(spec, inference=auto) for spec in recipe.learning))
     images = tiny.images()
     run = tiny.train(recipe, images, tmp_path)
@@ -132,5 +132,5 @@ def test_training_chooses_lam_once_and_stores_the_number(tmp_path) -> None:
     assert stored.learning[0].inference == resolve_lam(start, images, auto, [Phase(layer=1)])
     again = tiny.train(recipe, images, tmp_path, resume=True)
     assert tiny.same_filters(again.model, run.model)
-    with pytest.raises(SpecError, match="sparsity_share was given for a training"):
-        tiny.train(replace(recipe, inference=InferenceSpec(lam="auto", sparsity_share=0.1)), images)
+    with pytest.raises(SpecError, match="AutoLam with a share was given for a training"):
+        tiny.train(replace(recipe, inference=InferenceSpec(lam=AutoLam(share=0.1))), images)

@@ -17,7 +17,7 @@ from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, get_engine
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
 
 SPEC = SPECS["2 layers"]
 FEW = InferenceSpec(steps=1)
@@ -140,7 +140,7 @@ def test_an_objective_beyond_the_range_raises_an_error(name: str) -> None:
 def test_a_fixed_step_with_a_layer_of_zeros_moves_nothing(name: str) -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
     model = model.with_filters(1, torch.zeros_like(model.filters[0]))
-    solution = infer(model, v, InferenceSpec(steps=3, step_size="fixed"), engine=name)
+    solution = infer(model, v, InferenceSpec(steps=3, step=Fixed()), engine=name)
     assert not solution.features.any()
     torch.testing.assert_close(solution.stats.cost[-1], 2.5 * v.square().sum((1, 2, 3)))
 

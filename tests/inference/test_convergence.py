@@ -16,7 +16,7 @@ from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Stats
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
 
 ENGINES = ["reference", "cpu"]
 CODING = InferenceSpec.coding(steps=5000, tolerance=1e-9)
@@ -100,7 +100,7 @@ def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(monkeypat
 
 def test_without_a_tolerance_the_engine_takes_all_steps_at_once() -> None:
     model = DeconvNet(SPECS["2 layers"], seed=0).to(torch.float64)
-    images, spec = random_images(model.spec), InferenceSpec(momentum=True, steps=130)
+    images, spec = random_images(model.spec), InferenceSpec(step=LineSearch(momentum=True), steps=130)
     once = get_engine("cpu").solve(model, images, Latents(), joint(2)[0], spec)
     assert infer(model, images, spec, engine="cpu").features.equal(once.features)
 

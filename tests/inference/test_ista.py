@@ -11,7 +11,7 @@ from whatwhere.inference.ista import solve
 from whatwhere.inference.plan import ONE_PHASE, ONE_PHASE_WITHOUT_U1, TWO_PHASES, joint
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase
 
 infer = partial(infer_with, engine="reference")  # every other engine is compared with this one
 
@@ -25,7 +25,10 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
     spec = SPECS["2 layers"]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, v)
-    lam, settings = 3.0, InferenceSpec(lam=3.0, steps=1, pooling_step=0.02, gamma_min=0.0, gamma_max=9.0)
+    lam, settings = (
+        3.0,
+        InferenceSpec(lam=3.0, steps=1, pooling_step=0.02, moments=MomentFit(gamma_min=0.0, gamma_max=9.0)),
+    )
     latents = replace(
         latents, pooling_params=tuple(PoolingParams(t.mu.clamp(-0.4, 0.4), t.gamma) for t in latents.pooling_params)
     )
@@ -64,7 +67,7 @@ EXTREMES = [(0.1, 1e-6), (0.1, 1.0), (2.0, 255.0), (5.0, 0.05), (100.0, 1.0), (1
 def test_inference_stays_finite_and_never_raises_the_objective(name: str, lam: float, contrast: float) -> None:
     spec = SPECS[name]
     model, v = DeconvNet(spec), contrast * random_images(spec).float()
-    for changes in ({}, {"alpha": 0.5, "step_size": "batch"}, {"search_every": 2}):
+    for changes in ({}, {"alpha": 0.5, "step": LineSearch(per="batch")}):
         settings = InferenceSpec(lam=lam, steps=10, **changes)
         solution = infer(model, v, settings)
         stats = solution.stats
@@ -96,7 +99,7 @@ def test_the_safe_step_never_raises_the_cost(name: str) -> None:
     """With β ≤ 1 / (λ ‖R‖²), fixed pooling and α = 1, ISTA descends at every step."""
     spec = SPECS[name]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
-    settings = InferenceSpec(steps=40, step_size="fixed")
+    settings = InferenceSpec(steps=40, step=Fixed())
     cost = solve(model, v, Latents(), Phase(layer=spec.depth), settings).stats.cost
     assert (cost.diff(dim=0) <= 1e-12).all()
     assert (cost[-1] < 0.9 * cost[0]).all()
@@ -106,10 +109,10 @@ def test_momentum_is_faster() -> None:
     spec = SPECS["1 layer, colour"]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     plain, fast = (
-        solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=60, step_size="fixed", momentum=m)).stats.cost
+        solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=60, step=Fixed(momentum=m))).stats.cost
         for m in (False, True)
     )
-    long = InferenceSpec(steps=500, step_size="fixed", momentum=True)
+    long = InferenceSpec(steps=500, step=Fixed(momentum=True))
     truth = solve(model, v, Latents(), Phase(layer=1), long).stats.cost[-1]
     assert ((fast[-1] - truth) < 0.2 * (plain[-1] - truth)).all()
 
@@ -121,7 +124,7 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 1, 5, 4)
     lam = 8.0
     p = solve(
-        model, v, Latents(), Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step_size="fixed", momentum=True)
+        model, v, Latents(), Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step=Fixed(momentum=True))
     ).latents.p
     sized = model.at(5, 4)
     weights = sized.weights(solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=0)).latents.pooling_params)

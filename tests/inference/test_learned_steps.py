@@ -14,15 +14,15 @@ from whatwhere.errors import RunError, SpecError
 from whatwhere.inference.learned_steps import FORMAT, LearnedSteps, read_steps, saved_steps
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import model_checksum
-from whatwhere.spec import InferenceSpec, Phase, StepSpec
+from whatwhere.spec import InferenceSpec, Phase, Schedule, StepSpec
 
-SPEC = InferenceSpec.scheduled(
-    [
-        StepSpec(size=0.001 + 0.002, threshold=0.004, momentum=0.2, pooling_step=(0.1, 1 / 3)),
+SCHEDULE = Schedule(
+    steps=(
+        StepSpec(size=0.001 + 0.002, threshold=0.004, extrapolation=0.2, pooling_step=(0.1, 1 / 3)),
         StepSpec(size=0.004, threshold=0.002, pooling_step=(0.3,)),
-    ],
-    lam=4.0,
+    )
 )
+SPEC = InferenceSpec(step=SCHEDULE, lam=4.0)
 MODEL = DeconvNet(SPECS["2 layers"], seed=3)
 IMAGES = random_images(SPECS["2 layers"], 3, 6, 5).float()
 
@@ -75,7 +75,7 @@ def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None
 
 def test_the_most_steps_are_taken_unless_a_number_is_given(saved: tuple[Path, LearnedSteps]) -> None:
     path, learned = saved
-    one = replace(learned, spec=InferenceSpec.scheduled(SPEC.schedule[:1], lam=4.0))
+    one = replace(learned, spec=InferenceSpec(step=Schedule(steps=SCHEDULE.steps[:1]), lam=4.0))
     one.save(path)
     model = ww.load(path)
     assert len(LearnedSteps.load(path)) == 2

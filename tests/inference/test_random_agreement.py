@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from whatwhere.inference import ista
+from whatwhere.spec import Fixed
 
 sys.path.insert(0, str(Path(__file__).parent))
 from random_agreement import Comparison, compare, draw
@@ -36,7 +37,7 @@ def test_a_wrong_engine_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     search = ista.line_search
     monkeypatch.setattr(ista, "line_search", lambda *arguments: 1.001 * search(*arguments))
     found = [compare(["cpu float64"], number)["cpu float64"] for number in range(10)]
-    moving = [draw(number).spec.steps > 0 and draw(number).spec.step_size != "fixed" for number in range(10)]
+    moving = [draw(number).spec.steps > 0 and not isinstance(draw(number).spec.step, Fixed) for number in range(10)]
     assert sum(moving) >= 4
     assert all(comparison.verdict == "DISAGREES" for comparison, moves in zip(found, moving, strict=True) if moves), (
         found

@@ -11,7 +11,7 @@ from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
+from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Phase, Recipe
 
 LAYERS = (LayerSpec(maps=4, filter_size=3), LayerSpec(maps=5, filter_size=3, fan_in=2))
 SPECS = {
@@ -34,7 +34,9 @@ def mask(n: int = 3, channels: int = 1) -> torch.Tensor:
 
 
 def recipe(spec: ModelSpec) -> Recipe:
-    learning = LearningSpec(inference=InferenceSpec(lam=3.0, alpha=0.5, steps=3, step_size="batch"), epochs=2)
+    learning = LearningSpec(
+        inference=InferenceSpec(lam=3.0, alpha=0.5, steps=3, step=LineSearch(per="batch")), epochs=2
+    )
     return Recipe(model=spec, learning=(learning, learning), batch_size=2)
 
 
@@ -129,7 +131,9 @@ def test_an_onoff_model_reconstructs_in_the_units_of_the_image() -> None:
         layers=(LayerSpec(maps=40, filter_size=3, pool_size=1),), input=InputSpec(kind="onoff", sigma=1.0, contrast=1.0)
     )
     v = 200 * images(spec) - 50
-    solution = infer(DeconvNet(spec, dtype=torch.float64), v, InferenceSpec(lam=1e4, steps=300, momentum=True))
+    solution = infer(
+        DeconvNet(spec, dtype=torch.float64), v, InferenceSpec(lam=1e4, steps=300, step=LineSearch(momentum=True))
+    )
     assert (solution.reconstruction - v).square().mean() < 0.05 * (v - v.mean()).square().mean()
     again = solution.decoder.decode(solution.latents)  # type: ignore[union-attr]
     assert torch.equal(again, solution.reconstruction)

@@ -14,9 +14,9 @@ from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tile_reader import TileImages
 from whatwhere.inference.tiled import infer_tiles
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec
+from whatwhere.spec import AutoLam, Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec
 
-LOCAL = InferenceSpec(step_size="fixed", steps=2)  # nothing further away than a few pixels has any influence
+LOCAL = InferenceSpec(step=Fixed(), steps=2)  # nothing further away than a few pixels has any influence
 TILES = {"tile": 56, "overlap": 44}
 
 
@@ -86,7 +86,7 @@ def test_a_picture_in_tiles_equals_the_whole_to_1e_minus_5(engine: str) -> None:
     spec = ModelSpec(layers=(LayerSpec(maps=8, filter_size=5),), nonnegative=False)
     model = DeconvNet(spec, seed=0)
     v = torch.nn.functional.avg_pool2d(torch.rand(1, 1, 100, 100, generator=generator), 5, stride=1) - 0.5
-    inference = InferenceSpec(step_size="fixed", steps=30, pooling_step=0.5)
+    inference = InferenceSpec(step=Fixed(), steps=30, pooling_step=0.5)
     whole = infer(model, v, inference, engine=engine)
     tiled = infer_tiled(model, v[0].numpy(), inference, engine=engine, tile=72, overlap=48)
     assert tiled.tiles == 4
@@ -135,8 +135,8 @@ def test_what_is_not_one_picture_is_an_error() -> None:
         infer_tiled(model, v[0], LOCAL, mask=torch.ones(1, 75, 79))
     with pytest.raises(ImageError, match="NaN or Inf"):
         infer_tiled(model, v[0] / 0, LOCAL)
-    with pytest.raises(SpecError, match="step_size = 'batch' for tiles"):
-        infer_tiled(model, v[0], replace(LOCAL, step_size="batch"))
+    with pytest.raises(SpecError, match=r"step\.per = 'batch' for tiles"):
+        infer_tiled(model, v[0], replace(LOCAL, step=LineSearch(per="batch")))
 
 
 def test_lam_is_chosen_once_for_the_picture() -> None:
@@ -145,10 +145,10 @@ def test_lam_is_chosen_once_for_the_picture() -> None:
     noise = torch.randn(v.shape, generator=torch.Generator().manual_seed(3), dtype=v.dtype)
     v = 0.5 + 0.02 * noise
     v[..., :20] += 0.3
-    spec = replace(LOCAL, lam="auto")
+    spec = replace(LOCAL, lam=AutoLam())
     tiles = TileImages(v[0], TileGrid.of(model.spec, 75, 80, **TILES))
     resolved = resolve_lam(model, tiles, spec)
-    assert resolved.lam != "auto"
+    assert isinstance(resolved.lam, float)
     expected = infer_tiled(model, v[0], resolved, engine="reference", **TILES)
     tiled = infer_tiled(model, v[0], spec, engine="reference", **TILES)
     assert torch.equal(tiled.reconstruction, expected.reconstruction)

@@ -20,20 +20,22 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.files import model_checksum
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import fit_moments, gaussian_weights, pool
-from whatwhere.spec import InferenceSpec, Recipe, StepSpec
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Recipe, Schedule, StepSpec
 from whatwhere.spec.toml import override, parse_toml, to_toml
 
 SCHEDULE = (
-    StepSpec(size=0.02, threshold=0.01, momentum=0.2, pooling_step=(0.1, 0.2)),
-    StepSpec(size=0.03, threshold=0.02, momentum=0.4, pooling_step=(0.3,)),
-    StepSpec(size=0.01, threshold=0.03, momentum=0.7, pooling_step=(0.2, 0.1)),
+    StepSpec(size=0.02, threshold=0.01, extrapolation=0.2, pooling_step=(0.1, 0.2)),
+    StepSpec(size=0.03, threshold=0.02, extrapolation=0.4, pooling_step=(0.3,)),
+    StepSpec(size=0.01, threshold=0.03, extrapolation=0.7, pooling_step=(0.2, 0.1)),
 )
 SPEC = SPECS["2 layers"]
 
 
 def scheduled(**settings: Any) -> InferenceSpec:
     """The schedule, with a start of the pooling variables and a contrast that are not the plain ones."""
-    return InferenceSpec.scheduled(SCHEDULE, mu_scale=(1.3, 0.8), gamma_scale=(0.4,), contrast=0.7, **settings)
+    return InferenceSpec(
+        step=Schedule(steps=SCHEDULE, mu_scale=(1.3, 0.8), gamma_scale=(0.4,), contrast=0.7), **settings
+    )
 
 
 def problem(name: str = "2 layers", dtype: torch.dtype = torch.float64) -> tuple[DeconvNet, Tensor]:
@@ -69,9 +71,9 @@ def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
 )
 def test_a_schedule_of_safe_steps_is_the_fixed_rule(engine: str, dtype: torch.dtype, tolerance: float) -> None:
     model, images = problem(dtype=dtype)
-    rule = InferenceSpec(steps=4, step_size="fixed", lam=2.0, pooling_step=0.1)
+    rule = InferenceSpec(steps=4, step=Fixed(), lam=2.0, pooling_step=0.1)
     beta = safe_step(model, 2, 2.0)
-    same = InferenceSpec.scheduled([StepSpec(size=beta, threshold=beta, pooling_step=(0.1,))] * 4, lam=2.0)
+    same = InferenceSpec(step=Schedule(steps=[StepSpec(size=beta, threshold=beta, pooling_step=(0.1,))] * 4), lam=2.0)
     expected, scheduled = (infer(model, images, spec, engine=engine) for spec in (rule, same))
     for one, other in zip(expected.latents.tensors(), scheduled.latents.tensors(), strict=True):
         assert (one - other).norm() <= tolerance * one.norm()
@@ -98,8 +100,8 @@ def test_the_cpu_engine_takes_the_steps_of_the_reference(name: str, alpha: float
 def test_the_network_is_what_infer_computes() -> None:
     model, images = problem()
     unrolled = UnrolledInference(model, 3, scheduled(lam=2.0))
-    assert unrolled.spec.mu_scale == pytest.approx((1.3, 0.8))
-    assert unrolled.spec.gamma_scale == pytest.approx((0.4, 0.4))
+    assert unrolled.spec.schedule.mu_scale == pytest.approx((1.3, 0.8))
+    assert unrolled.spec.schedule.gamma_scale == pytest.approx((0.4, 0.4))
     with torch.no_grad():
         for parameter in unrolled.parameters():
             parameter += 0.05
@@ -117,11 +119,11 @@ def test_untied_steps_infer_with_their_filters_on_the_pass_up(engine: str) -> No
     model, images = problem("1 layer")
     upward = DeconvNet(model.spec, seed=7, dtype=torch.float64).filters
     assert not torch.equal(upward[0], model.filters[0])
-    spec = InferenceSpec.scheduled([StepSpec(size=0.02, threshold=0.01, pooling_step=(0.0,))], lam=4.0)
+    spec = InferenceSpec(step=Schedule(steps=[StepSpec(size=0.02, threshold=0.01, pooling_step=(0.0,))]), lam=4.0)
     found = infer(model, images, engine=engine, steps=LearnedSteps(spec, model_checksum(model), upward))
     theta = found.latents.pooling_params[0]
     s = convolve_up(images, upward[0])
-    moments = fit_moments(s, model.at(6, 5).regions[0], spec.gamma_min, spec.gamma_max)
+    moments = fit_moments(s, model.at(6, 5).regions[0], spec.moments.gamma_min, spec.moments.gamma_max)
     assert torch.allclose(theta.mu, moments.mu)
     expected = (0.02 * 4.0 * pool(s, gaussian_weights(moments, model.at(6, 5).regions[0])) - 0.01).clamp(min=0)
     assert expected.sum() > 0
@@ -185,17 +187,21 @@ def test_with_a_contrast_brighter_images_take_the_same_steps(engine: str) -> Non
     """Without thresholds, which are no share of the image: features in proportion, and the same pooling variables."""
     model, images = problem()
     sizes = [replace(sizes, threshold=0.0, pooling_step=(20.0,)) for sizes in SCHEDULE]
-    spec = InferenceSpec.scheduled([replace(size, size=size.size / 10) for size in sizes], contrast=1.0)
+    spec = InferenceSpec(step=Schedule(steps=[replace(size, size=size.size / 10) for size in sizes], contrast=1.0))
     once, brighter = (get_engine(engine).solve(model, v, Latents(), joint(2)[0], spec) for v in (images, 8 * images))
     assert torch.allclose(8 * once.features, brighter.features, rtol=1e-9)
     for one, other in zip(once.latents.pooling_params, brighter.latents.pooling_params, strict=True):
         assert torch.allclose(one.mu, other.mu, rtol=1e-9)
         assert torch.allclose(one.gamma, other.gamma, rtol=1e-9)
-    plain = get_engine(engine).solve(model, 8 * images, Latents(), joint(2)[0], replace(spec, contrast=None))
+    plain = get_engine(engine).solve(
+        model, 8 * images, Latents(), joint(2)[0], replace(spec, step=replace(spec.schedule, contrast=None))
+    )
     assert not torch.allclose(plain.latents.pooling_params[0].mu, brighter.latents.pooling_params[0].mu, rtol=1e-3)
 
 
-TOO_LONG = InferenceSpec.scheduled([StepSpec(size=1.0, threshold=0.01, momentum=1.0, pooling_step=(30.0,))] * 5)
+TOO_LONG = InferenceSpec(
+    step=Schedule(steps=[StepSpec(size=1.0, threshold=0.01, extrapolation=1.0, pooling_step=(30.0,))] * 5)
+)
 
 
 @pytest.mark.filterwarnings("ignore:images with values up to")
@@ -215,12 +221,13 @@ def test_images_that_a_schedule_does_not_suit_take_plain_steps(engine: str) -> N
     """Each by itself: the threshold leaves features of the bright image, and none of the other."""
     model, images = problem()
     images[0] *= 1e3
-    spec = InferenceSpec.scheduled([StepSpec(size=safe_step(model, 2, 5.0), threshold=1.0, pooling_step=(0.0,))] * 3)
-    plain = replace(spec, schedule=(), step_size="image")
+    sizes = StepSpec(size=safe_step(model, 2, 5.0), threshold=1.0, pooling_step=(0.0,))
+    spec = InferenceSpec(step=Schedule(steps=[sizes] * 3))
+    plain = replace(spec, step=LineSearch())
     found = infer(model, images, spec, engine=engine)
     rule = infer(model, images, plain, engine=engine)
     alone = [infer(model, images[i : i + 1], spec, engine=engine) for i in range(2)]
-    assert torch.equal(found.stats.step[:, 0], torch.full((3,), spec.schedule[0].size, dtype=torch.float64))
+    assert torch.equal(found.stats.step[:, 0], torch.full((3,), sizes.size, dtype=torch.float64))
     assert torch.equal(found.stats.step[:, 1], rule.stats.step[:, 1])
     for ours, one in zip(found.latents.tensors(), zip(*(s.latents.tensors() for s in alone), strict=True), strict=True):
         assert torch.equal(ours, torch.cat(one))
@@ -235,9 +242,20 @@ def test_images_that_a_schedule_does_not_suit_take_plain_steps(engine: str) -> N
 
 def test_an_image_has_the_same_code_in_every_batch() -> None:
     model, images = problem(dtype=torch.float32)
-    spec = InferenceSpec.scheduled(SCHEDULE)
+    spec = InferenceSpec(step=Schedule(steps=SCHEDULE))
     together, alone = infer(model, images, spec), infer(model, images[1:2], spec)
     assert torch.equal(together.features[1:2], alone.features)
+
+
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+@pytest.mark.parametrize("steps", [0, 2])
+def test_fewer_steps_are_the_first_of_a_schedule(engine: str, steps: int) -> None:
+    model, images = problem()
+    assert InferenceSpec(step=Schedule(steps=SCHEDULE), steps=50).steps == 3
+    expected = infer(model, images, InferenceSpec(step=Schedule(steps=SCHEDULE[:2])), engine=engine)
+    found = infer(model, images, InferenceSpec(step=Schedule(steps=SCHEDULE), steps=steps), engine=engine)
+    assert found.stats.step.shape == (steps, 2)
+    assert torch.equal(found.stats.cost, expected.stats.cost[: steps + 1])
 
 
 def test_a_schedule_is_written_and_read() -> None:
@@ -248,7 +266,8 @@ def test_a_schedule_is_written_and_read() -> None:
 def test_the_start_of_the_pooling_variables_is_scaled_within_its_bounds() -> None:
     """Layer by layer: the start of layer 2 is fitted to what the scaled start of layer 1 pools."""
     model, images = problem()
-    sized, plain, scaled = model.at(6, 5), InferenceSpec(), InferenceSpec(mu_scale=(3.0, 0.5), gamma_scale=(0.2,))
+    sized, plain = model.at(6, 5), InferenceSpec()
+    scaled = InferenceSpec(step=Schedule(steps=SCHEDULE, mu_scale=(3.0, 0.5), gamma_scale=(0.2,)))
     ours = ista.start(sized, images, Latents(), joint(2)[0], scaled).theta
     theta = ista.start(sized, images, Latents(), joint(2)[0], plain).theta[0]
     assert torch.allclose(ours[0].mu, (3 * theta.mu).clamp(-0.5, 0.5))
@@ -262,26 +281,24 @@ def test_the_start_of_the_pooling_variables_is_scaled_within_its_bounds() -> Non
     for name in ("mu_scale", "gamma_scale"):
         for scales in ((), (1.0, 0.0)):
             with pytest.raises(SpecError, match=f"{name} = .*expected a number above 0 for each layer"):
-                InferenceSpec(**{name: scales})
+                Schedule(steps=SCHEDULE, **{name: scales})
 
 
-def test_what_contradicts_a_schedule_is_an_error() -> None:
-    for setting in ({"steps": 2}, {"step_size": "image"}, {"momentum": True}, {"tolerance": 1e-3}):
-        with pytest.raises(SpecError, match=f"{next(iter(setting))} = .* with a schedule of 3 steps"):
-            InferenceSpec.scheduled(SCHEDULE, **setting)
-    for contrast, schedule in ((0.0, SCHEDULE), (1.0, ())):
-        with pytest.raises(SpecError, match="contrast = "):
-            InferenceSpec(schedule=schedule, steps=3, step_size="fixed", contrast=contrast)
+def test_impossible_sizes_are_an_error() -> None:
+    with pytest.raises(SpecError, match="contrast = 0"):
+        Schedule(steps=SCHEDULE, contrast=0.0)
+    with pytest.raises(SpecError, match="a schedule without steps"):
+        Schedule(steps=())
     with pytest.raises(SpecError, match="size = -1"):
         replace(SCHEDULE[0], size=-1.0)
     with pytest.raises(SpecError, match="a schedule of 3 steps was given; expected 5"):
-        UnrolledInference(problem()[0], 5, InferenceSpec.scheduled(SCHEDULE))
+        UnrolledInference(problem()[0], 5, InferenceSpec(step=Schedule(steps=SCHEDULE)))
 
 
 def test_a_schedule_is_no_reason_against_any_engine() -> None:
     model, images = problem(dtype=torch.float32)
     plain, scheduled = (
         unsupported_reasons(model, images, joint(2)[0], spec)
-        for spec in (InferenceSpec(), InferenceSpec.scheduled(SCHEDULE))
+        for spec in (InferenceSpec(), InferenceSpec(step=Schedule(steps=SCHEDULE)))
     )
     assert scheduled == plain

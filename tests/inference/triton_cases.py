@@ -25,7 +25,7 @@ from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, StepSpec
+from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase, Schedule, StepSpec
 
 # Relative errors ‖x - reference‖ / ‖reference‖ that the arithmetic allows: products of float16 (11 bits, so 5e-4 an
 # operand), sums and everything else in float32. The interpreter and the device are held to the same table.
@@ -64,24 +64,23 @@ def with_switches(layer: LayerSpec) -> LayerSpec:
 def schedule(steps: int) -> dict[str, Any]:
     """Sizes of steps that differ in everything."""
     sizes = tuple(
-        StepSpec(size=0.01 + 0.002 * t, threshold=0.02 - 0.003 * t, momentum=0.15 * t, pooling_step=(0.5 + t / 10, 0.3))
+        StepSpec(
+            size=0.01 + 0.002 * t, threshold=0.02 - 0.003 * t, extrapolation=0.15 * t, pooling_step=(0.5 + t / 10, 0.3)
+        )
         for t in range(steps)
     )
-    return {"schedule": sizes, "step_size": "fixed", "mu_scale": (1.2, 0.7), "gamma_scale": (0.5,), "contrast": 0.8}
+    return {"step": Schedule(steps=sizes, mu_scale=(1.2, 0.7), gamma_scale=(0.5,), contrast=0.8)}
 
 
 CASES = {
     "1 layer, 11×9": Case(ONE, images=1, height=11, width=9),
-    "1 layer, fixed step": Case(ONE, images=3, spec={"step_size": "fixed", "alpha": 0.5}),
-    "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step_size": "batch", "alpha": 0.5}),
+    "1 layer, fixed step": Case(ONE, images=3, spec={"step": Fixed(), "alpha": 0.5}),
+    "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
     "2 layers, image step": Case(TWO, images=3, steps=6),
-    "1 layer, secant step": Case(ONE, images=2, height=5, width=4, steps=6, spec={"step_size": "secant"}),
-    # β grows to more than twice its size between two searches
-    "1 layer, search every 2nd": Case(ONE, 2, 5, 4, steps=6, start=3.0, spec={"search_every": 2, "pooling_step": 0.1}),
     # momentum soon brings the error near 0, where its last digits make β: with longer filters sooner than in 6 steps
-    "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"momentum": True}),
+    "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"step": LineSearch(momentum=True)}),
     "1 layer, momentum restarts": Case(
-        ONE, height=5, width=4, steps=6, start=3.0, still=(1,), spec={"momentum": True, "lam": 0.3}
+        ONE, height=5, width=4, steps=6, start=3.0, still=(1,), spec={"step": LineSearch(momentum=True), "lam": 0.3}
     ),
     "2 layers, schedule": Case(TWO, steps=6, spec=schedule(6)),
     "3 layers, colour, schedule, α ½": Case(
@@ -90,14 +89,14 @@ CASES = {
     "2 layers, schedule from zero": Case(TWO, steps=6, start=None, spec=schedule(6)),
     "2 layers, schedule, untied": Case(TWO, steps=6, start=None, spec=schedule(6), untied=True),
     "3×3 regions, schedule from zero, mask": Case(
-        SPECS["2 layers, 3×3 regions"], start=None, mask="weights", spec={**schedule(1), "moment_power": 1}
+        SPECS["2 layers, 3×3 regions"], start=None, mask="weights", spec={**schedule(1), "moments": MomentFit(power=1)}
     ),
     "2 layers, exact shrinkage": Case(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
     "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen, bright": Case(TWO, still=(1,), loud=255.0),
     "2 layers, 3×3 regions": Case(SPECS["2 layers, 3×3 regions"]),
-    "2 layers, overlapping": Case(OVERLAPPING, images=1, height=6, width=5, spec={"step_size": "fixed"}),
-    "overlapping 3-D, momentum": Case(DEEP, images=1, height=3, width=4, spec={"momentum": True}),
+    "2 layers, overlapping": Case(OVERLAPPING, images=1, height=6, width=5, spec={"step": Fixed()}),
+    "overlapping 3-D, momentum": Case(DEEP, images=1, height=3, width=4, spec={"step": LineSearch(momentum=True)}),
     "2 layers, max": Case(SPECS["2 layers, max"]),
     "2 layers, sum": Case(SPECS["2 layers, sum"]),
     "2 layers, signed": Case(SPECS["2 layers, signed"]),
@@ -111,32 +110,30 @@ CASES = {
     # the same problem as with weights near 1 and λ = 2: their squares are too large for float16
     "large weights": Case(TWO, mask="weights", weight=1000.0, spec={"lam": 2e-6}),
     "known per channel, momentum, batch step": Case(
-        SPECS["3 layers, colour"], mask="known per channel", spec={"momentum": True, "step_size": "batch"}
+        SPECS["3 layers, colour"], mask="known per channel", spec={"step": LineSearch(per="batch", momentum=True)}
     ),
     # the way up takes one region of many images at a time, and rows in two pieces
-    "many images": Case(replace(ONE, channels=17), 65, 3, 2, spec={"step_size": "fixed"}),
+    "many images": Case(replace(ONE, channels=17), 65, 3, 2, spec={"step": Fixed()}),
     # the way down leaves out regions that none of 64 images uses
-    "unused regions": Case(SPARSE, 130, 3, 2, corner=1, spec={"step_size": "batch", "pooling_step": 0.1}),
+    "unused regions": Case(SPARSE, 130, 3, 2, corner=1, spec={"step": LineSearch(per="batch"), "pooling_step": 0.1}),
     "unused regions, image step": Case(SPARSE, 66, 3, 2, corner=1, spec={"pooling_step": 0.1}),
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
 
 LARGE_CASES = {  # on the device only: the interpreter would take minutes
-    "overlapping, batch step, α ½": Case(OVERLAPPING, 25, 17, 23, spec={"step_size": "batch", "alpha": 0.5}),
+    "overlapping, batch step, α ½": Case(OVERLAPPING, 25, 17, 23, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
     "overlapping, max": Case(replace(OVERLAPPING, layers=tuple(map(with_switches, OVERLAPPING.layers)))),
     "3-D pooling": Case(THREE_D, 25, 17, 23),
-    "3-D pooling, weights": Case(THREE_D, mask="weights", spec={"momentum": True}),
+    "3-D pooling, weights": Case(THREE_D, mask="weights", spec={"step": LineSearch(momentum=True)}),
     # with so many maps, steps of θ as in the other cases lead from one bound of μ to the other, and where a gradient is
     # near 0, rounding decides to which: the float64 reference with inputs rounded to float16 then differs by 3e-3, too
-    "overlapping 3-D, many maps": Case(WIDE_DEEP, 3, 28, 28, spec={"step_size": "batch", "pooling_step": 0.0005}),
-    "2 layers, secant step": Case(TWO, images=9, steps=6, spec={"step_size": "secant"}),
-    "overlapping, secant step, weights": Case(OVERLAPPING, mask="weights", spec={"step_size": "secant"}),
-    "2 layers, 6001 images": Case(TWO, images=6001, spec={"step_size": "batch", "alpha": 0.5}),
-    "2 layers, search every 2nd": Case(TWO, images=9, steps=6, spec={"search_every": 2}),
-    "batch step, search every 3rd, momentum": Case(
-        TWO, images=25, steps=6, spec={"step_size": "batch", "search_every": 3, "momentum": True, "pooling_step": 0.1}
+    "overlapping 3-D, many maps": Case(
+        WIDE_DEEP, 3, 28, 28, spec={"step": LineSearch(per="batch"), "pooling_step": 0.0005}
     ),
-    "paper, batch step": Case(ModelSpec.paper(), 130, 28, 28, spec={"step_size": "batch", "pooling_step": 0.01}),
+    "2 layers, 6001 images": Case(TWO, images=6001, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
+    "paper, batch step": Case(
+        ModelSpec.paper(), 130, 28, 28, spec={"step": LineSearch(per="batch"), "pooling_step": 0.01}
+    ),
     "paper, image step": Case(ModelSpec.paper(), 130, 28, 28, steps=6, spec={"pooling_step": 0.01}),
     "3 layers, 32×32 colour": Case(SPECS["3 layers, colour"], images=7, height=32, width=32),
 }

@@ -124,10 +124,10 @@ def test_any_number_of_processes_learns_the_same_from_a_stream(count, tmp_path):
     assert costs == pytest.approx([report.cost for report in alone.history], rel=1e-5)
 
 
-def refuse_as(rank: int, count: int, port: int, folder: Path, batch_size: int, step_size: str) -> None:
+def refuse_as(rank: int, count: int, port: int, folder: Path, batch_size: int, per: str) -> None:
     tiny.as_rank(rank, count, port)
     recipe = override(
-        tiny.stream_recipe(batch_size=batch_size), {"learning": {"each": {"inference": {"step_size": step_size}}}}
+        tiny.stream_recipe(batch_size=batch_size), {"learning": {"each": {"inference": {"step": {"per": per}}}}}
     )
     try:
         tiny.train(recipe, tiny.images(IMAGES), image_count=12)
@@ -136,14 +136,14 @@ def refuse_as(rank: int, count: int, port: int, folder: Path, batch_size: int, s
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "step_size", "message"),
+    ("batch_size", "per", "message"),
     [
-        (4, "batch", "step_size = 'batch' with update = 'batch' and 2 processes"),
+        (4, "batch", "step.per = 'batch' with update = 'batch' and 2 processes"),
         (1, "image", "batches of 1 images with 2"),
     ],
 )
-def test_a_stream_that_processes_cannot_share_is_an_error(batch_size, step_size, message, tmp_path):
-    assert join(start(2, refuse_as, tmp_path, batch_size, step_size)) == [0, 0]
+def test_a_stream_that_processes_cannot_share_is_an_error(batch_size, per, message, tmp_path):
+    assert join(start(2, refuse_as, tmp_path, batch_size, per)) == [0, 0]
     assert message in (tmp_path / "error0").read_text()
 
 

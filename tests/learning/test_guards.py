@@ -11,7 +11,7 @@ import whatwhere.learning.distributed
 from whatwhere.learning import TrainingDiverged
 from whatwhere.learning.guards import likely_cause
 from whatwhere.model import DeconvNet, load
-from whatwhere.spec import InferenceSpec
+from whatwhere.spec import InferenceSpec, LineSearch
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_an_unusable_cost_stops_training_and_keeps_the_checkpoint(factor, refere
 
 
 def test_the_likely_cause_is_a_setting_that_was_changed():
-    model, usual = DeconvNet(tiny.recipe().model), InferenceSpec(step_size="image")
+    model, usual = DeconvNet(tiny.recipe().model), InferenceSpec(step=LineSearch())
     assert "pooling_step = 9 moves" in likely_cause(model, replace(usual, pooling_step=9.0))
     assert "high contrast" in likely_cause(model, usual), "not the default of pooling_step"
 

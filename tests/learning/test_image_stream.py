@@ -11,6 +11,7 @@ from whatwhere.errors import SpecError
 from whatwhere.learning import StreamError
 from whatwhere.learning.image_stream import IterableStream, SizedStream, open_stream, stream_recipe
 from whatwhere.model import DeconvNet
+from whatwhere.spec import EveryBatch
 
 
 def numbered(count: int) -> torch.Tensor:
@@ -91,8 +92,8 @@ def test_settings_that_do_not_fit_a_stream_are_errors():
         stream_recipe(by_epoch, tiny.images(), 4)
     with pytest.raises(SpecError, match="image_count = 0 was given"):
         stream_recipe(by_batch, tiny.images(), 0)
-    with pytest.raises(SpecError, match="momentum = 1"):
-        replace(by_batch.learning[0], momentum=1)
+    with pytest.raises(SpecError, match="direction_memory = 1"):
+        EveryBatch(direction_memory=1)
     with pytest.raises(SpecError, match="update = 'never'"):
         replace(by_batch.learning[0], update="never")
     with pytest.raises(SpecError, match="the same for every layer"):

@@ -12,7 +12,7 @@ import torch
 
 from whatwhere.data import load
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.spec import InferenceSpec, LearningSpec, ModelSpec, Recipe
+from whatwhere.spec import EveryEpoch, InferenceSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
 RECORDED_ON = ("Linux", "aarch64", "2.13.0+cpu", "DEFAULT")
 HASHES = {
@@ -28,8 +28,8 @@ def this_machine() -> tuple[str, ...]:
 @pytest.mark.skipif(this_machine() != RECORDED_ON, reason="the hashes were recorded on another kind of machine")
 @pytest.mark.parametrize("engine", HASHES)
 def test_a_small_training_gives_the_same_bits(engine: str) -> None:
-    inference = InferenceSpec(lam=2.0, alpha=0.5, steps=5, step_size="batch")
-    learning = LearningSpec(inference=inference, epochs=2, reset_at=(1,))
+    inference = InferenceSpec(lam=2.0, alpha=0.5, steps=5, step=LineSearch(per="batch"))
+    learning = LearningSpec(inference=inference, epochs=2, update=EveryEpoch(reset_at=(1,)))
     recipe = Recipe(model=ModelSpec.paper(), learning=(learning, learning), batch_size=8, seed=0)
     options = TrainingOptions(engine=engine, device="cpu")
     model = train(recipe, load("digits", split="train")[slice(0, 20)], options=options).model

@@ -18,7 +18,7 @@ from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.storage import has_checkpoint
 from whatwhere.learning.streaming import update_filters_from_batch
 from whatwhere.model import DeconvNet, load
-from whatwhere.spec import LearningSpec
+from whatwhere.spec import EveryBatch, LearningSpec
 
 COUNT = 9  # images for each layer: five batches
 
@@ -55,7 +55,9 @@ def test_an_update_is_the_minimum_along_its_directions(steps, momentum):
         directions.append(g - A.T @ A @ directions[0] * (g @ directions[0]) / (A @ directions[0]).square().sum())
     span = torch.stack(directions, 1)
     best = torch.linalg.lstsq(A @ span, (v.reshape(-1) - A @ f.reshape(-1))[:, None]).solution[:, 0]
-    learning = LearningSpec(inference=recipe.learning[1].inference, update="batch", cg_steps=steps, momentum=momentum)
+    learning = LearningSpec(
+        inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=momentum), cg_steps=steps
+    )
     kept = last * mask.view_as(f)
     new, direction = update_filters_from_batch(model, 2, linear_map, 6, kept, learning, lambda total: total)
     torch.testing.assert_close(direction.reshape(-1), directions[0])
@@ -70,7 +72,7 @@ def test_a_direction_that_leads_uphill_moves_nothing():
     )
     linear_map = FilterMap(model, 2, v, solution.latents)
     gradient = linear_map.negative_gradient(model.filters[1]) * model.connectivity[1][:, :, None, None] / 6
-    learning = LearningSpec(inference=recipe.learning[1].inference, update="batch", cg_steps=1, momentum=0.5)
+    learning = LearningSpec(inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=0.5), cg_steps=1)
     new, _ = update_filters_from_batch(model, 2, linear_map, 6, -4 * gradient, learning, lambda total: total)
     torch.testing.assert_close(new.filters[1], model.filters[1])
 

@@ -15,17 +15,17 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
 from whatwhere.nn import SparseCode2d
-from whatwhere.spec import InferenceSpec, StepSpec
+from whatwhere.spec import InferenceSpec, Schedule, StepSpec
 
 SCHEDULE = (
-    StepSpec(size=0.005, threshold=0.004, momentum=0.2, pooling_step=(0.1, 0.2)),
-    StepSpec(size=0.004, threshold=0.003, momentum=0.4, pooling_step=(0.3, 0.1)),
+    StepSpec(size=0.005, threshold=0.004, extrapolation=0.2, pooling_step=(0.1, 0.2)),
+    StepSpec(size=0.004, threshold=0.003, extrapolation=0.4, pooling_step=(0.3, 0.1)),
 )
 
 
 def layer(name: str = "2 layers", alpha: float = 1.0, return_where: bool = False) -> SparseCode2d:
     """A layer in float64 with the filters of a small model."""
-    inference = InferenceSpec.scheduled(SCHEDULE, lam=2.0, alpha=alpha)
+    inference = InferenceSpec(step=Schedule(steps=SCHEDULE), lam=2.0, alpha=alpha)
     return SparseCode2d.from_model(DeconvNet(SPECS[name], dtype=torch.float64), 2, inference, return_where=return_where)
 
 
@@ -107,7 +107,7 @@ class WhatAndWhere(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        spec = InferenceSpec.scheduled(SCHEDULE[:1], lam=2.0)
+        spec = InferenceSpec(step=Schedule(steps=SCHEDULE[:1]), lam=2.0)
         self.coder = SparseCode2d.from_model(DeconvNet(SPECS["1 layer"]), 1, spec, return_where=True)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

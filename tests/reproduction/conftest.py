@@ -7,7 +7,7 @@ from reproduction.scale import Scale
 TINY = {
     "batch_size": 15,
     "model": {"layers": {"1": {"maps": 2}, "2": {"maps": 3, "fan_in": 2}}},
-    "learning": {"each": {"epochs": 2, "reset_at": [1], "inference": {"steps": 1}}},
+    "learning": {"each": {"epochs": 2, "update": EveryEpoch(reset_at=[1]), "inference": {"steps": 1}}},
     "inference": {"steps": 2},
 }
 

@@ -54,7 +54,7 @@ def test_seeds_are_part_of_the_name(names):
         ({}, 1, "gaussian-1layer-seed0"),
         ({"seed": 3, "model": {"layers": {"each": {"pooling_kind": "max"}}}}, 2, "max-2layers-seed3"),
         ({"model": {"nonnegative": False}}, 2, "gaussian-2layers-signed-seed0"),
-        ({"learning": {"each": {"reset_at": []}}}, 2, "gaussian-2layers-no-reset-seed0"),
+        ({"learning": {"each": {"update": EveryEpoch(reset_at=[])}}}, 2, "gaussian-2layers-no-reset-seed0"),
         ({"learning": {"2": {"update_lower_filters": True}}}, 2, "gaussian-2layers-update-lower-filters-seed0"),
         ({"learning": {"each": {"inference": {"alpha": 1.0}}}}, 2, "gaussian-2layers-alpha-1-seed0"),
         ({"inference": {"steps": 7}}, 2, "gaussian-2layers-seed0"),  # not a part of the training

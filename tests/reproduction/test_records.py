@@ -104,9 +104,9 @@ def test_other_defaults_do_not_orphan_a_training(tmp_path):
 def test_a_setting_that_came_later_does_not_orphan_a_result(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
     path = tmp_path / "table/row-column-seed0.json"
-    edit(path, lambda content: content["job"]["features"]["recipe"]["inference"].pop("momentum"))
+    edit(path, lambda content: content["job"]["features"]["recipe"]["inference"].pop("tolerance"))
     assert store(tmp_path).find(EVALUATION) is not None
-    edit(path, lambda content: content["job"]["features"]["recipe"]["inference"].update(momentum=True))
+    edit(path, lambda content: content["job"]["features"]["recipe"]["inference"].update(tolerance=0.1))
     assert store(tmp_path).find(EVALUATION) is None
 
 

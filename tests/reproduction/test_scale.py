@@ -17,7 +17,7 @@ def test_the_defaults_are_what_was_chosen_on_validation_images():
     recipe = read_scale("paper").recipe()
     assert recipe.model.normalise == "plane"
     for spec in (recipe.inference, *(learning.inference for learning in recipe.learning)):
-        assert (spec.pooling_step, spec.gamma_min, spec.gamma_max, spec.moment_power) == (3.0, 0.01, 100.0, 2)
+        assert (spec.pooling_step, spec.moments) == (3.0, MomentFit())
     assert (recipe.descriptor.cell, recipe.descriptor.cell_statistic) == (3, "rms")
 
 

@@ -5,14 +5,14 @@ import torch
 from pictures_to_restore import model, picture
 from whatwhere.inference import infer
 from whatwhere.restoration import adapt
-from whatwhere.spec import InferenceSpec
+from whatwhere.spec import InferenceSpec, LineSearch
 
 
 def test_adapted_filters_explain_their_picture_better() -> None:
     net, image = model(), picture(48, 48)
     adapted = adapt(net, image[0], tiles=6, engine="reference")
     assert adapted.spec == net.spec
-    settings = InferenceSpec(lam=5.0, steps=15, momentum=True)
+    settings = InferenceSpec(lam=5.0, steps=15, step=LineSearch(momentum=True))
     before, after = (float(infer(m, image, settings, engine="reference").stats.cost[-1]) for m in (net, adapted))
     assert after < 0.95 * before
 

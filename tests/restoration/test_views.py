@@ -5,10 +5,10 @@ import torch
 from pictures_to_restore import error, model, noisy, picture
 from whatwhere.inference import infer
 from whatwhere.restoration.views import explain, region_side, shifts
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec
 from whatwhere.spec.restoration import RestorationSpec
 
-SETTINGS = InferenceSpec(lam=5.0, steps=10, momentum=True)
+SETTINGS = InferenceSpec(lam=5.0, steps=10, step=LineSearch(momentum=True))
 
 
 def test_shifts_are_different_and_go_along_the_diagonal_first() -> None:

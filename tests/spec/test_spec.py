@@ -1,10 +1,22 @@
-from dataclasses import FrozenInstanceError, asdict, replace
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
 
 from whatwhere.errors import SpecError
-from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
+from whatwhere.spec import (
+    AutoLam,
+    DescriptorSpec,
+    EveryEpoch,
+    InferenceSpec,
+    LayerSpec,
+    LearningSpec,
+    LineSearch,
+    ModelSpec,
+    MomentFit,
+    Phase,
+    Recipe,
+)
 
 
 def test_the_papers_settings() -> None:
@@ -17,8 +29,8 @@ def test_the_papers_settings() -> None:
     assert [learning.inference.lam for learning in recipe.learning] == [2.0, 0.5]
     for learning in recipe.learning:
         assert (learning.inference.alpha, learning.inference.steps) == (0.5, 100)
-        assert learning.inference.step_size == "batch"
-        assert (learning.epochs, learning.reset_at, learning.cg_steps) == (50, (25,), 2)
+        assert learning.inference.step == LineSearch(per="batch")
+        assert (learning.epochs, learning.update, learning.cg_steps) == (50, EveryEpoch(reset_at=(25,)), 2)
         assert (learning.update_lower_filters, learning.update_lower_pooling) == (False, True)
     assert (recipe.inference.lam, recipe.inference.alpha, recipe.inference.steps) == (5.0, 1.0, 50)
     assert recipe.descriptor.patch == (9, 6)
@@ -42,8 +54,8 @@ BAD = {
     "lam = 0": lambda: InferenceSpec(lam=0.0),
     "lam = 1000": lambda: InferenceSpec(lam=10**400),
     "pooling_step = inf": lambda: InferenceSpec(pooling_step=float("inf")),
-    "momentum = 1": lambda: InferenceSpec(momentum=1),
-    "moment_power = True": lambda: InferenceSpec(moment_power=True),
+    "momentum = 1": lambda: LineSearch(momentum=1),
+    "power = True": lambda: MomentFit(power=True),
     "maps = a very large integer": lambda: LayerSpec(maps=10**5000),
     "seed = 18446744073709551616": lambda: Recipe(seed=2**64),
     "layers = 'a'": lambda: ModelSpec(layers=("a",)),
@@ -51,29 +63,20 @@ BAD = {
     "alpha = 0.4": lambda: InferenceSpec(alpha=0.4),
     "shrinkage = 'exact' with alpha = 0.7": lambda: InferenceSpec(alpha=0.7, shrinkage="exact"),
     "steps = -1": lambda: InferenceSpec(steps=-1),
-    "search_every = 0": lambda: InferenceSpec(search_every=0),
-    "search_every = True": lambda: InferenceSpec(search_every=True),
-    "search_every = 2 with step_size = 'secant'": lambda: InferenceSpec(search_every=2, step_size="secant"),
-    "search_every = 2 with step_size = 'fixed'": lambda: InferenceSpec(search_every=2, step_size="fixed"),
-    "step_size = 'big'": lambda: InferenceSpec(step_size="big"),
+    "per = 'big'": lambda: LineSearch(per="big"),
+    "step = 'fixed'": lambda: InferenceSpec(step="fixed"),
     "pooling_step = -1": lambda: InferenceSpec(pooling_step=-1.0),
-    "gamma_min = 2": lambda: InferenceSpec(gamma_min=2.0, gamma_max=1.0),
-    "moments with power = 3": lambda: InferenceSpec(moment_power=3),
+    "gamma_min = 2": lambda: MomentFit(gamma_min=2.0, gamma_max=1.0),
+    "power = 3": lambda: MomentFit(power=3),
     "lam = 'automatic'": lambda: InferenceSpec(lam="automatic"),
-    "sparsity = 0": lambda: InferenceSpec(sparsity=0),
-    "sparsity = True": lambda: InferenceSpec(sparsity=True),
-    "lam = 5.0 with sparsity = 0.2": lambda: InferenceSpec(lam=float("5"), sparsity=0.2),
-    "lam = auto with sparsity = 0.2": lambda: InferenceSpec(lam="auto", sparsity=0.2),
-    "lam = 'auto' with alpha = 0.5": lambda: InferenceSpec(lam="auto", alpha=0.5),
-    "noise = 0.1 with lam = 5.0": lambda: InferenceSpec(noise=0.1),
-    "noise = -1.0": lambda: InferenceSpec(lam="auto", noise=-1),
-    "sparsity_share = 1.0": lambda: InferenceSpec(lam="auto", sparsity_share=1),
-    "noise = 0.1 and sparsity_share = 0.1": lambda: InferenceSpec(lam="auto", noise=0.1, sparsity_share=0.1),
-    "tolerance = -1": lambda: InferenceSpec(tolerance=-1.0),
-    "tolerance = 0.1 with step_size = 'batch'": lambda: InferenceSpec(tolerance=0.1, step_size="batch"),
+    r"lam = AutoLam\(.*\) with alpha = 0.5": lambda: InferenceSpec(lam=AutoLam(), alpha=0.5),
+    "noise = -1.0": lambda: AutoLam(noise=-1),
+    "share = 1.0": lambda: AutoLam(share=1),
+    "noise = 0.1 and share = 0.1": lambda: AutoLam(noise=0.1, share=0.1),
+    "tolerance = -1.0": lambda: InferenceSpec(tolerance=-1),
     "update_pooling = .* with layer = 2": lambda: Phase(layer=2, update_pooling=(3,)),
     "epochs = -1": lambda: LearningSpec(inference=InferenceSpec(), epochs=-1),
-    "reset_at = 0": lambda: LearningSpec(inference=InferenceSpec(), reset_at=(0,)),
+    "reset_at = 0": lambda: EveryEpoch(reset_at=(0,)),
     "2 learning settings for 1 layers": lambda: Recipe(model=ModelSpec(layers=(LayerSpec(maps=2),))),
     "a phase of layer 3": lambda: Recipe(plan=(Phase(layer=3),)),
     "a descriptor of layer 3": lambda: Recipe(descriptor=DescriptorSpec(layers=(3,))),
@@ -107,23 +110,15 @@ def test_the_repr_of_a_recipe_is_short() -> None:
     assert repr(Recipe.paper()) == "Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)"
 
 
-def test_sparsity_is_one_over_lam_and_only_lam_is_stored() -> None:
-    spec = InferenceSpec(sparsity=0.25, steps=7)
-    assert spec == InferenceSpec(lam=4.0, steps=7)
-    assert replace(spec, steps=8).lam == 4.0
-    assert "sparsity" not in asdict(spec)
-    assert replace(InferenceSpec(), sparsity=0.5).lam == 2.0
-
-
 def test_settings_for_coding_converge_and_can_be_changed() -> None:
     spec = InferenceSpec.coding()
     assert spec.momentum
     assert spec.tolerance > 0
     assert spec.steps > InferenceSpec().steps
-    assert InferenceSpec.coding(sparsity=0.5, steps=9) == replace(spec, lam=2.0, steps=9)
+    assert InferenceSpec.coding(lam=2.0, steps=9) == replace(spec, lam=2.0, steps=9)
 
 
 def test_a_lam_to_be_chosen_is_no_number() -> None:
     assert InferenceSpec(lam=3).lam_value == 3.0
-    with pytest.raises(SpecError, match="'auto' was given; expected a number"):
-        _ = InferenceSpec(lam="auto").lam_value
+    with pytest.raises(SpecError, match=r"AutoLam.* was given; expected a number"):
+        _ = InferenceSpec(lam=AutoLam()).lam_value

@@ -12,7 +12,23 @@ from hypothesis import strategies as st
 from whatwhere import models
 from whatwhere.errors import SpecError
 from whatwhere.model import load
-from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
+from whatwhere.spec import (
+    AutoLam,
+    DescriptorSpec,
+    EveryBatch,
+    EveryEpoch,
+    Fixed,
+    InferenceSpec,
+    LayerSpec,
+    LearningSpec,
+    LineSearch,
+    ModelSpec,
+    MomentFit,
+    Phase,
+    Recipe,
+    Schedule,
+    StepSpec,
+)
 from whatwhere.spec.checks import type_hints
 from whatwhere.spec.toml import build, override, read_recipe, to_toml, write_recipe
 
@@ -67,16 +83,61 @@ def test_a_file_holds_differences(tmp_path: Path) -> None:
     assert recipe.plan == (Phase(layer=1, update_pooling=(1,)),)
 
 
-def test_lam_can_be_given_as_sparsity_or_chosen_later(tmp_path: Path) -> None:
-    recipe = read(tmp_path, "inference.sparsity = 0.5\nlearning.each.inference.sparsity = 4")
-    assert recipe.inference.lam == 2.0
-    assert [learning.inference.lam for learning in recipe.learning] == [0.25, 0.25]
-    assert "sparsity" not in to_toml(recipe)
-    recipe = read(tmp_path, 'inference = { lam = "auto", noise = 0.1 }')
-    assert recipe.inference == InferenceSpec(lam="auto", noise=0.1)
+CHOICES = {
+    'inference.lam = "auto"': InferenceSpec(lam=AutoLam()),
+    "inference.lam.noise = 0.1": InferenceSpec(lam=AutoLam(noise=0.1)),
+    'inference.lam = { kind = "auto", share = 0.2 }': InferenceSpec(lam=AutoLam(share=0.2)),
+    'inference.step = "fixed"': InferenceSpec(step=Fixed()),
+    'inference.step = { kind = "fixed", momentum = true }': InferenceSpec(step=Fixed(momentum=True)),
+    "inference.step.momentum = true": InferenceSpec(step=LineSearch(momentum=True)),
+    'inference.step.per = "batch"': InferenceSpec(step=LineSearch(per="batch")),
+    'inference.step = { kind = "schedule", steps = [{ size = 0.1, threshold = 0.2 }] }': InferenceSpec(
+        step=Schedule(steps=(StepSpec(size=0.1, threshold=0.2),))
+    ),
+    "inference.moments.gamma_max = 20": InferenceSpec(moments=MomentFit(gamma_max=20.0)),
+}
+
+
+@pytest.mark.parametrize("text", CHOICES)
+def test_a_choice_is_a_table_with_its_kind(text: str, tmp_path: Path) -> None:
+    recipe = read(tmp_path, text)
+    assert recipe.inference == CHOICES[text]
     assert override(Recipe.paper(), tomllib.loads(to_toml(recipe))) == recipe
-    with pytest.raises(SpecError, match=r"in inference: lam = 5\.0 with sparsity = 0\.5 was given; expected one"):
-        read(tmp_path, "inference = { lam = 5, sparsity = 0.5 }")
+
+
+def test_a_choice_keeps_its_settings_until_its_kind_changes() -> None:
+    searched = InferenceSpec(step=LineSearch(per="batch", momentum=True))
+    for same in ({"momentum": True}, {"kind": "line_search"}, "line_search"):
+        assert override(searched, {"step": same}) == searched
+    assert override(searched, {"step": {"kind": "fixed"}}).step == Fixed()
+    assert override(override(searched, {"step": "fixed"}), {"step": {"kind": "line_search"}}).step == LineSearch()
+    assert override(InferenceSpec(lam=AutoLam()), {"lam": 3}).lam == 3.0
+    learning = LearningSpec(inference=InferenceSpec(), update=EveryEpoch(reset_at=(3,)))
+    assert override(learning, {"update": "batch"}).update == EveryBatch()
+    assert override(learning, {"update": {"reset_at": []}}).update == EveryEpoch(reset_at=())
+
+
+OLD = {
+    "inference.step_size = 'batch'": r'inference\.step_size is not a setting any more; write step = \{ kind = "',
+    "inference.momentum = true": r"inference\.momentum is not a setting any more; write step\.momentum = true",
+    "inference.search_every = 2": r"write nothing: β is searched for in every step",
+    "inference.noise = 0.1": r'write lam = \{ kind = "auto", noise = 0\.1 \}',
+    "inference.sparsity_share = 0.1": r'write lam = \{ kind = "auto", share = 0\.1 \}',
+    "inference.sparsity = 0.5": r"write lam = 1 / 0\.5",
+    "inference.gamma_max = 20": r"write moments\.gamma_max = 20",
+    "inference.moment_power = 1": r"write moments\.power = 1",
+    "learning.each.reset_at = [5]": r"learning\.each\.reset_at is not .* any more; write update\.reset_at = \[5\]",
+    "learning.1.momentum = 0.2": r"write update\.direction_memory = 0\.2",
+    'inference.step = { kind = "schedule", steps = [{ size = 1, threshold = 1, momentum = 0.1 }] }': (
+        r"inference\.step\.steps\.1\.momentum is not a setting any more; write extrapolation = 0\.1"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", OLD)
+def test_a_recipe_in_the_old_form_is_told_what_to_write(text: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=OLD[text]):
+        read(tmp_path, text)
 
 
 def test_a_third_layer(tmp_path: Path) -> None:
@@ -89,11 +150,16 @@ BAD = {
     "sede = 1": "sede is not a setting; did you mean 'seed'",
     "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
     "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'inference.lam'",
-    "[learning.1.inference]\nstep = 1": r"step is not a setting; did you mean 'learning\.1\.inference\.steps'",
-    "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected a number or 'auto'",
+    "[learning.1.inference]\nstep = 1": r"inference\.step = 1 was given; expected LineSearch or Fixed or Schedule",
+    "[learning.1.inference]\nstop = 1": r"stop is not a setting; did you mean 'learning\.1\.inference\.step'",
+    "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected 'auto'",
     "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
-    "[inference]\nmomentum = 1": r"inference\.momentum = 1 was given; expected bool",
-    "[inference]\nstep_size = 'x'": r"inference\.step_size = 'x' was given; expected one of 'image'",
+    "[inference]\nstep.momentum = 1": r"inference\.step\.momentum = 1 was given; expected bool",
+    "[inference]\nstep.per = 'x'": r"inference\.step\.per = 'x' was given; expected one of 'image'",
+    "[inference]\nstep = 'x'": r"inference\.step = 'x' was given; expected 'line_search' or 'fixed' or 'schedule'",
+    "[inference]\nstep.kind = 3": r"inference\.step\.kind = 3 was given; expected 'line_search' or",
+    "[inference]\nstep = { kind = 'fixed', per = 'image' }": r"inference\.step\.per is not a setting",
+    "[inference]\nstep.kind = 'schedule'": r"inference\.step\.steps is missing",
     "[inference]\nlam = -1": r"in inference: lam = -1\.0 was given; expected",
     "[descriptor]\npatch = 9": r"descriptor\.patch = 9 was given; expected a list",
     "inference = 3": "inference = 3 was given; expected a table",
@@ -175,10 +241,11 @@ inferences = st.builds(
     lam=st.floats(1e-3, 1e3),
     alpha=st.floats(0.5, 1),
     steps=st.integers(0, 200),
-    step_size=st.sampled_from(["image", "batch", "fixed"]),
-    momentum=st.booleans(),
-    gamma_min=st.floats(0, 1),
-    gamma_max=st.floats(1, 1e6),
+    step=st.one_of(
+        st.builds(LineSearch, per=st.sampled_from(["image", "batch"]), momentum=st.booleans()),
+        st.builds(Fixed, momentum=st.booleans()),
+    ),
+    moments=st.builds(MomentFit, gamma_min=st.floats(0, 1), gamma_max=st.floats(1, 1e6)),
 )
 
 
@@ -189,7 +256,7 @@ def recipes(draw: st.DrawFn) -> Recipe:
         LearningSpec,
         inference=inferences,
         epochs=st.integers(0, 60),
-        reset_at=st.lists(st.integers(1, 50), max_size=3).map(tuple),
+        update=st.builds(EveryEpoch, reset_at=st.lists(st.integers(1, 50), max_size=3).map(tuple)),
         update_lower_filters=st.booleans(),
     )
     return Recipe(

@@ -19,7 +19,7 @@ from whatwhere.inference import infer
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LearningSpec, ModelSpec, Recipe, follow_depth
+from whatwhere.spec import EveryBatch, InferenceSpec, LearningSpec, LineSearch, ModelSpec, Recipe, follow_depth
 from whatwhere.spec.checks import require, require_count
 
 try:
@@ -31,7 +31,7 @@ except ImportError:
 
 SMOOTHED = 5  # pixels: the residual of one is too noisy to judge it by
 BATCH = 1000  # images inferred together
-INFERENCE = InferenceSpec(steps=20, momentum=True)
+INFERENCE = InferenceSpec(steps=20, step=LineSearch(momentum=True))
 TEXTURE_INFERENCE = replace(INFERENCE, lam=50.0)  # in codes with few features an empty place is nothing unusual
 
 
@@ -244,8 +244,8 @@ def explain(model: DeconvNet, v: Tensor, recipe: Recipe, engine: str = "auto") -
 
 def streaming_recipe(model: ModelSpec) -> Recipe:
     """Learning in one pass over the normal images for each layer."""
-    training = InferenceSpec(lam=2.0, alpha=0.5, steps=20, momentum=True)
-    learning = LearningSpec(inference=training, update="batch", epochs=1, reset_at=(), cg_steps=1)
+    training = InferenceSpec(lam=2.0, alpha=0.5, steps=20, step=LineSearch(momentum=True))
+    learning = LearningSpec(inference=training, update=EveryBatch(), epochs=1, cg_steps=1)
     return Recipe(model=model, learning=follow_depth((learning,), model.depth), inference=INFERENCE, batch_size=50)
 
 

@@ -166,7 +166,7 @@ def describe_images(
     images = in_model_units(model.spec, images)
     layers = described_layers(model, recipe.descriptor)
     top = recipe.plan or joint(model.spec.depth)
-    if recipe.inference.schedule and layers != (top[-1].layer,):
+    if recipe.inference.schedule is not None and layers != (top[-1].layer,):
         raise SpecError(
             f"a descriptor of layers {layers} was requested with learned steps; expected the top layer alone: "
             "the sizes of the steps are those of its inference"

@@ -21,6 +21,8 @@ from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
 from whatwhere.spec.checks import require_choice
+from whatwhere.spec.inference import LineSearch
+from whatwhere.spec.recipe import EveryBatch, EveryEpoch
 
 try:
     from scipy import sparse
@@ -168,8 +170,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         v = self._check(X, reset=first)
         start = self._begin(v) if first else self.model_
         recipe = self._recipe()
-        inference = replace(recipe.learning[0].inference, step_size="image")
-        learning = LearningSpec(update="batch", inference=inference, epochs=1, reset_at=(), cg_steps=1)
+        inference = replace(recipe.learning[0].inference, step=LineSearch())
+        learning = LearningSpec(update=EveryBatch(), inference=inference, epochs=1, cg_steps=1)
         recipe = replace(recipe, learning=(learning,) * recipe.model.depth, batch_size=min(self.batch_size, 50))
         return self._train(v, start, recipe)
 
@@ -272,9 +274,9 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
             below = maps
         training = InferenceSpec(
-            lam=self.training_lam, alpha=self.training_alpha, steps=self.training_steps, step_size="batch"
+            lam=self.training_lam, alpha=self.training_alpha, steps=self.training_steps, step=LineSearch(per="batch")
         )
-        learning = LearningSpec(inference=training, epochs=self.epochs, reset_at=())
+        learning = LearningSpec(inference=training, epochs=self.epochs, update=EveryEpoch(reset_at=()))
         return Recipe(
             model=ModelSpec(layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative),
             learning=(learning,) * len(layers),

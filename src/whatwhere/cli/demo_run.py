@@ -149,7 +149,7 @@ def check_replaceable(folder: Path) -> None:
 
 def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedModel:
     """Train all layers."""
-    count = min(LEARNED, len(images)) if recipe.learning[0].update == "batch" else None
+    count = min(LEARNED, len(images)) if recipe.learning[0].streams else None
     epochs = sum(learning.epochs for learning in recipe.learning)
     total = epochs * len(images) if count is None else recipe.model.depth * count
     title = f"learning {recipe.model.depth} layers, each from {count or len(images):,} images"

@@ -57,11 +57,13 @@ def distill(
     from whatwhere.errors import printable
     from whatwhere.inference import infer, resolve_lam, unrolled
     from whatwhere.inference.checks import in_model_units
+    from whatwhere.spec import LineSearch
 
     recipe, model = open_run(run, device)
     training, held_out = split(in_model_units(model.spec, load_for_training(images or source_of(run))[0]))
     spec = resolve_lam(model, training, inference_settings(recipe, "recipe", set_ or []))
-    network = unrolled.UnrolledInference(model, steps, replace(spec, schedule=()), untied=untied)
+    plain = replace(spec, step=LineSearch(momentum=spec.momentum), steps=max(50, steps))
+    network = unrolled.UnrolledInference(model, steps, plain, untied=untied)
     stages = Stages(quiet=quiet)
     with stages.stage(f"learning {steps} steps from {training.name}", batches) as advance:
         unrolled.distill(
@@ -70,7 +72,6 @@ def distill(
             progress=lambda number, cost: advance(1),
         )  # fmt: skip
     learned = network.learned
-    plain = replace(spec, schedule=(), step_size="image", steps=max(50, steps))
     with stages.stage(f"measuring {len(held_out):,} held-out images", 2) as advance:
         costs = []
         for used, settings in ((learned.model_for(model), learned.spec), (model, plain)):

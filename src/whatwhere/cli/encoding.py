@@ -100,7 +100,7 @@ class Encoder:
     def _solutions(self, images: Images, masks: Images | None) -> Iterator[Solution]:
         """Batches of as many images as the recipe says, fewer of large ones."""
         size, spec = self.recipe.batch_size, self.recipe.inference
-        if spec.step_size != "batch":  # then a batch has no influence on its images
+        if not spec.per_batch:  # then a batch has no influence on its images
             size = min(size, max(torch.get_num_threads(), BATCH_PIXELS // (images.shape[1] * images.shape[2])))
         for rows in images.batches(size):
             v, M = images[rows].to(self.model.device), None if masks is None else masks[rows]

@@ -30,13 +30,12 @@ def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> Infer
     from whatwhere.spec.toml import override
 
     spec = replace(recipe.inference, **CODING) if preset == "coding" else recipe.inference
-    changed: dict[str, Any] = {}
     for change in changes:
         table = parse_change(change)
         if not isinstance(table.get("inference"), dict) or len(table) > 1:
             raise SpecError(f"--set {change[:80]!r} was given; expected a setting of inference, as inference.lam=2")
-        changed |= table["inference"]
-    return override(spec, changed, "inference.")
+        spec = override(spec, table["inference"], "inference.")
+    return spec
 
 
 def learned_settings(model: DeconvNet, steps: str, changes: list[str]) -> tuple[DeconvNet, InferenceSpec]:

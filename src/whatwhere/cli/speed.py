@@ -24,7 +24,7 @@ from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, PoolingKind, Recipe
+from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, PoolingKind, Recipe
 from whatwhere.spec.toml import override
 
 Solve = Callable[[DeconvNet, Tensor, Latents, Phase, InferenceSpec], Solution]
@@ -63,8 +63,8 @@ JOINT = Phase(layer=2, update_pooling=(1, 2))
 
 def cases(steps: int) -> tuple[Case, ...]:
     """The paper's settings in training and at test, and the variants that an engine must support."""
-    training = InferenceSpec(lam=0.5, alpha=0.5, step_size="batch", steps=steps)
-    test = InferenceSpec(lam=5.0, alpha=1.0, step_size="image", steps=steps)
+    training = InferenceSpec(lam=0.5, alpha=0.5, step=LineSearch(per="batch"), steps=steps)
+    test = InferenceSpec(lam=5.0, alpha=1.0, steps=steps)
     layer_1 = Phase(layer=1, update_pooling=(1,))
     return (
         Case(name="joint, batch step, α ½", phase=JOINT, spec=training, compiled=True),
@@ -99,7 +99,10 @@ def bench_inference(
 def prepared_model(pooling_kind: PoolingKind, device: torch.device) -> DeconvNet:
     """The paper's architecture after a short training on 500 digits, so that features are as sparse as in use."""
     layers = (LayerSpec(maps=16, pooling_kind=pooling_kind), LayerSpec(maps=48, fan_in=8, pooling_kind=pooling_kind))
-    brief = {"batch_size": 500, "learning": {"each": {"epochs": 4, "reset_at": [2], "inference": {"steps": 20}}}}
+    brief = {
+        "batch_size": 500,
+        "learning": {"each": {"epochs": 4, "update": {"reset_at": [2]}, "inference": {"steps": 20}}},
+    }
     recipe = override(Recipe(model=ModelSpec(layers=layers)), brief)
     options = TrainingOptions(device=str(device))
     return train(recipe, load("digits", split="train")[slice(0, 500)], options=options).model

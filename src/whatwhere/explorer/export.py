@@ -19,7 +19,7 @@ from whatwhere.explorer.bundle import bundle, read
 from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, Recipe
+from whatwhere.spec import InferenceSpec, LineSearch, Recipe
 
 EXAMPLES = 2_000
 EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
@@ -44,7 +44,7 @@ def export(
     progress  called with the number of images inferred
     """
     training = recipe.learning[-1].inference
-    training = replace(training, step_size="image", search_every=1, shrinkage="gradient", momentum=False)
+    training = replace(training, step=LineSearch(), shrinkage="gradient")
     chosen = choose_examples(images, examples)
     channels, height, width = images.shape
     if channels != model.spec.channels:

@@ -48,9 +48,9 @@ def pack_settings(spec: InferenceSpec) -> dict[str, float]:
         "alpha": spec.alpha,
         "steps": spec.steps,
         "poolingStep": spec.pooling_step,
-        "gammaMin": spec.gamma_min,
-        "gammaMax": spec.gamma_max,
-        "momentPower": spec.moment_power,
+        "gammaMin": spec.moments.gamma_min,
+        "gammaMax": spec.moments.gamma_max,
+        "momentPower": spec.moments.power,
     }
 
 

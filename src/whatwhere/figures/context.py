@@ -15,7 +15,7 @@ from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, Phase, Recipe
+from whatwhere.spec import InferenceSpec, LineSearch, Phase, Recipe
 
 MAX_STEPS = 200  # of inference for a figure
 BATCH_SIZE = 8  # images inferred between two reports of progress
@@ -33,7 +33,7 @@ def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
     learning = recipe.learning[layer - 1]
     since_reset = learning.epochs - max((epoch for epoch in learning.reset_at if epoch < learning.epochs), default=0)
     steps = min(learning.inference.steps * max(1, since_reset), max(MAX_STEPS, learning.inference.steps))
-    return replace(learning.inference, steps=steps, step_size="image")
+    return replace(learning.inference, steps=steps, step=LineSearch(momentum=learning.inference.momentum))
 
 
 @dataclass

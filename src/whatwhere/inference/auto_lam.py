@@ -1,10 +1,10 @@
-"""λ chosen from the images (`lam = 'auto'`): by the level of their noise, or as a share of the largest useful penalty.
+"""λ chosen from the images (`AutoLam`): by the level of their noise, or as a share of the largest useful penalty.
 
 The code of λ/2 ‖M ⊙ (R p - v)‖² + Σ|p| starts at p = 0, and a feature leaves 0 only if it correlates with the image by
 more than 1/λ. So 1/λ is a threshold:
 
     by noise    1/λ = NOISE_FACTOR · gain · σ · σ/s      s: the root mean square of v, its noise of σ included
-    by share    1/λ = sparsity_share · max |Rᵀ M² v|     at a share of 1 the code is empty
+    by share    1/λ = share ·          max |Rᵀ M² v|     at a share of 1 the code is empty
 
 White noise of standard deviation σ correlates with a feature by σ · gain: `gain` is the root mean square length of the
 columns of R, about 1 for unit-length filters without pooling. If there is nothing but noise (s = σ), the threshold is
@@ -31,7 +31,7 @@ from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.inference.target import Target, make_target, separate_unknown
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import masked
-from whatwhere.spec import InferenceSpec, Phase, Recipe
+from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 
 NOISE_FACTOR = 4.0
 SAMPLE = 64  # images
@@ -51,28 +51,28 @@ def resolve_lam(
 
     model    whose features explain the images
     images   [N, C, H, W], or what gives them for slices
-    spec     settings of inference, with `lam = 'auto'`
+    spec     settings of inference, with an `AutoLam`
     plan     phases of inference; empty means one joint phase from the top layer
     mask     a weight ≥ 0 for every pixel, [N, 1 or C, H, W]
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")[:3]
-    >>> spec = resolve_lam(model, digits, ww.InferenceSpec(lam="auto", sparsity_share=0.1))
+    >>> spec = resolve_lam(model, digits, ww.InferenceSpec(lam=ww.AutoLam(share=0.1)))
     >>> ww.infer(model, digits, spec).lam == spec.lam
     True
     """
-    if spec.lam != "auto":
+    if not isinstance(spec.lam, AutoLam):
         return spec
     layer = (tuple(plan) or joint(model.spec.depth))[-1].layer
     rows = sample_rows(len(images))
     with torch.no_grad():
-        if spec.sparsity_share is None:
+        if spec.lam.share is None:
             threshold = noise_threshold(model, images, mask, rows, layer, spec)
         else:
             seen = targets(model, images, mask, rows)
-            threshold = spec.sparsity_share * max(largest_correlation(model, one, layer, spec) for one in seen)
+            threshold = spec.lam.share * max(largest_correlation(model, one, layer, spec) for one in seen)
     if threshold <= 0:
-        raise ImageError("lam = 'auto' was given with images that no feature correlates with; give lam as a number")
-    return replace(spec, lam=1 / threshold, noise=None, sparsity_share=None)
+        raise ImageError("AutoLam was given with images that no feature correlates with; give lam as a number")
+    return replace(spec, lam=1 / threshold)
 
 
 def resolve_recipe(
@@ -80,12 +80,13 @@ def resolve_recipe(
 ) -> Recipe:
     """The same recipe with every λ as a number, by the filters that training starts from."""
     specs = [recipe.inference, *(learning.inference for learning in recipe.learning)]
-    if all(spec.lam != "auto" for spec in specs):
+    auto = [spec.lam for spec in specs if isinstance(spec.lam, AutoLam)]
+    if not auto:
         return recipe
     model = start or DeconvNet(recipe.model, seed=recipe.seed)
-    if any(spec.sparsity_share is not None for spec in specs):
+    if any(lam.share is not None for lam in auto):
         raise SpecError(
-            "sparsity_share was given for a training; expected noise or a number for lam: the share is that of a "
+            "AutoLam with a share was given for a training; expected a noise or a number: the share is that of a "
             "learned model (give it to infer, or to whatwhere encode)"
         )
     learning = tuple(
@@ -145,11 +146,12 @@ def noise_threshold(
     model: DeconvNet, images: ImageSource, mask: ImageSource | None, rows: list[int], layer: int, spec: InferenceSpec
 ) -> float:
     """NOISE_FACTOR · gain · σ²/s; σ is that of the signal after the input stage."""
+    assert isinstance(spec.lam, AutoLam)
     levels, gains, powers = [], [], []
     for row, target in zip(rows, targets(model, images, mask, rows), strict=True):
         one = slice(row, row + 1)
         known = None if mask is None else torch.as_tensor(mask[one])
-        sigma = noise_level(images[one], known) if spec.noise is None else spec.noise
+        sigma = noise_level(images[one], known) if spec.lam.noise is None else spec.lam.noise
         scale = target.background.scale
         levels.append(sigma if scale is None else sigma * float((1 / scale).median()))
         gains.append(gain(model, target, layer, spec))
@@ -157,8 +159,8 @@ def noise_threshold(
     level, signal = (float(torch.tensor(values).median()) for values in (levels, powers))
     if level == 0:
         raise ImageError(
-            "lam = 'auto' was given with images without noise (most of their pixels equal their neighbours); "
-            "give noise or sparsity_share, or lam as a number"
+            "AutoLam was given with images without noise (most of their pixels equal their neighbours); "
+            "give AutoLam a noise or a share, or lam as a number"
         )
     return NOISE_FACTOR * float(torch.tensor(gains).mean()) * level**2 / max(level, math.sqrt(signal))
 

@@ -86,7 +86,7 @@ def change_per_step(stats: Stats) -> Tensor:
 
 def warn_unconverged(stats: Stats, spec: InferenceSpec) -> None:
     """Warn of images that took all steps and still changed."""
-    if spec.tolerance == 0 or len(stats.step) < spec.steps:
+    if spec.tolerance == 0 or spec.schedule is not None or len(stats.step) < spec.steps:
         return
     change = change_per_step(stats)
     unfinished = change[~(change <= spec.tolerance)]

@@ -30,7 +30,7 @@ from whatwhere.inference.target import Target, check_target, input_target, make_
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, SizedModel
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.checks import require_count
 
 
@@ -140,7 +140,7 @@ def run_plan(
     for phase in plan:
         ended = run_phase(model, images, latents, phase, spec, engine, mask)
         check_start(images, latents, spec, ended.stats.cost[0])
-        if spec.schedule:
+        if spec.schedule is not None:
             ended = take_plain_steps(model, images, latents, phase, spec, engine, ended, mask)
         solution = keep_the_better(model, images, latents, phase, spec, ended, mask)
         latents = solution.latents
@@ -157,7 +157,7 @@ def run_phase(
     mask: Tensor | None = None,
 ) -> Solution:
     """One batch through one phase."""
-    if spec.tolerance > 0:
+    if spec.tolerance > 0 and spec.schedule is None:
         return solve_until_converged(engine, model, images, latents, phase, spec, mask)
     return engine.solve(model, images, latents, phase, spec, mask)
 
@@ -172,7 +172,7 @@ def take_plain_steps(
     solution: Solution,
     mask: Tensor | None = None,
 ) -> Solution:
-    """Where a schedule did not lower an image's objective, take as many steps of the 'image' rule instead.
+    """Where a schedule did not lower an image's objective, take as many steps of a line search instead.
 
     The sizes of a schedule suit images like those that it was learned from; on others a step may be too long.
     """
@@ -180,7 +180,7 @@ def take_plain_steps(
     worse = ~(cost[-1] < cost[0]) & (cost[0] > 0)  # an objective of 0 cannot be lowered
     if not worse.any():
         return solution
-    rule = replace(spec, schedule=(), step_size="image", mu_scale=(1.0,), gamma_scale=(1.0,), contrast=None)
+    rule = replace(spec, step=LineSearch())
     mask = None if mask is None else mask[worse]
     plain = engine.solve(model.with_upward(None), images[worse], latents[worse], phase, rule, mask)
     stats = solution.stats.put(worse, plain.stats)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from whatwhere.inference.pooling_update import StartScales, start_pooling, step_pooling
-from whatwhere.inference.step_size import kept_step, line_search, pooling_rate, safe_step, secant_step
+from whatwhere.inference.step_size import line_search, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.ops import sparsity
 from whatwhere.ops.pooling import Weights
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Phase
 
 
 class StepSizes(Protocol):
@@ -28,37 +28,24 @@ class StepSizes(Protocol):
     @property
     def threshold(self) -> float | Tensor: ...
     @property
-    def momentum(self) -> float | Tensor: ...
+    def extrapolation(self) -> float | Tensor: ...
     def pooling_step_of(self, k: int) -> float | Tensor: ...
 
 
-@dataclass(frozen=True)
-class Before:
-    """The point before the last step, for the secant rule: features, residual, and the first β."""
-
-    p: Tensor
-    e: Tensor
-    first: Tensor
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IstaState:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
 
-    Without acceleration y is p itself. `momentum` is FISTA's t of every image; `beta` the size of the last step,
-    or of every step where it is fixed, and `beta_before` that of the step before it; `pooling_rate` what the β_U of a
-    schedule are multiplied by; `taken` counts the steps.
+    Without acceleration y is p itself. `fista_t` is FISTA's t of every image, [N, 1, 1, 1]; `beta` the size of every
+    step where it is fixed; `pooling_rate` what the β_U of a schedule are multiplied by.
     """
 
     p: Tensor
     theta: tuple[PoolingParams, ...]
     y: Tensor
-    momentum: Tensor
+    fista_t: Tensor
     beta: Tensor
-    beta_before: Tensor
     pooling_rate: Tensor
-    before: Before | None = None
-    taken: int = 0
 
 
 def solve(
@@ -80,7 +67,7 @@ def solve(
     trace: list[Objective] = []
     betas: list[Tensor] = []
     for t in range(spec.steps):
-        sizes = spec.schedule[t] if spec.schedule else None
+        sizes = spec.schedule.steps[t] if spec.schedule else None
         state, measured, beta = step(sized, images, state, moving, spec, mask, sizes)
         trace.append(measured)
         betas.append(beta)
@@ -109,7 +96,7 @@ def step(
     if sizes is not None:
         beta, threshold = (torch.ones_like(state.beta) * size for size in (sizes.size, sizes.threshold))
     else:
-        beta = threshold = step_size(model, state, e, g, U, spec, mask)
+        beta = threshold = step_size(model, state, g, U, spec, mask)
 
     shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
     p = shrink(y - lam * beta * g, threshold, alpha)  #     gradient and shrinkage step
@@ -118,36 +105,27 @@ def step(
         beta_U = spec.pooling_step if sizes is None else sizes.pooling_step_of(k) * state.pooling_rate
         theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec, beta_U)
 
-    ahead = accelerate(y, p, state.p, state.momentum) if spec.momentum else (p, state.momentum)
-    if sizes is not None:
-        ahead = (p + sizes.momentum * (p - state.p), state.momentum)
-    before = Before(y, e, state.before.first if state.before else beta) if spec.step_size == "secant" else None
-    return (
-        IstaState(p, tuple(theta), *ahead, beta, state.beta, state.pooling_rate, before, state.taken + 1),
-        objective(e, y, lam, alpha),
-        beta.flatten(),
-    )
+    ahead, t = p, state.fista_t
+    if spec.momentum:
+        ahead, t = accelerate(y, p, state.p, t)
+    elif sizes is not None:
+        ahead = p + sizes.extrapolation * (p - state.p)
+    state = replace(state, p=p, theta=tuple(theta), y=ahead, fista_t=t)
+    return state, objective(e, y, lam, alpha), beta.flatten()
 
 
 def step_size(
     model: SizedModel,
     state: IstaState,
-    e: Tensor,
     g: Tensor,
     weights: Sequence[Weights],
     spec: InferenceSpec,
     mask: Tensor | None,
 ) -> Tensor:
     """β of every image by the rule of `spec`, [N, 1, 1, 1]."""
-    if spec.step_size == "fixed":
-        return state.beta
-    if state.taken % spec.search_every != 0:
-        return kept_step(state.beta, state.beta_before)
-    if spec.step_size == "secant":
-        if (before := state.before) is not None:
-            return secant_step(state.p - before.p, e - before.e, spec.lam_value, state.beta, before.first)
-        return line_search("image", model, g, weights, spec.lam_value, mask)
-    return line_search(spec.step_size, model, g, weights, spec.lam_value, mask)
+    if isinstance(spec.step, LineSearch):
+        return line_search(spec.step.per, model, g, weights, spec.lam_value, mask)
+    return state.beta
 
 
 def start(
@@ -162,10 +140,9 @@ def start(
     """The state before the first step."""
     p, theta = start_latents(model, images, latents, phase, spec, mask, scales)
     ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
-    fixed = spec.step_size == "fixed" and not spec.schedule
-    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if fixed else 0 * ones
-    rate = pooling_rate(images, mask, spec.contrast).view(-1, 1, 1, 1, 1)
-    return IstaState(p, theta, y=p, momentum=ones, beta=beta, beta_before=0 * ones, pooling_rate=rate)
+    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if isinstance(spec.step, Fixed) else 0 * ones
+    rate = pooling_rate(images, mask, spec.schedule.contrast if spec.schedule else None).view(-1, 1, 1, 1, 1)
+    return IstaState(p=p, theta=theta, y=p, fista_t=ones, beta=beta, pooling_rate=rate)
 
 
 def start_latents(
@@ -193,10 +170,10 @@ def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:
     return tuple(k for k in phase.update_pooling if model.spec.layers[k - 1].pooling_kind == "gaussian")
 
 
-def accelerate(y: Tensor, p: Tensor, p_old: Tensor, momentum: Tensor) -> tuple[Tensor, Tensor]:
+def accelerate(y: Tensor, p: Tensor, p_old: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """FISTA's next point y = p + (t - 1)/t' (p - p_old), restarted where it points uphill (O'Donoghue, Candès)."""
     uphill = ((y - p) * (p - p_old)).sum((1, 2, 3), keepdim=True) > 0
-    t = momentum.where(~uphill, torch.ones_like(momentum))
+    t = t.where(~uphill, torch.ones_like(t))
     t_next = (1 + (1 + 4 * t.square()).sqrt()) / 2
     return p + (t - 1) / t_next * (p - p_old), t_next
 

@@ -33,19 +33,8 @@ from whatwhere.model.files import (
 from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec.toml import build
 
-FORMAT = "whatwhere learned steps 1"
-RULES = (
-    "schedule",
-    "steps",
-    "step_size",
-    "search_every",
-    "momentum",
-    "tolerance",
-    "pooling_step",
-    "mu_scale",
-    "gamma_scale",
-    "contrast",
-)
+FORMAT = "whatwhere learned steps 2"
+RULES = ("step", "steps", "tolerance", "pooling_step")
 """What a schedule takes the place of; all other settings are those that the steps were learned with."""
 
 
@@ -73,7 +62,7 @@ class LearnedSteps:
     source: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not self.spec.schedule:
+        if self.spec.schedule is None:
             raise SpecError("settings without a schedule were given as learned steps; expected one of at least 1 step")
 
     def __eq__(self, other: object) -> bool:
@@ -91,7 +80,7 @@ class LearnedSteps:
 
     def __len__(self) -> int:
         """The number of steps."""
-        return len(self.spec.schedule)
+        return self.spec.steps
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the steps next to their model; return the file.
@@ -176,7 +165,7 @@ def parse_steps(name: str) -> int | None:
 
 def require_same_settings(learned: InferenceSpec, given: InferenceSpec) -> None:
     """Raise a SpecError for settings that are not those which the steps were learned with."""
-    for name, value in asdict(given).items():
+    for name, value in vars(given).items():
         if name not in RULES and value != getattr(learned, name):
             raise SpecError(
                 f"{name} = {value} was given with steps that were learned with {name} = {getattr(learned, name)}; "

@@ -65,11 +65,11 @@ def fit(
 ) -> PoolingParams:
     """The pooling variables that a bottom-up signal at z suggests; those of a Gaussian times `scales`."""
     if kind == "gaussian":
-        theta = fit_moments(signal, regions, spec.gamma_min, spec.gamma_max, spec.moment_power)
+        theta = fit_moments(signal, regions, spec.moments.gamma_min, spec.moments.gamma_max, spec.moments.power)
         if isinstance(scales[0], float) and scales == (1.0, 1.0):
             return theta
         scaled = PoolingParams(scales[0] * theta.mu, scales[1] * theta.gamma)
-        return bound(scaled, regions, spec.gamma_min, spec.gamma_max)
+        return bound(scaled, regions, spec.moments.gamma_min, spec.moments.gamma_max)
     return fit_switches(signal, regions) if kind == "max" else fit_flat(signal, regions)
 
 
@@ -80,4 +80,4 @@ def step_pooling(
     gradient = pooling_gradient(error, p, theta, weights)
     step = spec.lam_value * beta
     moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
-    return bound(moved, weights.regions, spec.gamma_min, spec.gamma_max)
+    return bound(moved, weights.regions, spec.moments.gamma_min, spec.moments.gamma_max)

@@ -64,7 +64,7 @@ def infer_tiled(
 ) -> TiledSolution:
     """Infer what and where of one picture [C, H, W] in tiles, which are blended without seams.
 
-    With step_size='fixed' and without momentum, codes and reconstruction are those of `infer` on the whole picture, up
+    With step=Fixed(), codes and reconstruction are those of `infer` on the whole picture, up
     to the influence of pixels beyond the overlap. By every other setting each tile has its own step sizes, restarts
     and end, as an image of its own has, and the two are equal as far as both have converged.
 
@@ -121,11 +121,7 @@ def infer_tiles(
 ) -> Iterator[SolvedTile]:
     """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow with the picture."""
     spec = spec or InferenceSpec()
-    require(
-        spec.step_size != "batch",
-        "step_size = 'batch' for tiles",
-        "'image', 'secant' or 'fixed', which every tile has alone",
-    )
+    require(not spec.per_batch, "step.per = 'batch' for tiles", "'image', so that every tile is inferred alone")
     _, height, width = check_picture(model, picture, mask)
     check_filters(model)
     grid = TileGrid.of(model.spec, height, width, tile, overlap)

@@ -5,8 +5,8 @@
     infer(model, images, steps=unrolled.learned)    # the same steps in every engine
     unrolled.learned.save("runs/digits")            # for `infer(…, steps="learned")` and the command line
 
-A step has a size β, a threshold, a momentum and a β_U for each layer: 3 + L numbers. The start of the pooling variables
-has a scale of μ and one of γ for each layer. `untied` steps also have filters of their own on the pass up.
+A step has a size β, a threshold, an extrapolation and a β_U for each layer: 3 + L numbers. The start of the pooling
+variables has a scale of μ and one of γ for each layer. `untied` steps also have filters of their own on the pass up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective, SizedModel
 from whatwhere.model.files import model_checksum
-from whatwhere.spec import InferenceSpec, Phase, StepSpec
+from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
 from whatwhere.spec.checks import require_count
 
 SMALLEST = 1e-12  # a step of 0 has no logarithm
@@ -42,7 +42,7 @@ class LearnedSizes:
 
     size: Tensor
     threshold: Tensor
-    momentum: Tensor
+    extrapolation: Tensor
     pooling_step: Tensor
 
     def pooling_step_of(self, k: int) -> Tensor:
@@ -71,22 +71,16 @@ class UnrolledInference(nn.Module):
         super().__init__()
         require_count("steps", steps)
         inference = inference if inference is not None else InferenceSpec()
-        schedule = inference.schedule or first_guess(model, steps, inference)
-        if len(schedule) != steps:
-            raise SpecError(f"a schedule of {len(schedule)} steps was given; expected {steps}, as steps says")
+        schedule = inference.schedule or Schedule(steps=tuple(first_guess(model, steps, inference)))
+        if len(schedule.steps) != steps:
+            raise SpecError(f"a schedule of {len(schedule.steps)} steps was given; expected {steps}, as steps says")
         depth = model.spec.depth
-        sizes = [(s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1))) for s in schedule]
-        self.model_spec, self._model, self.contrast = model.spec, model, inference.contrast
-        rules: dict[str, Any] = {
-            "schedule": (),
-            "contrast": None,
-            "step_size": "image",
-            "search_every": 1,
-            "momentum": False,
-        }
-        self.settings = replace(inference, **rules, steps=steps, tolerance=0.0)
+        sizes = [(s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1))) for s in schedule.steps]
+        self.model_spec, self._model, self.contrast = model.spec, model, schedule.contrast
+        self.settings = replace(inference, step=LineSearch(), steps=steps, tolerance=0.0)
         self.log_sizes = nn.Parameter(torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log())
-        self.momentum = nn.Parameter(torch.tensor([s.momentum for s in schedule], dtype=model.dtype))
+        extrapolation = [s.extrapolation for s in schedule.steps]
+        self.extrapolation = nn.Parameter(torch.tensor(extrapolation, dtype=model.dtype))
         scales = [inference.start_scales(k) for k in range(1, depth + 1)]
         self.log_scales = nn.Parameter(torch.tensor(scales, dtype=model.dtype).log())
         self.upward = nn.ParameterList(nn.Parameter(f.detach().clone()) for f in model.upward) if untied else None
@@ -115,8 +109,8 @@ class UnrolledInference(nn.Module):
 
     def sizes(self) -> list[LearnedSizes]:
         """The sizes of every step; the logarithms that are learned keep them positive."""
-        sizes, momentum = self.log_sizes.exp(), self.momentum.clamp(min=0)
-        return [LearnedSizes(s[0], s[1], m, s[2:]) for s, m in zip(sizes, momentum, strict=True)]
+        sizes, extrapolation = self.log_sizes.exp(), self.extrapolation.clamp(min=0)
+        return [LearnedSizes(s[0], s[1], x, s[2:]) for s, x in zip(sizes, extrapolation, strict=True)]
 
     def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
         """What the fitted μ and γ of layer k are multiplied by."""
@@ -131,19 +125,14 @@ class UnrolledInference(nn.Module):
                 StepSpec(
                     size=s.size.item(),
                     threshold=s.threshold.item(),
-                    momentum=s.momentum.item(),
+                    extrapolation=s.extrapolation.item(),
                     pooling_step=tuple(s.pooling_step.tolist()),
                 )
                 for s in self.sizes()
             ]
             mu, gamma = (tuple(scales) for scales in self.log_scales.exp().T.tolist())
-        learned: dict[str, Any] = {
-            "schedule": tuple(schedule),
-            "mu_scale": mu,
-            "gamma_scale": gamma,
-            "contrast": self.contrast,
-        }
-        return replace(self.settings, **learned, step_size="fixed")
+        learned = Schedule(steps=tuple(schedule), contrast=self.contrast, mu_scale=mu, gamma_scale=gamma)
+        return replace(self.settings, step=learned)
 
     @property
     def learned(self) -> LearnedSteps:
@@ -189,7 +178,7 @@ def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[
     for _ in range(steps):
         t_next = (1 + (1 + 4 * t * t) ** 0.5) / 2
         schedule.append(
-            StepSpec(size=beta, threshold=beta, momentum=(t - 1) / t_next, pooling_step=(inference.pooling_step,))
+            StepSpec(size=beta, threshold=beta, extrapolation=(t - 1) / t_next, pooling_step=(inference.pooling_step,))
         )
         t = t_next
     return schedule
@@ -221,7 +210,7 @@ def distill(
     learning_rate  of Adam for the sizes, at the beginning
     filter_rate    the learning rate of untied filters, as a multiple of `learning_rate`
     imitation      weight of the distance from the features of the teacher
-    teacher        settings of the plain steps that are imitated; None: 50 steps of the 'image' rule
+    teacher        settings of the plain steps that are imitated; None: 50 steps of a line search
     engine         of the teacher
     seed           of the choice of images
     progress       called after every batch with its number and its mean cost
@@ -235,7 +224,7 @@ def distill(
     require_count("batch_size", batch_size)
     if not 0 <= imitation < float("inf"):
         raise SpecError(f"imitation = {imitation} was given; expected a number of at least 0")
-    plain = teacher or replace(unrolled.settings, steps=50, mu_scale=(1.0,), gamma_scale=(1.0,))
+    plain = teacher or replace(unrolled.settings, steps=50)
     optimizer = torch.optim.Adam(groups(unrolled, filter_rate * learning_rate), learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, batches)
     generator, costs = torch.Generator().manual_seed(seed), []

@@ -56,10 +56,10 @@ def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
     """The setting that most often causes such a cost, and what to try instead."""
     if not all(bool(f.isfinite().all()) for f in model.filters):
         return "filters that are not finite"
-    if spec.step_size == "batch":
+    if spec.per_batch:
         return (
             "one step size for the whole batch overshoots on some of its images: "
-            f"try step_size = 'image', or a smaller lam than {spec.lam_value:g}"
+            f"try step.per = 'image', or a smaller lam than {spec.lam_value:g}"
         )
     if spec.pooling_step > (usual := InferenceSpec().pooling_step):
         return f"pooling_step = {spec.pooling_step:g} moves the pooling variables too far: try {usual:g} or less"

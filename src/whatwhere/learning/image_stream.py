@@ -190,7 +190,7 @@ def stream_recipe(
     recipe: Recipe, images: ImageSource | IterableStream, image_count: int | None, mask: object = None
 ) -> Recipe:
     """The recipe with the epochs that a stream of `image_count` images for each layer is cut into."""
-    streaming, once = recipe.learning[0].update == "batch", isinstance(images, IterableStream)
+    streaming, once = recipe.learning[0].streams, isinstance(images, IterableStream)
     require(
         streaming or not once,
         "an iterable of batches with update = 'epoch', which stores the latents of every image,",
@@ -226,9 +226,9 @@ def open_stream(
         )
         for learning in recipe.learning:
             require(
-                learning.inference.step_size != "batch",
-                f"step_size = 'batch' with update = 'batch' and {processes} processes",
-                "step_size = 'image': every process infers a share of the batch and does not see the others",
+                not learning.inference.per_batch,
+                f"step.per = 'batch' with update = 'batch' and {processes} processes",
+                "step.per = 'image': every process infers a share of the batch and does not see the others",
             )
     return data
 

@@ -24,7 +24,7 @@ from whatwhere.learning.algorithm import Hooks, moving_filters, training_phase
 from whatwhere.learning.filter_problem import Reduce, project_filters
 from whatwhere.learning.image_stream import StreamData
 from whatwhere.model import DeconvNet
-from whatwhere.spec import LearningSpec, Recipe
+from whatwhere.spec import EveryBatch, LearningSpec, Recipe
 
 
 def learn_from_stream(
@@ -62,6 +62,7 @@ def update_filters_from_batch(
     images  how many the batch has, over all processes
     last    the direction of the batch before
     """
+    assert isinstance(learning.update, EveryBatch)
     mask = model.connectivity[k - 1][:, :, None, None]
 
     def mean(part: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ def update_filters_from_batch(
 
     f = model.filters[k - 1].double()
     r = mean(linear_map.negative_gradient(model.filters[k - 1]))
-    first = d = r if last is None else r + learning.momentum * last.to(r)
+    first = d = r if last is None else r + learning.update.direction_memory * last.to(r)
     for _ in range(learning.cg_steps):
         image = mean(linear_map.normal(d.to(model.dtype)))
         curvature = torch.sum(d * image)

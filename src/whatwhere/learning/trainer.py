@@ -151,7 +151,7 @@ def run_training(
         model = (start or DeconvNet(recipe.model, seed=recipe.seed)).to(device)
         dtype = latent_dtype(options.latent_dtype, model.dtype)
         data: TrainingData | StreamData
-        if recipe.learning[0].update == "batch":
+        if recipe.learning[0].streams:
             data = open_stream(recipe, images, image_count, model)
         else:
             assert not isinstance(images, IterableStream), "stream_recipe raises"

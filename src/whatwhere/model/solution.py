@@ -79,7 +79,7 @@ class Solution:
     stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1, N] each
     engine    the name of the engine
     decoder   the model that the latents belong to; None where an engine was called directly
-    lam       λ, also where it was chosen (`lam = 'auto'`); None where an engine was called directly
+    lam       λ, also where it was chosen (`AutoLam`); None where an engine was called directly
 
     >>> model = ww.load("mnist")
     >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))

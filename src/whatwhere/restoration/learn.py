@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
+from whatwhere.spec import EveryBatch, InferenceSpec, LearningSpec, LineSearch, Recipe
 
 TILE = 48  # pixels of a side
 BATCH = 10
@@ -39,8 +39,8 @@ def adapt(
     planes = image[None] if model.spec.channels == len(image) else image[:, None]
     random = torch.Generator().manual_seed(seed)
     cut = torch.stack([_random_tile(planes, random) for _ in range(tiles)])
-    inference = InferenceSpec(lam=lam, steps=30, momentum=True, pooling_step=1.0)
-    learning = LearningSpec(inference=inference, update="batch", reset_at=(), cg_steps=1)
+    inference = InferenceSpec(lam=lam, steps=30, step=LineSearch(momentum=True), pooling_step=1.0)
+    learning = LearningSpec(inference=inference, update=EveryBatch(), cg_steps=1)
     recipe = replace(Recipe.paper(model.spec), learning=(learning,) * model.spec.depth, batch_size=BATCH, seed=seed)
     options = TrainingOptions(engine=engine, device=str(model.device))
     return train(recipe, cut, image_count=tiles, start=model, options=options).model

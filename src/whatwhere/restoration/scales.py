@@ -20,8 +20,7 @@ from torch import Tensor
 from whatwhere.model import DeconvNet
 from whatwhere.ops.lowpass import lowpass
 from whatwhere.restoration.views import Progress, count_tiles, explain
-from whatwhere.spec import InferenceSpec, InputSpec
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec import InferenceSpec, InputSpec, LineSearch, RestorationSpec
 
 FEWEST_STEPS, MOST_STEPS = 8, 60
 SMALLEST = 32  # pixels of a side below which no smaller scale is of use
@@ -96,10 +95,7 @@ def inference_settings(spec: RestorationSpec, noise: float, strength: float) -> 
     share = min(1.0, noise / strength) if strength > 0 else 1.0
     steps = min(MOST_STEPS, max(FEWEST_STEPS, round(5 / share**2))) if spec.steps is None else spec.steps
     lam = 1 / ((spec.threshold + share) * noise)
-    momentum = spec.step_size == "image"  # the secant rule has none
-    return InferenceSpec(
-        lam=lam, steps=steps, step_size=spec.step_size, momentum=momentum, pooling_step=spec.pooling_step
-    )
+    return InferenceSpec(lam=lam, steps=steps, step=LineSearch(momentum=True), pooling_step=spec.pooling_step)
 
 
 def with_fewer_steps(spec: RestorationSpec) -> RestorationSpec:

@@ -15,8 +15,7 @@ from torch import Tensor
 from whatwhere.inference import infer, infer_tiled
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, ModelSpec
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec import InferenceSpec, ModelSpec, RestorationSpec
 
 Progress = Callable[[int], None]
 

@@ -3,23 +3,30 @@
 `toml` reads and writes recipes as files.
 """
 
-from whatwhere.spec.inference import InferenceSpec, MomentFit, StepSize, StepSpec
+from whatwhere.spec.inference import AutoLam, Fixed, InferenceSpec, LineSearch, MomentFit, Schedule, StepSpec
 from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec, PoolingKind
-from whatwhere.spec.recipe import DescriptorSpec, LearningSpec, Phase, Recipe, follow_depth
+from whatwhere.spec.recipe import DescriptorSpec, EveryBatch, EveryEpoch, LearningSpec, Phase, Recipe, follow_depth
+from whatwhere.spec.restoration import RestorationSpec
 
 __all__ = [
+    "AutoLam",
     "DescriptorSpec",
+    "EveryBatch",
+    "EveryEpoch",
+    "Fixed",
     "InferenceSpec",
     "InputKind",
     "InputSpec",
     "LayerSpec",
     "LearningSpec",
+    "LineSearch",
     "ModelSpec",
     "MomentFit",
     "Phase",
     "PoolingKind",
     "Recipe",
-    "StepSize",
+    "RestorationSpec",
+    "Schedule",
     "StepSpec",
     "follow_depth",
 ]

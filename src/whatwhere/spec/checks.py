@@ -7,7 +7,7 @@ import math
 import numbers
 import types
 from collections.abc import Hashable, Iterable
-from dataclasses import InitVar, fields
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from whatwhere.errors import SpecError
@@ -48,19 +48,23 @@ def type_hints(kind: type) -> dict[str, Any]:
 @functools.cache
 def _cached_hints(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    return {name: hint.type if isinstance(hint, InitVar) else hint for name, hint in hints.items()}
+    return {f.name: hints[f.name] for f in fields(kind)}
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
     """The value as the type of its setting; only numbers and sequences are converted, nothing is guessed."""
-    if get_origin(hint) in (Union, types.UnionType):
-        words = [word for h in get_args(hint) if get_origin(h) is Literal for word in get_args(h)]
-        if (isinstance(value, str) and value in words) or (value is None and type(None) in get_args(hint)):
+    members = [h for h in union_members(hint) if h is not type(None)]
+    if value is None and len(members) < len(union_members(hint)):
+        return None
+    if len(members) > 1:  # a choice of specs, or a number
+        if type(value) in members:
             return value
-        others = [h for h in get_args(hint) if h is not type(None) and get_origin(h) is not Literal]
-        hint = others[0] if others else Literal[tuple(words)]
-        if words and others:
-            require(not isinstance(value, str), f"{name} = {shown(value)}", f"a number or {words[0]!r}")
+        plain = [h for h in members if not is_dataclass(h)]
+        if not plain or not isinstance(value, numbers.Real):
+            expected = " or ".join("a number" if h is float else h.__name__ for h in members)
+            raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
+        members = plain
+    (hint,) = members
     if get_origin(hint) is Literal:
         require_choice(name, value, get_args(hint))
         return value
@@ -78,6 +82,11 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     ):  # dict[str, Any] stays as it is
         raise SpecError(f"{name} = {shown(value)} was given; expected {hint.__name__}, not {type(value).__name__}")
     return value
+
+
+def union_members(hint: Any) -> tuple[Any, ...]:
+    """The types that a value may have: those of a union, or the one."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def finite(value: numbers.Real, name: str) -> float:

@@ -2,7 +2,7 @@
 
 `Recipe.paper()` holds the settings the paper gives; what it leaves open has the default written here, chosen on
 validation images (reproduction/scales/paper.toml says how).
-`spec_toml` reads and writes recipes as files.
+`spec.toml` reads and writes recipes as files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from whatwhere.spec.checks import check_fields, require, require_count
-from whatwhere.spec.inference import InferenceSpec
+from whatwhere.spec.inference import InferenceSpec, LineSearch
 from whatwhere.spec.model import ModelSpec
 
 
@@ -43,29 +43,62 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EveryEpoch:
+    """Filters are updated once an epoch, from the stored latents of all images (the paper).
+
+    reset_at  epochs after which all features are set to 0
+
+    >>> ww.EveryEpoch(reset_at=(5, 10)).reset_at
+    (5, 10)
+    """
+
+    kind: Literal["epoch"] = field(default="epoch", init=False, repr=False)
+    reset_at: tuple[int, ...] = (25,)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for epoch in self.reset_at:
+            require_count("reset_at", epoch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EveryBatch:
+    """Filters are updated after every batch of a stream, whose latents are not stored.
+
+    direction_memory  share of the last batch's direction that the next one keeps
+
+    >>> ww.EveryBatch().direction_memory
+    0.5
+    """
+
+    kind: Literal["batch"] = field(default="batch", init=False, repr=False)
+    direction_memory: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        share = self.direction_memory
+        require(0 <= share < 1, f"direction_memory = {share}", "a number from 0 to below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LearningSpec:
     """How one layer is trained.
 
     inference      settings of the inference inside training
-    update         filters are updated once an 'epoch' from stored latents (the paper), or after every 'batch' of a
-                   stream, whose latents are not stored
+    update         when filters are updated: `EveryEpoch`, or `EveryBatch` of a stream
     epochs         passes over the images
-    reset_at       epochs after which all features are set to 0; not with update = 'batch', which stores none
     cg_steps       conjugate-gradient steps of a filter update
-    momentum       share of the last batch's direction that the next one keeps; for update = 'batch' only
     update_lower_filters  do the filters of the layers below move too?
     update_lower_pooling  do the pooling variables of the layers below move too?
 
-    >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, alpha=0.5, steps=100), epochs=10, reset_at=(5,)).cg_steps
+    >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, alpha=0.5, steps=100), epochs=10).cg_steps
     2
     """
 
     inference: InferenceSpec
-    update: Literal["epoch", "batch"] = "epoch"
+    update: EveryEpoch | EveryBatch = EveryEpoch()
     epochs: int = 50
-    reset_at: tuple[int, ...] = (25,)
     cg_steps: int = 2
-    momentum: float = 0.5
     update_lower_filters: bool = False
     update_lower_pooling: bool = True
 
@@ -73,9 +106,16 @@ class LearningSpec:
         check_fields(self)
         require_count("epochs", self.epochs, least=0)
         require_count("cg_steps", self.cg_steps)
-        require(0 <= self.momentum < 1, f"momentum = {self.momentum}", "a number from 0 to below 1")
-        for epoch in self.reset_at:
-            require_count("reset_at", epoch)
+
+    @property
+    def reset_at(self) -> tuple[int, ...]:
+        """Epochs after which all features are set to 0; a stream stores none."""
+        return self.update.reset_at if isinstance(self.update, EveryEpoch) else ()
+
+    @property
+    def streams(self) -> bool:
+        """Are filters updated after every batch, without stored latents?"""
+        return isinstance(self.update, EveryBatch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +155,7 @@ class DescriptorSpec:
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:
-    training = InferenceSpec(lam=2.0, alpha=0.5, steps=100, step_size="batch")
+    training = InferenceSpec(lam=2.0, alpha=0.5, steps=100, step=LineSearch(per="batch"))
     return (LearningSpec(inference=training), LearningSpec(inference=replace(training, lam=0.5)))
 
 
@@ -154,7 +194,7 @@ class Recipe:
             f"{len(self.learning)} learning settings for {depth} layers",
             "one LearningSpec for each layer",
         )
-        updates = [learning.update for learning in self.learning]
+        updates = [learning.update.kind for learning in self.learning]
         require(len(set(updates)) == 1, f"update = {updates}", "the same for every layer")
         for phase in self.plan:
             require(phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}")

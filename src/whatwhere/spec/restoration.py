@@ -1,9 +1,8 @@
-"""How images are restored, whatever the task."""
+"""The settings of restoration, whatever the task."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from whatwhere.spec.checks import check_fields, require, require_count
 
@@ -16,7 +15,6 @@ class RestorationSpec:
                   1/λ = (threshold + σ/s) σ, with s the root mean square of the signal
     steps         of inference; None: 5 (s/σ)², at least 8 and at most 60. Inference that ends before it has converged
                   restores better than one that has
-    step_size     β of inference: 'image' (line search and momentum) or 'secant', whose steps are cheaper
     pooling_step  β_U, the step of the pooling variables
     views         restorations that are averaged, each with the pooling regions at another place; useful with pooling
     scales        sizes at which an image is restored: the low-pass comes from the restored image of half the size,
@@ -30,7 +28,6 @@ class RestorationSpec:
 
     threshold: float = 1.3
     steps: int | None = None
-    step_size: Literal["image", "secant"] = "image"
     pooling_step: float = 1.0
     views: int = 1
     scales: int = 1

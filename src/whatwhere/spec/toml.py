@@ -7,8 +7,11 @@
     epochs = 10
     [inference]
     lam = 20.0
+    step = { kind = "line_search", per = "image", momentum = true }
 
-A key that is not a setting raises an error that suggests the nearest one.
+A setting that is a choice has a table with its `kind`; a name alone, `step = "fixed"`, is short for one with only that.
+Without `kind` the choice stays, and so do its settings that are not given. A key that is not a setting raises an error
+that suggests the nearest one.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 from whatwhere.errors import SpecError
 from whatwhere.files import read_regular
 from whatwhere.spec import Recipe, follow_depth
-from whatwhere.spec.checks import convert, shown, type_hints
-from whatwhere.spec.inference import PAPER_LAM
+from whatwhere.spec.checks import convert, shown, type_hints, union_members
+from whatwhere.spec.old_names import instead_of
 
 Spec = TypeVar("Spec")
 LONGEST = 2**20  # bytes of a recipe
@@ -87,48 +90,67 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     >>> ww.override(ww.Recipe.paper(), {"model": {"layers": [{"maps": 8}]}})
     Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
     """
-    hints = type_hints(type(spec))
+    hints = settable(type(spec))
     new: dict[str, Any] = {}
     for key in sorted(changes, key=lambda key: key != "model"):  # the model first: the learning settings follow it
         value, name = changes[key], f"{where}{key}"
         if key not in hints:
-            raise SpecError(f"{name} is not a setting{_nearest(key, type(spec), where)}")
+            raise SpecError(f"{name} is not a setting{_suggestion(key, value, type(spec), where)}")
         old = getattr(spec, key)
         if key == "learning" and "model" in new:
             old = old[: new["model"].depth]
-        if is_dataclass(old):
-            new[key] = override(old, _table(name, value), f"{name}.")
-        elif _item_spec(hints[key]) is not None:
-            new[key] = _override_items(_item_spec(hints[key]), old, value, name)
-        else:
-            new[key] = convert(value, hints[key], name)
+        new[key] = _parse(hints[key], old, value, name)
     if isinstance(spec, Recipe) and "model" in new and not isinstance(changes.get("learning"), list):
         learning, depth = new.get("learning", spec.learning), new["model"].depth
         new["learning"] = learning if "learning" in new and len(learning) > depth else follow_depth(learning, depth)
-    if "sparsity" in new:  # it takes the place of the old λ
-        new.setdefault("lam", PAPER_LAM)
     return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
 
 
 def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its default."""
-    hints = type_hints(kind)
+    hints = settable(kind)
     new: dict[str, Any] = {}
     for key, value in _table(where or kind.__name__, content).items():
-        name = f"{where}{key}"
         if key not in hints:
-            raise SpecError(f"{name} is not a setting{_nearest(key, kind, where)}")
-        item = _item_spec(hints[key])
-        if item is not None:
-            new[key] = _override_items(item, (), value, name)
-        elif is_dataclass(hints[key]):
-            new[key] = build(hints[key], value, f"{name}.")
-        else:
-            new[key] = convert(value, hints[key], name)
+            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, value, kind, where)}")
+        new[key] = _parse(hints[key], None, value, f"{where}{key}")
     missing = [f.name for f in fields(cast(Any, kind)) if f.name not in new and not _has_default(f)]
     if missing:
         raise SpecError(f"{where}{missing[0]} is missing; it has no default")
     return _named(where, lambda: kind(**new))
+
+
+def settable(kind: type) -> dict[str, Any]:
+    """The name and the type of every setting that a table may have; the `kind` of a choice is read before."""
+    return {f.name: type_hints(kind)[f.name] for f in fields(cast(Any, kind)) if f.init}
+
+
+def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
+    """The value of a setting; `old`, where there is one, has what a table leaves out."""
+    if (item := _item_spec(hint)) is not None:
+        return _override_items(item, old or (), value, name)
+    if is_dataclass(hint):
+        chosen, table = hint, value
+    elif (specs := _specs(hint)) and isinstance(value, dict | str):
+        chosen, table = _choose(specs, type(old), value, name)
+    else:
+        return convert(value, hint, name)
+    if type(old) is chosen:
+        return override(old, _table(name, table), f"{name}.")
+    return build(cast(type, chosen), table, f"{name}.")
+
+
+def _choose(specs: list[Any], old: type, value: Any, name: str) -> tuple[Any, dict[str, Any]]:
+    """The spec that a table of a choice stands for, and its settings; a name alone is a table of nothing else."""
+    kinds = {spec.kind: spec for spec in specs}
+    table = {"kind": value} if isinstance(value, str) else dict(value)
+    kind = table.pop("kind", None)
+    if kind is None and (old in specs or len(specs) == 1):
+        return (old if old in specs else specs[0]), table
+    if kind not in kinds:
+        given = f"{name} = {shown(value)}" if isinstance(value, str) else f"{name}.kind = {shown(kind)}"
+        raise SpecError(f"{given} was given; expected {' or '.join(map(repr, kinds))}")
+    return kinds[kind], table
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -177,6 +199,11 @@ def _item_spec(hint: Any) -> Any:
     return item if is_dataclass(item) else None
 
 
+def _specs(hint: Any) -> list[Any]:
+    """The specs that a setting may be: several, if it is a choice between them."""
+    return [member for member in union_members(hint) if is_dataclass(member)]
+
+
 def _has_default(f: Any) -> bool:
     return f.default is not MISSING or f.default_factory is not MISSING
 
@@ -187,9 +214,11 @@ def _table(name: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _nearest(key: str, kind: type, where: str) -> str:
-    """A suggestion for an unknown key: a setting of this name deeper down, by its full path, or one spelt alike."""
-    known, paths = list(type_hints(kind)), dict(_paths(kind, where))
+def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
+    """What to write for an unknown key: its new form, a setting of this name deeper down, or one spelt alike."""
+    if (text := instead_of(kind, key, json.dumps(value, default=str))) is not None:
+        return f" any more; write {text}"
+    known, paths = list(settable(kind)), dict(_paths(kind, where))
     close = [path for path, name in paths.items() if name == key]
     close = close or [f"{where}{name}" for name in difflib.get_close_matches(key, known, n=1, cutoff=0.5)]
     alike = difflib.get_close_matches(key, paths.values(), n=1, cutoff=0.6)
@@ -200,14 +229,14 @@ def _nearest(key: str, kind: type, where: str) -> str:
 
 def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:
     """Every setting below a spec: its full path and its own name; the path of a layer's setting has `each`."""
-    for name, hint in type_hints(kind).items():
-        item = _item_spec(hint)
-        if item is not None:
+    for name, hint in settable(kind).items():
+        if (item := _item_spec(hint)) is not None:
             yield from _paths(item, f"{where}{name}.each.")
-        elif is_dataclass(hint):
-            yield from _paths(cast(type, hint), f"{where}{name}.")
-        else:
+            continue
+        if not is_dataclass(hint):
             yield f"{where}{name}", name
+        for spec in _specs(hint):
+            yield from _paths(spec, f"{where}{name}.")
 
 
 def _named(where: str, make: Callable[[], Spec]) -> Spec:

@@ -18,11 +18,11 @@ from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
 from whatwhere.inference.engines.cpu.steps import SETTINGS
 from whatwhere.inference.engines.reference import flushed_denormals
 from whatwhere.inference.ista import moving_layers
-from whatwhere.inference.step_size import KEPT_GROWTH, batch_sample, pooling_rate, safe_step
+from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Phase
 
 CHUNK = 8  # images that a thread takes at a time, at most
 LARGEST_SPARE = 2**20  # numbers in a state that is left for the next solve
@@ -52,23 +52,23 @@ class BatchSolver:
             known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
             self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
         self.settings = pack_settings(model, spec)
-        if N == 1 and spec.step_size == "batch":
+        if N == 1 and spec.per_batch:
             self.settings["line_search"] = self.settings["own_step"] = True
         known = latents.p is not None or len(latents.pooling_params) > 0
         self.settings["from_zero"] = T > 0 and not known
-        self.settings["fast_fit"] = len(spec.schedule) > 0 and not known
+        self.settings["fast_fit"] = spec.schedule is not None and T > 0 and not known
         self.initial = initial_latents(model, images, latents, phase)
         self.packed = pack_latents(self.initial, known=known)
         self.images, self.masks = pack_images(images), pack_mask(mask, images)
         self.beta = np.zeros((N, T))
         self.schedule = pack_schedule(spec, phase.layer)
         self.rates = np.ones(N)
-        if spec.contrast is not None:
-            self.rates = pooling_rate(images.double(), mask, spec.contrast).numpy()
+        if spec.schedule is not None:
+            self.rates = pooling_rate(images.double(), mask, spec.schedule.contrast).numpy()
         self.scales = np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)])
-        if spec.schedule:
-            self.beta[:] = [sizes.size for sizes in spec.schedule]
-        elif spec.step_size == "fixed":
+        if spec.schedule is not None:
+            self.beta[:] = [sizes.size for sizes in spec.schedule.steps[:T]]
+        elif isinstance(spec.step, Fixed):
             self.beta[:] = safe_step(model, phase.layer, spec.lam_value)
         self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
 
@@ -78,7 +78,7 @@ class BatchSolver:
             self.solve_one()
             return self.solution()
         with thread_pool() as pool:
-            if self.spec.step_size == "batch":
+            if self.spec.per_batch:
                 self.solve_with_shared_step(pool.map, batch_sample(len(self.images)))
             else:
                 self.solve_each(pool.map, 0)
@@ -115,10 +115,7 @@ class BatchSolver:
         self.settings["line_search"] = True
         for t in range(T + 1):
             list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, buffers))
-            if t < T and t % self.spec.search_every != 0:
-                last, before = (self.beta[0, t - i] if i <= t else 0 for i in (1, 2))
-                self.beta[:, t] = min(last, KEPT_GROWTH * before) if before > 0 else last
-            elif t < T:
+            if t < T:
                 squares, gained = self.norms[:sample].sum(0)
                 self.beta[:, t] = squares / (self.spec.lam_value * gained) if gained > 0 else 0
         self.settings["line_search"] = False
@@ -153,22 +150,23 @@ class BatchSolver:
 def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
     """The settings that the kernels read, one record."""
     record = np.zeros(1, SETTINGS)
-    for name in ("lam", "alpha", "pooling_step", "gamma_min", "gamma_max", "moment_power", "momentum"):
+    for name in ("lam", "alpha", "pooling_step"):
         record[name] = getattr(spec, name)
-    record["momentum"] |= len(spec.schedule) > 0  # of the schedule
+    record["gamma_min"], record["gamma_max"] = spec.moments.gamma_min, spec.moments.gamma_max
+    record["moment_power"] = spec.moments.power
+    record["momentum"] = spec.momentum or spec.schedule is not None
     record["exact"] = spec.shrinkage == "exact"
     record["nonnegative"] = model.spec.nonnegative
-    record["secant"] = spec.step_size == "secant"
-    record["line_search"] = record["own_step"] = spec.step_size in ("image", "secant")
-    record["search_every"] = spec.steps + 1 if spec.step_size == "secant" else spec.search_every
+    record["line_search"] = record["own_step"] = isinstance(spec.step, LineSearch) and not spec.per_batch
+    record["search_every"] = 1
     return record
 
 
 def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
-    """The threshold, the momentum and β_U of every layer, a row for each step; no rows without a schedule."""
+    """The threshold, the extrapolation and β_U of every layer, a row for each step; no rows without a schedule."""
     rows = [
-        (sizes.threshold, sizes.momentum, *(sizes.pooling_step_of(k) for k in range(1, layers + 1)))
-        for sizes in spec.schedule
+        (sizes.threshold, sizes.extrapolation, *(sizes.pooling_step_of(k) for k in range(1, layers + 1)))
+        for sizes in (spec.schedule.steps[: spec.steps] if spec.schedule else ())
     ]
     return np.array(rows).reshape(len(rows), 2 + layers)
 

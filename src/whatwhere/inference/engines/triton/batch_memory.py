@@ -23,7 +23,7 @@ from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Stats
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Phase
 
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32
 ELEMENTWISE = {"M": 64, "num_warps": 4}  # launches of kernels without products
@@ -45,8 +45,8 @@ class BatchMemory:
         self.model_spec, self.spec, self.N, self.top = model.spec, spec, N, phase.layer
         self.shapes = layer_shapes(model, height, width, phase.layer)
         self.moving, self.from_zero = moving_layers(model, phase), from_zero
-        self.sample = {"image": N, "secant": N, "batch": batch_sample(N), "fixed": 0}[spec.step_size]
-        self.secant = spec.step_size == "secant"
+        self.sample = (batch_sample(N) if spec.per_batch else N) if isinstance(spec.step, LineSearch) else 0
+        self.secant = False
         self.device = images.device
         self.side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
@@ -94,12 +94,12 @@ class BatchMemory:
         self.before = empty(*images.shape) if self.secant else self.images  # the error before the last step
         self.changes_below = torch.empty_like(self.squares_below) if self.secant else self.squares_below
         self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
-        self.features = empty(*self.p[-1].shape) if spec.momentum or spec.schedule else self.p[-1]
+        self.features = empty(*self.p[-1].shape) if spec.momentum or spec.schedule is not None else self.p[-1]
         T = spec.steps
         self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
         self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
         self.beta, self.rates = empty(max(T, 1), N), empty(N)
-        for beta, sizes in zip(self.beta, spec.schedule, strict=False):
+        for beta, sizes in zip(self.beta, spec.schedule.steps if spec.schedule else (), strict=False):
             beta.fill_(sizes.size)
 
     def keeps_weights(self, k: int) -> bool:
@@ -123,9 +123,9 @@ class BatchMemory:
         self.scale[5].zero_()
         if p is not None:
             self.load_latents(p, theta)
-        if self.spec.schedule:
-            self.rates.copy_(pooling_rate(images, mask, self.spec.contrast))
-        elif self.spec.step_size == "fixed" and self.spec.steps:
+        if self.spec.schedule is not None:
+            self.rates.copy_(pooling_rate(images, mask, self.spec.schedule.contrast))
+        elif isinstance(self.spec.step, Fixed) and self.spec.steps:
             self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
 
     def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
@@ -137,7 +137,8 @@ class BatchMemory:
             rows = self.N * shape.grid[0] * shape.grid[1]
             weights.take_theta[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
                 known.mu, known.gamma, known.mu.stride(), known.gamma.stride(), own, planes, self.scale, rows,
-                self.spec.gamma_min, self.spec.gamma_max, **shape.region_constants(), MAPS=CHUNK, **ELEMENTWISE,
+                self.spec.moments.gamma_min, self.spec.moments.gamma_max, **shape.region_constants(),
+                MAPS=CHUNK, **ELEMENTWISE,
             )  # fmt: skip
 
     def choose_scale(self) -> None:

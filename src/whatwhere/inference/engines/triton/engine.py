@@ -19,7 +19,7 @@ from whatwhere.inference.ista import start_latents
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, SizedModel
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, Phase
 
 if TYPE_CHECKING:
     from whatwhere.inference.engines.triton.filters import TritonFilterMap
@@ -80,7 +80,7 @@ class Problem:
     def few(self) -> bool:
         """Whether fitting the start takes a good part of the time, and can be recorded: it then waits for nothing."""
         fresh = self.latents.p is None and not self.latents.pooling_params and self.mask is None
-        waits = self.spec.step_size == "fixed" and not self.spec.schedule  # for the bound on ‖R‖²
+        waits = isinstance(self.spec.step, Fixed)  # for the bound on ‖R‖²
         return fresh and not waits and len(self.images) <= FEW and self.images.is_cuda
 
     @property
@@ -95,7 +95,7 @@ class Problem:
             layer.pooling_kind == "gaussian" and layer.stride == layer.pool_size and layer.pool_maps == 1
             for layer in layers
         )
-        return len(self.spec.schedule) > 0 and unknown and regular and spec.nonnegative
+        return self.spec.schedule is not None and self.spec.steps > 0 and unknown and regular and spec.nonnegative
 
     def load(self, workspace: Workspace) -> None:
         if self.from_zero:
@@ -158,7 +158,7 @@ class TritonEngine:
 
         phase = check_filter_problem(model, k, images, latents, mask)
         require_supported(self.name, unsupported(model, images, phase))
-        spec = InferenceSpec(steps=0, step_size="fixed")
+        spec = InferenceSpec(steps=0, step=Fixed())
         workspace = prepare(model, images, phase, spec, masked=mask is not None).workspace
         return TritonFilterMap(workspace, model, k, images, latents, mask)
 

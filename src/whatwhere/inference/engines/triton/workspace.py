@@ -59,8 +59,7 @@ class Workspace(BatchMemory):
 
     def take_step(self, t: int) -> None:
         """Step t. What does not need β runs while β is found: the measurements, and the pass up below the top."""
-        searches = t == 0 if self.secant else t % self.spec.search_every == 0
-        searched = self.sample if searches else 0
+        searched = self.sample
         left = slice(searched, self.N)
         self.reconstruct(self.N, secant=self.secant, stamp=t)
         with self.aside():
@@ -68,10 +67,6 @@ class Workspace(BatchMemory):
             self.climb(left, up.STEP, t, layers=range(1, self.top))
         if searched:
             self.search_line(t)
-        elif self.secant:
-            self.take_secant(t)
-        elif not searches:
-            self.keep_step(t)
         self.join()
         with self.aside():
             self.step(t, searched)
@@ -183,16 +178,16 @@ class Workspace(BatchMemory):
         shape, spec, lam, count = self.shapes[k - 1], self.spec, self.spec.lam_value, images.stop - images.start
         rows, cells = count * shape.grid[0] * shape.grid[1], count * shape.cells[0] * shape.cells[1]
         above, last, error = min(k, self.top - 1), t == spec.steps - 1, self.error[k - 1][images]
-        sizes = spec.schedule[t] if spec.schedule else None
+        sizes = spec.schedule.steps[t] if spec.schedule else None
         rate = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
-        threshold, ahead = (0.0, 0.0) if sizes is None else (sizes.threshold, 0.0 if last else sizes.momentum)
+        threshold, ahead = (0.0, 0.0) if sizes is None else (sizes.threshold, 0.0 if last else sizes.extrapolation)
         own = (self.p[k - 1], self.theta[k - 1], self.weights[k - 1], self.weights_before[k - 1])
         p, theta, planes, planes_before = (x[images] for x in own)
         parts = (self.rates, self.penalties, self.nonzeros, self.squares_above, self.uphill)
         after = (
             self.features[images], self.gradient, self.error[above][images], self.beta[t][images],
-            *(x[images] for x in parts), self.scale, rows, lam, lam * rate, spec.gamma_min, spec.gamma_max, threshold,
-            ahead, float(t == 0),
+            *(x[images] for x in parts), self.scale, rows, lam, lam * rate, spec.moments.gamma_min,
+            spec.moments.gamma_max, threshold, ahead, float(t == 0),
         )  # fmt: skip
         options = {
             "ROLE": role, "MOVE": move, "KEEP": keep, "S_ABOVE": self.shapes[above].cell, "ALPHA": spec.alpha,
@@ -210,7 +205,7 @@ class Workspace(BatchMemory):
             up.up[programs](
                 error, self.up[k - 1], p, theta, planes, planes_before, z, self.used, float(t + 1),
                 images.start, *after, *spec.start_scales(k),
-                **shape.constants(), **options, FIT=spec.moment_power if fit else 0, **product,
+                **shape.constants(), **options, FIT=spec.moments.power if fit else 0, **product,
             )  # fmt: skip
             return
         z_error = self.z_error[k - 1][images]
@@ -255,7 +250,7 @@ class Workspace(BatchMemory):
         """
         self.climb(slice(0, self.sample), up.GRADIENT, t)
         self.reconstruct(self.sample, trial=True)
-        shared = self.spec.step_size == "batch"
+        shared = self.spec.per_batch
         sums.line_search[(self.sample,)](
             self.squares_above, self.trial_squares, self.beta[t], self.gradient_norm, self.reconstruction_norm,
             self.spec.lam_value, SHARED=shared, **self.lengths(), num_warps=1,
