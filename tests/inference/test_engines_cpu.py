@@ -13,7 +13,7 @@ from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch, ModelSpec, Phase
 
 pytest.importorskip("numba")
 
@@ -37,10 +37,10 @@ def test_unknown_pixels_change_not_one_bit(name: str) -> None:
     assert set(influence_of_unknown_pixels(get_engine(name), torch.float32).values()) == {0.0}
 
 
-@pytest.mark.parametrize("rule", ["image", "batch", "fixed"])
-def test_the_number_of_threads_changes_nothing(rule: str) -> None:
+@pytest.mark.parametrize("step", [LineSearch(), LineSearch(per="batch"), Fixed()])
+def test_the_number_of_threads_changes_nothing(step: LineSearch | Fixed) -> None:
     model, images = DeconvNet(SPECS["2 layers"]), random_images(SPECS["2 layers"], 50).float()
-    spec, found = InferenceSpec(steps=5, step=LineSearch(per=rule)), {}
+    spec, found = InferenceSpec(steps=5, step=step), {}
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)

@@ -136,7 +136,7 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
             read_steps(file)
     spec = json.dumps({"lam": 1.0})
     for metadata, reason in (
-        ({"format": "whatwhere model 2"}, "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 1'"),
+        ({"format": "whatwhere model 2"}, "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 2'"),
         ({"format": FORMAT, "spec": spec}, "'model' is missing"),
     ):
         save_file({}, file, metadata=metadata)

@@ -163,7 +163,7 @@ def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
     assert seen == list(range(1, 21))
     assert len(costs) == 20
     assert unrolled.contrast == pytest.approx(float(images[:30].amax((1, 2, 3)).mean()))
-    assert unrolled.learned.spec.contrast == unrolled.contrast
+    assert unrolled.learned.spec.schedule.contrast == unrolled.contrast
 
 
 def test_imitation_brings_the_features_nearer_to_those_of_the_teacher() -> None:
