@@ -23,7 +23,7 @@ from whatwhere.cli.encoding import Encoder
 from whatwhere.data import random_crops
 from whatwhere.data.codes import load_codes
 from whatwhere.inference.machine import machine
-from whatwhere.spec import (InferenceSpec, LearningSpec, LineSearch, Recipe)
+from whatwhere.spec import InferenceSpec, LearningSpec, LineSearch, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "code_size.json"
 TILES = 300

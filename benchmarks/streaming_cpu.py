@@ -23,7 +23,7 @@ from learning_curve import curve, record
 from whatwhere import data
 from whatwhere.cli.demo_run import demo_recipe
 from whatwhere.inference.machine import machine
-from whatwhere.spec import (EveryEpoch, LineSearch, Recipe)
+from whatwhere.spec import EveryEpoch, LineSearch, Recipe
 from whatwhere.spec.toml import override
 
 RESULTS = Path(__file__).parent / "results" / "streaming_cpu.json"

@@ -25,7 +25,7 @@ from reproduction.jobs import (
 from reproduction.records import MODELS
 from reproduction.scale import Scale
 from reproduction.table import ALL_TABLES, SEEDS, cells_of
-from whatwhere.spec import Recipe
+from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
 
 OTHER = "other"  # folder of results that no table asks for
 WORDS = {("nonnegative", False): "signed", ("reset_at", ()): "no-reset"}
@@ -64,7 +64,9 @@ class Names:
         depth = recipe.model.depth
         parts = ["-".join(kinds), f"{depth}layer{'s' if depth > 1 else ''}"]
         base = first_layers(base, min(depth, base.model.depth))
-        parts += dict.fromkeys(setting_slug(*change) for change in changes(asdict(recipe), asdict(base)))
+        parts += dict.fromkeys(
+            setting_slug(*change) for change in changes(named_settings(recipe), named_settings(base))
+        )
         if data.name != self.scale.data.name:
             parts.insert(0, slug(data.name))
         if data.deskew or data.both_views:
@@ -72,6 +74,25 @@ class Names:
         if data.eval_split != "test":
             parts.append(data.eval_split)
         return "-".join(parts)
+
+
+def named_settings(recipe: Recipe) -> dict[str, Any]:
+    """The settings that a name may have, each choice by one word, in the order that the published names have."""
+
+    def named_inference(spec: InferenceSpec) -> dict[str, Any]:
+        table = asdict(spec)
+        step, moments = table.pop("step"), table.pop("moments")
+        power = {"moment_power": moments.pop("power")}
+        return {**table, "step_size": step.get("per", step["kind"]), "momentum": spec.momentum, **moments, **power}
+
+    def named_learning(spec: LearningSpec) -> dict[str, Any]:
+        first = {"inference": named_inference(spec.inference), "update": spec.update.kind, "epochs": spec.epochs}
+        return (
+            first | {"reset_at": spec.reset_at} | {key: value for key, value in vars(spec).items() if key not in first}
+        )
+
+    learning = tuple(map(named_learning, recipe.learning))
+    return {**asdict(recipe), "learning": learning, "inference": named_inference(recipe.inference)}
 
 
 def changes(table: Any, base: Any, path: str = "") -> list[tuple[str, Any]]:

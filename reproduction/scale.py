@@ -25,6 +25,7 @@ class ScaleFile:
     seeds   for the headline tables; the others have one
     C       the grid that C is chosen from, for every cell on validation images
     recipe  differences: paper.toml's from the paper's settings, quick.toml's from paper.toml
+    resets  with filters that are updated every epoch: the epochs after which features are set to 0
     values  of curves, by the name of the table: other values on the x axis
     """
 
@@ -33,6 +34,7 @@ class ScaleFile:
     C: tuple[float, ...]
     images: int = 0
     recipe: dict[str, Any] = field(default_factory=dict)
+    resets: tuple[int, ...] | None = None
     values: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -47,6 +49,7 @@ class Scale:
     values: dict[str, list[float]]
     changes: tuple[dict[str, Any], ...]
     """of the recipe: paper.toml's, then this scale's own"""
+    resets: tuple[int, ...] | None = None
 
     def recipe(self, *table: dict[str, Any]) -> Recipe:
         """The recipe of this scale; the changes of a table come after paper.toml's and before the scale's own."""
@@ -54,7 +57,9 @@ class Scale:
         recipe = Recipe.paper()
         for changes in (first, *table, *own):
             recipe = override(recipe, changes)
-        return recipe
+        if self.resets is None or recipe.learning[0].streams:
+            return recipe
+        return override(recipe, {"learning": {"each": {"update": {"reset_at": self.resets}}}})
 
 
 def read_scale(name: str) -> Scale:
@@ -65,7 +70,7 @@ def read_scale(name: str) -> Scale:
     chosen = content[-1]
     changes = tuple(file.recipe for file in content)
     data = DataSpec(chosen.data, limit=chosen.images or None)
-    return Scale(name, data, chosen.seeds, chosen.C, chosen.values, changes)
+    return Scale(name, data, chosen.seeds, chosen.C, chosen.values, changes, chosen.resets)
 
 
 def data_file(folder: str, name: str) -> dict[str, Any]:

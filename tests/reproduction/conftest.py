@@ -3,6 +3,7 @@ import pytest
 from reproduction.jobs import DataSpec
 from reproduction.reproduce import ReproduceOptions, TimeLimit, open_evaluator, open_store, reproduce
 from reproduction.scale import Scale
+from whatwhere.spec import EveryEpoch
 
 TINY = {
     "batch_size": 15,

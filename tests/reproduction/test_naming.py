@@ -9,6 +9,7 @@ from reproduction.jobs import DataSpec, EvaluationJob, ModelFeatures, RecordedJo
 from reproduction.naming import Names, slug
 from reproduction.scale import SCALES, read_scale
 from reproduction.table import ALL_TABLES, SEEDS, cells_of
+from whatwhere.spec import EveryEpoch
 from whatwhere.spec.toml import override
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from reproduction.scale import data_file, read_scale
-from whatwhere.spec import Recipe
+from whatwhere.spec import MomentFit, Recipe
 
 
 def test_the_paper_s_scale_changes_the_size_of_mini_batches_alone():

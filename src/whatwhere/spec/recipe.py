@@ -85,8 +85,8 @@ class LearningSpec:
     """How one layer is trained.
 
     inference      settings of the inference inside training
-    update         when filters are updated: `EveryEpoch`, or `EveryBatch` of a stream
     epochs         passes over the images
+    update         when filters are updated: `EveryEpoch`, or `EveryBatch` of a stream
     cg_steps       conjugate-gradient steps of a filter update
     update_lower_filters  do the filters of the layers below move too?
     update_lower_pooling  do the pooling variables of the layers below move too?
@@ -96,8 +96,8 @@ class LearningSpec:
     """
 
     inference: InferenceSpec
-    update: EveryEpoch | EveryBatch = EveryEpoch()
     epochs: int = 50
+    update: EveryEpoch | EveryBatch = EveryEpoch()
     cg_steps: int = 2
     update_lower_filters: bool = False
     update_lower_pooling: bool = True
