@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--other", type=int, default=0, help="test images at other contrasts, and of Fashion-MNIST")
     parser.add_argument("--images", type=int, help="of each set, for a short trial")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further part after this time")
-    parser.add_argument("--models", type=Path, default=Path("reproduction/results/paper/models"))
+    parser.add_argument("--models", type=Path, required=True, help="where results/paper/models.zip is unpacked")
     parser.add_argument("--cache", type=Path, default=Path("learned_steps_cache"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/learned_steps.json"))
     given = parser.parse_args()

@@ -1,6 +1,6 @@
-"""Draw the pictures of howto/figures.md:  python docs/figure_pictures.py [NAME ...]
+"""Draw the pictures of howto/figures.md:  PYTHONPATH=. python docs/figure_pictures.py [NAME ...]
 
-The models are those of reproduction/results/paper/models, trained on all of MNIST at the scale of the paper. The images
+The models are those of reproduction/results/paper, trained on all of MNIST at the scale of the paper. The images
 are test images of the embedded digits. Pictures keep all their colours; a large one gets a lower resolution instead.
 """
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
-from reproduction.records import read_record
+from reproduction.models import read_model
+from reproduction.records import read_records
 from whatwhere.cli.figures import choose_images
 from whatwhere.cli.stages import Stages
 from whatwhere.figures import FigureContext, draw
 from whatwhere.learning import EpochReport, TrainedRun
-from whatwhere.model import load
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "reproduction" / "results" / "paper"
@@ -31,10 +31,12 @@ COMPARED = ("comparison", "cost-2", "reset")
 
 def published_run(name: str, file: str) -> TrainedRun:
     """A trained model of the results, with the recipe and the history of its record."""
-    record = read_record(RESULTS / "models" / f"{file}.json", RESULTS)
+    (record,) = (record for record in read_records(RESULTS / "models.jsonl") if record.name == f"models/{file}")
+    model = read_model(RESULTS / "models.zip", file)
+    assert model is not None
     epochs = record.result.history
     history = tuple(EpochReport(e.layer, e.epoch, e.reconstruction, e.penalty, e.nonzeros) for e in epochs)
-    return TrainedRun(name, record.job.recipe, load(RESULTS / "models" / f"{file}.safetensors"), history)
+    return TrainedRun(name, record.job.recipe, model, history)
 
 
 def png(figure: Figure) -> bytes:

@@ -1,4 +1,6 @@
-"""Draw the pictures of Start, the tutorial, the model page and the README:  python docs/tutorial_pictures.py
+"""Draw the pictures of Start, the tutorial, the model page and the README:
+
+    PYTHONPATH=. python docs/tutorial_pictures.py
 
 The model is the one that ships with the package, trained on all of MNIST at the scale of the paper.
 """

@@ -71,5 +71,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except WhatwhereError as error:
+    except (WhatwhereError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile, ZipInfo
 
 from reproduction.jobs import TrainingJob, fingerprint, first_layers
-from reproduction.records import ResultStore
+from reproduction.records import MODELS, ResultStore
 from reproduction.results import EpochRecord, TrainingResult
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.files import disk_errors
 from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.storage import has_checkpoint
 from whatwhere.model import DeconvNet, load, save
@@ -24,7 +25,7 @@ from whatwhere.spec import Recipe
 class ModelStore:
     """Where models are and how they are trained.
 
-    results  the record of every training: recipe, history, time, machine; published models are next to their records
+    results  the record of every training: recipe, history, time, machine; published models are in an archive next to it
     cache    folder of all other models, and of trainings that are under way
     """
 
@@ -40,30 +41,40 @@ class ModelStore:
         """The model of a training; trained now if there is none yet. `publish` puts it with the results."""
         cached = self.cached_file(job)
         if self.results.find(job) is not None:
-            published = self.published_file(job)
-            if published.is_file():
-                return load(published)
+            if (published := self.published(job)) is not None:
+                return published
             if cached.is_file():
                 if publish:
-                    self._save(load(cached), published)
+                    self._publish(job, load(cached))
                 return load(cached)
         model = self._train(job, images, publish)
-        self._save(model, self.published_file(job) if publish else cached)
+        if publish:
+            self._publish(job, model)
+        else:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            save(model, cached)
         shutil.rmtree(cached.with_suffix(""), ignore_errors=True)  # the run is now a record and a model
         return model
 
-    def published_file(self, job: TrainingJob) -> Path:
-        """The model file next to the record of its training."""
-        return self.results.folder / f"{self.results.name_of(job)}.safetensors"
+    @property
+    def archive(self) -> Path:
+        """The archive of the published models, next to the records of their trainings."""
+        return self.results.folder / f"{MODELS}.zip"
+
+    def published(self, job: TrainingJob) -> DeconvNet | None:
+        """The published model of a training; None if there is none."""
+        return read_model(self.archive, Path(self.results.name_of(job)).name)
 
     def cached_file(self, job: TrainingJob) -> Path:
         """The model file in the cache; its name without the suffix is the folder of the training under way."""
         return self.cache / f"{Path(self.results.names(job)).name}-{fingerprint(job)}.safetensors"
 
-    def _save(self, model: DeconvNet, path: Path) -> None:
-        with disk_errors(f"writing the model {path}", "free space or choose another folder (--results, --cache)"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save(model, path)
+    def _publish(self, job: TrainingJob, model: DeconvNet) -> None:
+        """Add a model to the archive, as a file that `ww.load` reads."""
+        name = f"{Path(self.results.name_of(job)).name}.safetensors"
+        with TemporaryDirectory() as folder, ZipFile(self.archive, "a") as archive:
+            save(model, Path(folder, name))
+            archive.writestr(ZipInfo(name), Path(folder, name).read_bytes())  # without the time of writing
 
     def _train(self, job: TrainingJob, images: Images, publish: bool) -> DeconvNet:
         """Train the top layer on the layers below, which are a model of their own; resume a run that was cut off."""
@@ -91,6 +102,15 @@ class ModelStore:
         result = TrainingResult(history=(*lower_history, *history), training_seconds=seconds)
         self.results.put(job, result, time.monotonic() - began)
         return run.model
+
+
+def read_model(archive: Path, name: str) -> DeconvNet | None:
+    """A model by the name of its training, from an archive of published models; None if it is not there."""
+    file = f"{name}.safetensors"
+    if not archive.is_file():
+        return None
+    with ZipFile(archive) as models, TemporaryDirectory() as folder:
+        return load(models.extract(file, folder)) if file in models.namelist() else None
 
 
 def epoch_record(epoch: EpochReport) -> EpochRecord:

@@ -1,4 +1,4 @@
-"""Readable names for result files.
+"""Readable names for results.
 
     pooling/gaussian-pooling-layer-2-seed0      a cell: table, row, column, seed
     models/gaussian-2layers-seed0               a training: what its recipe changes from the scale's

@@ -1,10 +1,10 @@
-"""Result files: one JSON file for each result, under a readable name, found again by the job that it holds.
+"""Result files: one for each table, a line of JSON for each result, found again by the job that it holds.
 
-    reproduction/results/paper/pooling/gaussian-pooling-layer-2-seed0.json
+    reproduction/results/paper/pooling.jsonl
 
-A file holds its `job` (images, recipe, seed, all settings), the `result`, the `seconds` it took and the `machine`
-(processor, GPU, versions, commit, time). Its name is for people. The program compares jobs: a setting that it gets
-later, with a default that changes nothing, does not orphan a file.
+A line holds its `name` (row, column, seed), its `job` (images, recipe, seed, all settings), the `result`, the `seconds`
+it took and the `machine` (processor, GPU, versions, commit, time). Names are for people. The program compares jobs: a
+setting that it gets later, with a default that changes nothing, does not orphan a result.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from reproduction.jobs import (
 )
 from reproduction.results import EvaluationResult, FewLabelResult, RecordedResult, Result, TrainingResult
 from whatwhere.errors import RunError, WhatwhereError
-from whatwhere.files import disk_errors, write_atomic
 from whatwhere.inference.machine import Machine, this_machine
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import build
 
 R = TypeVar("R", bound=Result)
-MODELS = "models"  # folder of the trainings: a record of each, and the models that are published
-FIGURES = "figures"  # folder of the curves; it holds no results
+MODELS = "models"  # the file of the trainings; the archive of the models that are published is next to it
+FIGURES = "figures"  # folder of the drawn curves
 MODEL_METHOD = "model"
 RECORDED = ("fine-tuning",)  # methods that the project no longer has
 RESULT_TYPES: dict[str, tuple[type[MeasurableJob], type[Result]]] = {
@@ -48,7 +47,7 @@ RESULT_TYPES: dict[str, tuple[type[MeasurableJob], type[Result]]] = {
 
 @dataclass(frozen=True)
 class Record(Generic[R]):
-    """One result with what made it. `name`: of its file, without the suffix, relative to the scale's folder."""
+    """One result with what made it. `name`: of its table, a slash, and its own."""
 
     job: Job
     result: R
@@ -64,9 +63,8 @@ class ResultStore:
         self.folder = folder
         self.names = names
         self.records: dict[Job, Record[Any]] = {}
-        for path in result_files(folder):
-            record = read_record(path, folder)
-            self.records[record.job] = record
+        for path in sorted(folder.glob("*.jsonl")):
+            self.records |= {record.job: record for record in read_records(path)}
 
     @overload
     def find(self, job: TrainingJob) -> Record[TrainingResult] | None: ...
@@ -91,43 +89,37 @@ class ResultStore:
         return unique
 
     def put(self, job: MeasurableJob, result: R, seconds: float) -> Record[R]:
-        """Write a result; the file appears complete or not at all. The file of another job is never overwritten."""
-        name = self.name_of(job)
-        record = Record(job, result, round(seconds, 3), this_machine(), name)
-        path = self.folder / f"{name}.json"
-        with disk_errors(f"writing the result {path}", "measure it again when the folder can be written"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, record_text(record).encode())
+        """Add a result to the file of its table; of two lines with one job, the last counts."""
+        record = Record(job, result, round(seconds, 3), this_machine(), self.name_of(job))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / f"{record.name.split('/')[0]}.jsonl").open("a", encoding="utf-8") as file:
+            file.write(record_text(record))
         self.records[job] = record
         return record
 
 
-def result_files(folder: Path) -> Iterator[Path]:
-    """The result files of a scale, in the order of their names."""
-    return (path for path in sorted(folder.glob("*/*.json")) if path.parent.name != FIGURES)
-
-
-def read_record(path: Path, folder: Path) -> Record[Any]:
-    """Read one result file; an error names a file that is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        job, result = parse_job(content["job"]), parse_result(content["job"]["kind"], content["result"])
-        machine = build(Machine, content["machine"])
-        name = path.relative_to(folder).with_suffix("").as_posix()
-        return Record(job, result, content["seconds"], machine, name)
-    except (KeyError, TypeError, ValueError, WhatwhereError) as error:
-        raise RunError(f"{path} is not a result file: {error!r} (remove it, or put the right one back)") from error
+def read_records(path: Path) -> Iterator[Record[Any]]:
+    """The results of a file; an error names a line that is none."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            content = json.loads(line)
+            job, result = parse_job(content["job"]), parse_result(content["job"]["kind"], content["result"])
+            machine = build(Machine, content["machine"])
+            yield Record(job, result, content["seconds"], machine, f"{path.stem}/{content['name']}")
+        except (KeyError, TypeError, ValueError, WhatwhereError) as error:
+            raise RunError(f"{path}, line {number} is not a result: {error!r} (put the right one back)") from error
 
 
 def record_text(record: Record[Any]) -> str:
-    """A result file's content."""
+    """A line of a result file."""
     content = {
+        "name": record.name.split("/")[1],
         "job": job_table(record.job),
         "result": without_none(asdict(record.result)),
         "seconds": record.seconds,
         "machine": asdict(record.machine),
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(content, ensure_ascii=False) + "\n"
 
 
 def job_table(job: MeasurableJob) -> dict[str, Any]:

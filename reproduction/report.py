@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 from reproduction.baselines import Baseline
 from reproduction.claims import MeasuredCell, Verdict, evaluate_claim, measured_cells
-from reproduction.index import index_page
 from reproduction.records import FIGURES, ResultStore
 from reproduction.reproduce import open_store
 from reproduction.results import Measure, mean_and_deviation
@@ -25,7 +23,6 @@ from reproduction.table import (
     read_table,
 )
 from whatwhere.errors import RunError
-from whatwhere.files import disk_errors, write_atomic
 
 INTRODUCTION = """\
 # Results
@@ -172,33 +169,22 @@ def _line(row: str, cells: CellsByName) -> dict[str, Any] | None:
 
 
 def write_report(folder: Path, page_file: Path) -> list[Path]:
-    """Write RESULTS.md, the index of the result files, and the curves with their figures."""
+    """Write RESULTS.md, and draw the curves."""
     if not any((folder / name).is_dir() for name in SCALES):
         raise RunError(f"{folder} was given as the folder of the results; there are none in it (--results FOLDER)")
-    index, scales = folder / "README.md", open_scales(folder)
-    with disk_errors("writing the report", "choose a page and a folder that can be written (--page, --results)"):
-        write_atomic(page_file, results_page(scales).encode())
-        write_atomic(index, index_page(scales).encode())
-        return [page_file, index, *(path for scale, store in scales for path in write_figures(scale, store))]
+    scales = open_scales(folder)
+    page_file.write_text(results_page(scales), encoding="utf-8")
+    return [page_file, *(path for scale, store in scales for path in draw_figures(scale, store))]
 
 
-def write_figures(scale: Scale, store: ResultStore) -> list[Path]:
-    """Write the curves of a scale as data and as drawings."""
+def draw_figures(scale: Scale, store: ResultStore) -> list[Path]:
+    """Draw the curves of a scale."""
     from reproduction.curves import draw
     from whatwhere.figures import save
 
-    written = []
-    figures = store.folder / FIGURES
-    for name, cells in measured_tables(scale, store).items():
-        if (content := curves(name, cells)) is None:
-            continue
-        figures.mkdir(parents=True, exist_ok=True)
-        data, drawing = figures / f"{name}.json", figures / f"{name}.svg"
-        write_atomic(data, as_text(content).encode())
-        save(draw(content), drawing)
-        written += [data, drawing]
-    return written
-
-
-def as_text(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    contents = {name: curves(name, cells) for name, cells in measured_tables(scale, store).items()}
+    drawings = {store.folder / FIGURES / f"{name}.svg": content for name, content in contents.items() if content}
+    for path, content in drawings.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(draw(content), path)
+    return list(drawings)

@@ -229,9 +229,11 @@ def recipe_of(cell: Cell, seed: int = 0) -> Recipe:
 def trained(recipe: Recipe) -> DeconvNet:
     """The model that was trained by this recipe at the paper's scale."""
     job = TrainingJob(SCALE.data, recipe)
-    for file in (MODELS.published_file(job), MODELS.cached_file(job)):
-        if MODELS.results.find(job) is not None and file.exists():
-            return load(file)
+    if MODELS.results.find(job) is not None:
+        if (published := MODELS.published(job)) is not None:
+            return published
+        if MODELS.cached_file(job).is_file():
+            return load(MODELS.cached_file(job))
     raise SystemExit("a model is missing: python -m reproduction pooling joint nonnegativity --scale paper")
 
 

@@ -1,7 +1,6 @@
 """The paper's trained model through the fast engines: 50 steps beside float64, and the test error of its features."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +8,10 @@ import torch
 
 from whatwhere.data import load as load_data
 from whatwhere.inference import infer
-from whatwhere.model import DeconvNet, load
+from whatwhere.learning import load
+from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Recipe
 
-MODEL = Path(__file__).parents[2] / "reproduction/results/paper/models/gaussian-2layers-seed0.safetensors"
 FIFTY = InferenceSpec(steps=50)
 ENGINES = [
     pytest.param("cpu", marks=pytest.mark.slow),
@@ -25,7 +24,7 @@ ENGINES = [
 
 def on_its_device(engine: str) -> DeconvNet:
     pytest.importorskip("numba" if engine == "cpu" else "triton")
-    return load(MODEL).to("cuda" if engine == "triton" else "cpu")
+    return load("mnist").to("cuda" if engine == "triton" else "cpu")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -5,11 +5,10 @@ import torch
 
 import reproduction.models as models_module
 from reproduction.jobs import TrainingJob, first_layers
-from reproduction.models import ModelStore
+from reproduction.models import ModelStore, read_model
 from reproduction.reproduce import open_store
 from reproduction.table import cells_of
 from whatwhere.learning import TrainingStopped
-from whatwhere.model import load
 
 
 def quiet(line):
@@ -46,10 +45,10 @@ def test_a_cached_model_is_published_without_training_it_again(scale, tmp_path, 
     job = TrainingJob(scale.data, first_layers(scale.recipe(), 1))
     first = models.get(job, images)
     assert models.cached_file(job).is_file()
-    assert not models.published_file(job).exists()
+    assert models.published(job) is None
     again = models.get(job, images, publish=True)
     assert torch.equal(first.filters[0], again.filters[0])
-    assert torch.equal(load(models.published_file(job)).filters[0], first.filters[0])
+    assert torch.equal(models.published(job).filters[0], first.filters[0])
     assert len(trainings) == 1
 
 
@@ -77,8 +76,8 @@ def test_a_training_that_was_cut_off_resumes_to_the_same_model(scale, tmp_path):
 
 def test_layer_2_stands_on_the_layer_1_that_was_trained(scale, measured):
     recipe = scale.recipe()
-    both = load(measured.folder / "models/gaussian-2layers-seed0.safetensors")
-    first = load(measured.folder / "models/gaussian-1layer-seed0.safetensors")
+    both = read_model(measured.folder / "models.zip", "gaussian-2layers-seed0")
+    first = read_model(measured.folder / "models.zip", "gaussian-1layer-seed0")
     assert measured.name_of(TrainingJob(scale.data, recipe)) == "models/gaussian-2layers-seed0"
     assert measured.name_of(TrainingJob(scale.data, first_layers(recipe, 1))) == "models/gaussian-1layer-seed0"
     assert torch.equal(both.filters[0], first.filters[0])

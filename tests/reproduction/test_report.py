@@ -1,19 +1,16 @@
-"""RESULTS.md, the index and the curves are what the result files say."""
+"""RESULTS.md and the curves are what the result files say."""
 
 import json
 import shutil
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from safetensors import safe_open
 
 from reproduction import report
-from reproduction.index import index_page
 from reproduction.jobs import TrainingJob
-from reproduction.naming import Names
-from reproduction.records import ResultStore
 from reproduction.report import (
-    as_text,
     curves,
     measured_tables,
     open_scales,
@@ -22,8 +19,8 @@ from reproduction.report import (
     summary,
     write_report,
 )
-from reproduction.reproduce import open_store
-from reproduction.table import cells_of
+from reproduction.reproduce import job_cells, open_store
+from reproduction.table import ALL_TABLES, TABLES
 from whatwhere.errors import RunError
 from whatwhere.model import load
 from whatwhere.model.files import FORMAT
@@ -42,10 +39,11 @@ def test_results_md_agrees_with_the_result_files(published):
     )
 
 
-def test_the_index_agrees_with_the_result_files(published):
-    assert (ROOT / "reproduction/results/README.md").read_text(encoding="utf-8") == index_page(published), (
-        "run `python -m reproduction report`"
-    )
+def test_everything_is_measured(published):
+    """Every job of the tables is found in the result files: another form of a setting would orphan them."""
+    for scale, store in published:
+        tables = ALL_TABLES if scale.name == "paper" else TABLES
+        assert [cell.name for job, cell in job_cells(tables, scale).items() if store.find(job) is None] == []
 
 
 def test_every_published_result_has_the_name_that_the_program_gives(published):
@@ -54,21 +52,17 @@ def test_every_published_result_has_the_name_that_the_program_gives(published):
             assert record.name == store.names(job)
 
 
-def test_figures_agree_with_the_result_files(published):
+def test_every_curve_is_drawn(published):
     for scale, store in published:
-        for name, cells in measured_tables(scale, store).items():
-            content = curves(name, cells)
-            path = store.folder / "figures" / f"{name}.json"
-            assert path.is_file() == (content is not None), "run `python -m reproduction report`"
-            if content is not None:
-                assert path.read_text(encoding="utf-8") == as_text(content)
-                assert path.with_suffix(".svg").is_file()
+        names = [name for name, cells in measured_tables(scale, store).items() if curves(name, cells) is not None]
+        drawn = sorted(path.stem for path in (store.folder / "figures").iterdir())
+        assert drawn == sorted(names), "run `python -m reproduction report`"
 
 
 def test_the_page_shows_our_numbers_and_the_paper_s(scale, measured):
-    names = [f"pooling/max-pooling-layer-1-seed{seed}.json" for seed in (0, 1)]
-    contents = [json.loads((measured.folder / name).read_text()) for name in names]
-    rates = [100 * content["result"]["score"]["error"] for content in contents]
+    lines = map(json.loads, (measured.folder / "pooling.jsonl").read_text().splitlines())
+    names = ("max-pooling-layer-1-seed0", "max-pooling-layer-1-seed1")
+    rates = [100 * line["result"]["score"]["error"] for line in lines if line["name"] in names]
     text = section("pooling", scale, measured_tables(scale, measured)["pooling"])
     (row,) = [line for line in text.splitlines() if line.startswith("| Max pooling")]
     assert f"**{sum(rates) / 2:.2f}** ± " in row.split("|")[2]
@@ -78,10 +72,11 @@ def test_the_page_shows_our_numbers_and_the_paper_s(scale, measured):
 def test_another_number_in_a_result_file_is_another_page(scale, measured, tmp_path):
     before = section("pooling", scale, measured_tables(scale, measured)["pooling"])
     copy = shutil.copytree(measured.folder, tmp_path / "tiny")
-    path = copy / f"{measured.name_of(cells_of('pooling', scale)[0].jobs[0])}.json"
-    content = json.loads(path.read_text())
+    path = copy / "pooling.jsonl"
+    first, *others = path.read_text().splitlines()
+    content = json.loads(first)
     content["result"]["score"]["error"] += 0.1
-    path.write_text(json.dumps(content))
+    path.write_text("\n".join([json.dumps(content), *others]))
     changed = open_store(tmp_path, scale)
     assert section("pooling", scale, measured_tables(scale, changed)["pooling"]) != before
 
@@ -115,13 +110,13 @@ def test_a_folder_without_results_is_an_error_and_the_page_stays(tmp_path):
     assert page_file.read_text() == "as it was"
 
 
-def test_the_command_writes_page_index_curves_and_figures(scale, measured_folder, tmp_path, monkeypatch):
+def test_the_command_writes_the_page_and_the_figures(scale, measured_folder, tmp_path, monkeypatch):
     results = shutil.copytree(measured_folder, tmp_path / "results")
     monkeypatch.setattr(report, "SCALES", ("tiny",))
     monkeypatch.setattr(report, "read_scale", lambda name: scale)
     monkeypatch.setitem(report.SCALE_NOTES, "tiny", "Tiny.")
     written = write_report(results, tmp_path / "RESULTS.md")
-    names = ["RESULTS.md", "README.md", "steps.json", "steps.svg", "cost.json", "cost.svg"]
+    names = ["RESULTS.md", "steps.svg", "cost.svg"]
     assert [path.name for path in written] == names
     assert all(path.stat().st_size > 0 for path in written)
     text = (tmp_path / "RESULTS.md").read_text()
@@ -129,38 +124,14 @@ def test_the_command_writes_page_index_curves_and_figures(scale, measured_folder
     assert text == results_page(open_scales(results))
 
 
-def test_every_link_of_the_index_leads_to_a_file(scale, measured):
-    page = index_page([(scale, measured)])
-    links = [part.split(")")[0] for part in page.split("](tiny/")[1:]]
-    files = {str(path.relative_to(measured.folder)) for path in measured.folder.glob("*/*") if path.suffix != ".svg"}
-    assert set(links) == files, "every result file and every published model, and nothing else"
-
-
-def test_results_that_no_table_asks_for_are_in_the_index(scale, measured, tmp_path):
-    store = ResultStore(tmp_path, Names(scale))
-    (job, *_) = (job for cell in cells_of("pooling", scale) for job in cell.jobs)
-    result = measured.find(job).result
-    store.names = lambda job: "other/something"
-    store.put(job, result, 1.0)
-    assert "- other/something: [seed 0: " in index_page([(scale, store)])
-
-
-def test_a_page_that_cannot_be_written_is_a_clear_error(measured_folder, tmp_path, monkeypatch, scale):
-    results = shutil.copytree(measured_folder, tmp_path / "results")
-    monkeypatch.setattr(report, "SCALES", ("tiny",))
-    monkeypatch.setattr(report, "read_scale", lambda name: scale)
-    monkeypatch.setitem(report.SCALE_NOTES, "tiny", "Tiny.")
-    with pytest.raises(RunError, match="writing the report failed"):
-        write_report(results, tmp_path / "no such folder" / "RESULTS.md")
-
-
-def test_every_published_model_loads_and_is_the_one_of_its_record(published):
+def test_every_published_model_loads_and_is_the_one_of_its_record(published, tmp_path):
     for _, store in published:
-        files = sorted(store.folder.rglob("*.safetensors"))
-        assert files
         trained = {record.name: job for job, record in store.records.items() if isinstance(job, TrainingJob)}
+        with ZipFile(store.folder / "models.zip") as archive:
+            archive.extractall(tmp_path / store.folder.name)
+        files = sorted((tmp_path / store.folder.name).iterdir())
+        assert files
         for file in files:
             with safe_open(file, framework="pt") as content:
                 assert content.metadata()["format"] == FORMAT, "saved with a checksum"
-            job = trained[file.relative_to(store.folder).with_suffix("").as_posix()]
-            assert load(file).spec == job.recipe.model
+            assert load(file).spec == trained[f"models/{file.stem}"].recipe.model

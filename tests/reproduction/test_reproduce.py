@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from reproduction.models import read_model
 from reproduction.reproduce import ReproduceOptions, job_cells, reproduce
 from reproduction.table import cells_of
 from whatwhere.errors import SpecError
@@ -15,10 +16,14 @@ def quiet(line):
     pass
 
 
-def test_every_cell_gets_a_result_file_with_every_number(measured):
-    files = sorted(path.parent.name for path in measured.folder.glob("*/*.json"))
-    assert {name: files.count(name) for name in files} == {"models": 8, "pooling": 8, "steps": 1}
-    content = json.loads((measured.folder / "pooling/gaussian-pooling-layer-2-seed0.json").read_text())
+def lines_of(path):
+    return {line["name"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
+def test_every_cell_gets_a_result_with_every_number(measured):
+    files = {path.stem: lines_of(path) for path in measured.folder.glob("*.jsonl")}
+    assert {name: len(lines) for name, lines in files.items()} == {"models": 8, "pooling": 8, "steps": 1}
+    content = files["pooling"]["gaussian-pooling-layer-2-seed0"]
     score = content["result"]["score"]
     assert score["error"] == score["errors"] / score["images"]
     assert score["images"] == 30 == sum(map(sum, score["confusion"]))
@@ -30,9 +35,10 @@ def test_every_cell_gets_a_result_file_with_every_number(measured):
     assert content["machine"]["versions"]["torch"]
     assert content["job"]["features"]["recipe"]["seed"] == 0
     (model,) = content["result"]["models"]
-    history = json.loads((measured.folder / f"{model}.json").read_text())["result"]["history"]
+    name = model.removeprefix("models/")
+    history = files["models"][name]["result"]["history"]
     assert {"cost", "reconstruction", "penalty", "nonzeros", "engine"} <= history[-1].keys()
-    assert (measured.folder / f"{model}.safetensors").is_file(), "models of the headline are published"
+    assert read_model(measured.folder / "models.zip", name) is not None, "models of the headline are published"
 
 
 def test_what_has_a_result_is_not_measured_again(scale, measured_folder, tmp_path):
