@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from large_pictures import SPEC, gabor_model
+from large_pictures import gabor_model
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("--lam", type=float, default=20.0)
     args = parser.parse_args()
     spec = InferenceSpec(lam=args.lam, steps=args.steps, step=LineSearch(momentum=True))
-    recipe, model = Recipe(model=SPEC, learning=(LearningSpec(inference=spec),), inference=spec), gabor_model()
+    model = gabor_model()
+    recipe = Recipe(model=model.spec, learning=(LearningSpec(inference=spec),), inference=spec)
     with tempfile.TemporaryDirectory() as folder:
         for name in ("china.jpg", "flower.jpg"):
             grey = np.rint(load_sample_image(name).mean(2)).astype(np.uint8)

@@ -83,7 +83,9 @@ def main() -> None:
         for name, change in RULES.items():
             rows.append({"rule": name, "alpha": alpha, **measure(InferenceSpec(alpha=alpha, **change), digits)})
             print(rows[-1], flush=True)
-    RESULTS.write_text(json.dumps({"digits": 100, "steps": 50, "machine": machine(), "rows": rows}, indent=1) + "\n")
+    measured = {"digits": 100, "steps": 50, "machine": machine(), "rows": rows}
+    earlier = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**earlier, **measured}, indent=1) + "\n")
 
 
 MODEL = load(models.path("mnist"))

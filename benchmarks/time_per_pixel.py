@@ -79,7 +79,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     rows = [row for name in args.engine for row in measure(name, torch.device(args.device), args.steps, args.repeats)]
-    RESULTS.write_text(json.dumps({"machine": machine(), "steps": args.steps, "results": rows}, indent=1) + "\n")
+    runs = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    runs["cpu" if args.device == "cpu" else "gpu"] = {"machine": machine(), "steps": args.steps, "results": rows}
+    RESULTS.write_text(json.dumps(runs, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -91,9 +91,17 @@ class ResultStore:
     def put(self, job: MeasurableJob, result: R, seconds: float) -> Record[R]:
         """Add a result to the file of its table; of two lines with one job, the last counts."""
         record = Record(job, result, round(seconds, 3), this_machine(), self.name_of(job))
+        table, name = record.name.split("/")
+        content = {
+            "name": name,
+            "job": job_table(job),
+            "result": without_none(asdict(result)),
+            "seconds": record.seconds,
+            "machine": asdict(record.machine),
+        }
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / f"{record.name.split('/')[0]}.jsonl").open("a", encoding="utf-8") as file:
-            file.write(record_text(record))
+        with (self.folder / f"{table}.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(content, ensure_ascii=False) + "\n")
         self.records[job] = record
         return record
 
@@ -108,18 +116,6 @@ def read_records(path: Path) -> Iterator[Record[Any]]:
             yield Record(job, result, content["seconds"], machine, f"{path.stem}/{content['name']}")
         except (KeyError, TypeError, ValueError, WhatwhereError) as error:
             raise RunError(f"{path}, line {number} is not a result: {error!r} (put the right one back)") from error
-
-
-def record_text(record: Record[Any]) -> str:
-    """A line of a result file."""
-    content = {
-        "name": record.name.split("/")[1],
-        "job": job_table(record.job),
-        "result": without_none(asdict(record.result)),
-        "seconds": record.seconds,
-        "machine": asdict(record.machine),
-    }
-    return json.dumps(content, ensure_ascii=False) + "\n"
 
 
 def job_table(job: MeasurableJob) -> dict[str, Any]:

@@ -4,8 +4,8 @@
 
 The models are those of seed 0 that the tables use, learned without labels from all 60,000 training images, which are
 also whitened together, as in the tables' choice of C. SVMs are fitted to the first 50,000, or to some of them; errors
-are those on the last 10,000. Test images are not described. The logs of its runs: results/best_choices*.json;
-best_choices_first.json is that of an earlier version, with other values of C, in which steps failed for lack of memory.
+are those on the last 10,000. Test images are not described. The logs of its runs: results/best_choices.json;
+the first is that of an earlier version, with other values of C, in which steps failed for lack of memory.
 
   moves  class (b): errors of every C, of the image alone and averaged over it and its moves
   few    class (a) with few labels: mean error of some draws, by share of whitening (0: rows as they are) and C

@@ -51,6 +51,7 @@ from whatwhere.ops.sparsity import project, shrink
 from whatwhere.spec import InferenceSpec, Recipe
 
 HERE = Path(__file__).parent
+OUT = HERE / "results" / "why.json"
 SCALE = read_scale("paper")
 MODELS = ModelStore(open_store(HERE.parent / "results", SCALE), Path("runs/reproduce/paper"))
 PART = 10_000  # images to learn from, and as many to evaluate on
@@ -281,8 +282,9 @@ def main() -> None:
         for row in TRIALS[name]():
             rows.append(row)
             print({key: value for key, value in row.items() if key != "errors"}, flush=True)
-            out = HERE / "results" / f"why_{name}.json"
-            out.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1, ensure_ascii=False) + "\n")
+            measured = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
+            measured[name] = {"machine": machine(), "rows": rows}
+            OUT.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
