@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from whatwhere import data, models
-from whatwhere.explorer.export import export
+from whatwhere.explorer.export import Explorer
 from whatwhere.model import load
 from whatwhere.spec import Recipe
 
@@ -99,9 +99,8 @@ def main() -> None:
     browser_path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser_path is None:
         sys.exit("no Chromium or Chrome was found; install one (Debian: apt-get install chromium)")
-    page = export(
-        load(models.path("mnist")), Recipe.paper(), data.load("digits", split="test"), name="mnist", examples=300
-    )
+    digits = data.load("digits", split="test")
+    page = Explorer(load(models.path("mnist")), Recipe.paper(), digits, name="mnist", examples=300).export()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = Path(folder) / "explorer.html"
         file.write_text(page, encoding="utf-8")

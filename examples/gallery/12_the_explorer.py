@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.explorer.export import export
+from whatwhere.explorer.export import Explorer
 
 model, recipe = ww.load("mnist"), ww.Recipe.paper()
 examples = ww.data.load("digits", split="test").subset(np.arange(60))
-page = export(model, recipe, examples, name="mnist")
+page = Explorer(model, recipe, examples, name="mnist").export()
 folder = Path("../../docs/_static") if Path("../../docs/_static").is_dir() else Path()  # next to this page
 (folder / "explorer.html").write_text(page, encoding="utf-8")
 

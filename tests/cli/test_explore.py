@@ -56,15 +56,29 @@ def test_a_damaged_model_raises_an_error_and_writes_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "page.html").exists()
 
 
-def test_the_page_is_served_until_it_is_ended(
+class Page:
+    """What is served of an explorer, with codes that say how often they were inferred."""
+
+    parts, inferred = 2, 0
+
+    def page(self, *, served: bool) -> str:
+        return f"<p>served: {served}</p>"
+
+    def codes(self, part: int) -> str:
+        self.inferred += 1
+        return f"codes of part {part}, {self.inferred}"
+
+
+def test_the_page_and_the_codes_of_its_examples_are_served_until_it_is_ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[bytes] = []
 
     def open_browser(url: str) -> None:
         def visit() -> None:
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                seen.append(answer.read())
+            for path in ("", "codes/1", "codes/0", "codes/1"):
+                with urllib.request.urlopen(url + path, timeout=60) as answer:
+                    seen.append(answer.read())
             running[0].shutdown()
 
         threading.Thread(target=visit).start()
@@ -72,14 +86,15 @@ def test_the_page_is_served_until_it_is_ended(
     running: list[server.PageServer] = []
     original = server.PageServer.__init__
 
-    def remember(self: server.PageServer, page: str, port: int = 0) -> None:
-        original(self, page, port)
+    def remember(self: server.PageServer, answer: Any, port: int = 0) -> None:
+        original(self, answer, port)
         running.append(self)
 
     monkeypatch.setattr(server.PageServer, "__init__", remember)
     monkeypatch.setattr("webbrowser.open", open_browser)
-    explore.serve("<p>the page</p>", 0, browser=True)
-    assert seen == [b"<p>the page</p>"]
+    explore.serve(Page(), 0, browser=True)  # type: ignore[arg-type]
+    first = b"codes of part 1, 1"
+    assert seen == [b"<p>served: True</p>", first, b"codes of part 0, 2", first]
     assert "http://127.0.0.1:" in capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""A page that every test of the explorer shares, a browser where there is one, and the page opened in it."""
+"""A page that every test of the explorer shares, one browser where there is one, and one tab with the page in it."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from explorer.opened import Opened
 from whatwhere import models
 from whatwhere.data import Images, load
-from whatwhere.explorer.export import export
+from whatwhere.explorer import export
 from whatwhere.model import load as load_model
 from whatwhere.spec import Recipe
 
 HOSTILE = "</script><script>window.hacked = 1</script><!--<img src=x onerror=window.hacked=1>"
+CODE_STEPS = 10  # of the examples' codes: enough for features to choose from
 
 
 def chromium() -> str | None:
@@ -28,10 +30,17 @@ def hostile_digits() -> Images:
     return Images(digits.pixels, digits.labels, HOSTILE, classes=tuple(f"{HOSTILE}{n}" for n in range(10)))
 
 
+def hostile_page() -> str:
+    """The page of the shipped model with these digits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "CODE_STEPS", CODE_STEPS)
+        model, recipe = load_model(models.path("mnist")), Recipe.paper()
+        return export.Explorer(model, recipe, hostile_digits(), name=HOSTILE, engine="reference").export()
+
+
 @pytest.fixture(scope="session")
 def page() -> str:
-    """The shipped model with a few examples."""
-    return export(load_model(models.path("mnist")), Recipe.paper(), hostile_digits(), name=HOSTILE)
+    return hostile_page()
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +54,23 @@ def page_file(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser() -> Iterator[Any]:
     found = chromium()
     if found is None:
-        pytest.skip("no Chromium or Chrome was found")
+        pytest.skip("needs Chromium or Chrome, which is not installed (Debian and Ubuntu: apt-get install chromium)")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as api:
         launched = api.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+@pytest.fixture(scope="session")
+def tab(browser: Any, page_file: Path) -> Iterator[Opened]:
+    with Opened(browser, page_file.as_uri()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def opened(tab: Opened) -> Iterator[Opened]:
+    """The tab that the tests share, as it is after opening."""
+    tab.follow()
+    yield tab
+    tab.check()

@@ -12,4 +12,4 @@ for (let again = 0; again < 2; again++) { // what the first time left behind mus
   convolveDown(Float64Array.from(z), made, down);
   convolveUp(Float64Array.from(signal), made, up);
 }
-process.stdout.write(JSON.stringify({ tiled: made.values !== null, down: Array.from(down), up: Array.from(up) }));
+process.stdout.write(JSON.stringify({ down: Array.from(down), up: Array.from(up) }));

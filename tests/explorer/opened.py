@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-FEW_STEPS = "steps=60"  # so that tests need not wait
+STEPS = 20  # of inference, so that tests need not wait
 
 
 class Opened:
     """One tab with the page. Nothing is evaluated as a string in the page, which its policy forbids."""
 
-    def __init__(self, browser: Any, file: Path, fragment: str = "", **context: Any) -> None:
+    def __init__(self, browser: Any, url: str, fragment: str = "", **context: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 720}, **context})
         self.tab = self.context.new_page()
         self.tab.set_default_timeout(60_000)
@@ -22,8 +21,18 @@ class Opened:
         self.tab.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
         self.tab.on("request", lambda request: self.requests.append(request.url))
-        self.url = file.as_uri()
-        self.tab.goto(f"{self.url}#{fragment or FEW_STEPS}")
+        self.url, self.followed = url, 0
+        self.tab.goto(f"{url}#{fragment or f'steps={STEPS}'}")
+        self.settle()
+
+    def follow(self, fragment: str = "") -> None:
+        """Follow a link inside the page: everything is inferred again, and what was changed is forgotten."""
+        self.followed += 1  # another address each time, which the page follows
+        self.settle()
+        self.tab.evaluate(
+            "hash => { document.body.setAttribute('aria-busy', 'true'); location.hash = hash; }",
+            f"steps={STEPS}&{fragment}&followed={self.followed}",
+        )
         self.settle()
 
     def settle(self) -> None:
@@ -69,17 +78,20 @@ class Opened:
         self.tab.mouse.move(*end, steps=steps)
         self.tab.mouse.up()
 
-    def close(self) -> None:
-        """End, and hold that nothing went wrong and nothing was asked of any host."""
-        self.context.close()
-        assert self.errors == []
-        assert [url for url in self.requests if not re.match(r"(file|blob|data):", url)] == []
+    def check(self) -> None:
+        """Hold that nothing went wrong, and nothing was asked of any host but the page's own server."""
+        errors, requests = self.errors[:], self.requests[:]
+        self.errors.clear()
+        self.requests.clear()
+        assert errors == []
+        assert [
+            url for url in requests if not re.match(r"(file|blob|data):", url) and not url.startswith(self.url)
+        ] == []
 
     def __enter__(self) -> "Opened":
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
+        self.context.close()
         if kind is None:
-            self.close()
-        else:
-            self.context.close()
+            self.check()

@@ -5,18 +5,14 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from explorer.conftest import HOSTILE, chromium, hostile_digits
+from explorer.conftest import chromium, hostile_page
 from explorer.test_screens import CASES, SCREENS, screen
-from whatwhere import models
-from whatwhere.explorer.export import export
-from whatwhere.model import load
-from whatwhere.spec import Recipe
 
 if __name__ == "__main__":
     SCREENS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
         file = Path(folder) / "page.html"
-        page = export(load(models.path("mnist")), Recipe.paper(), hostile_digits(), name=HOSTILE, engine="reference")
+        page = hostile_page()
         file.write_text(page, encoding="utf-8")
         browser = api.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         for size, scheme in CASES:

@@ -16,7 +16,7 @@ def test_hues_are_those_of_the_figures(features: int, tmp_path: Path) -> None:
 
     script = tmp_path / "colours.mjs"
     script.write_text(
-        f'import {{ featureColours }} from "{(PAGE / "colours.js").as_uri()}";\n'
+        f'import {{ featureColours }} from "{(PAGE / "pictures.js").as_uri()}";\n'
         f"console.log(JSON.stringify(featureColours({features})));\n"
     )
     np.testing.assert_allclose(run_node(script), feature_colours(features), atol=1e-9)

@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from explorer.conftest import HOSTILE, hostile_digits
+from explorer.conftest import CODE_STEPS, HOSTILE, hostile_digits
 from whatwhere import models
 from whatwhere.data import load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.explorer import bundle as bundling
 from whatwhere.explorer.bundle import bundle
-from whatwhere.explorer.export import CODE_STEPS, choose_examples, export, pack_examples
-from whatwhere.inference import infer
+from whatwhere.explorer.export import PART, Explorer, choose_examples, pack_codes, pack_examples
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, Recipe
+from whatwhere.spec import InputSpec, LayerSpec, ModelSpec, Recipe
 
 
 def carried(page: str) -> dict[str, Any]:
@@ -68,26 +67,52 @@ def test_the_paper_model_with_2000_examples_takes_at_most_3_mb(page: str) -> Non
     chance = np.random.default_rng(0)
     codes = base64.b64encode(gzip.compress(chance.bytes(2000 * (8 + 60 * 3)), 9))
     pixels = base64.b64encode(gzip.compress((255 * images[:2000].numpy()).astype(np.uint8).tobytes(), 9))
-    whole = len(page) - len(packed["images"]) - len(packed["codes"]) + len(pixels) + len(codes)
+    whole = len(page) - len(packed["images"]) - len("".join(packed["codes"])) + len(pixels) + len(codes)
     assert whole < 3e6
 
 
-def test_examples_and_their_codes_come_back_as_they_were() -> None:
-    model, images = load_model(models.path("mnist")), hostile_digits()
-    spec = InferenceSpec(lam=0.5, alpha=0.5, steps=5)
-    packed = pack_examples(model, images, spec, "reference", None)
+def test_examples_come_back_as_they_were() -> None:
+    images = hostile_digits()
+    packed = pack_examples(images)
     pixels = np.frombuffer(gzip.decompress(base64.b64decode(packed["images"])), np.uint8)
     np.testing.assert_array_equal(pixels.reshape(30, 1, 28, 28), images.pixels[np.arange(30)])
     assert packed["labels"] == [int(label) for label in images.labels]  # type: ignore[union-attr]
-    p = infer(model, images[np.arange(30)], spec, engine="reference").features.flatten(1)
-    content = gzip.decompress(base64.b64decode(packed["codes"]))
-    counts, largest = np.frombuffer(content, "<u4", 30), np.frombuffer(content, "<f4", 30, 120)
-    places = np.frombuffer(content, "<u4", counts.sum(), 240).astype(int)
-    values = np.frombuffer(content, np.uint8, counts.sum(), 240 + 4 * int(counts.sum()))
-    found = torch.zeros_like(p)
-    rows = np.repeat(np.arange(30), counts)
-    found[rows, places] = torch.from_numpy(values / 255 * largest[rows]).to(p)
-    assert (found - p).abs().max() <= 0.5 / 255 * p.max() + 1e-6
+
+
+def unpack_codes(packed: str, count: int, length: int) -> np.ndarray:
+    """The codes of a part, [count, length]."""
+    content = gzip.decompress(base64.b64decode(packed))
+    counts, largest = np.frombuffer(content, "<u4", count), np.frombuffer(content, "<f4", count, 4 * count)
+    total = int(counts.sum())
+    places = np.frombuffer(content, "<u4", total, 8 * count).astype(int)
+    values = np.frombuffer(content, np.uint8, total, 8 * count + 4 * total)
+    assert len(content) == 8 * count + 5 * total
+    found, rows = np.zeros((count, length)), np.repeat(np.arange(count), counts)
+    found[rows, places] = values / 255 * largest[rows]
+    return found
+
+
+def test_codes_come_back_to_half_a_level_of_the_largest() -> None:
+    chance = torch.Generator().manual_seed(0)
+    p = torch.rand(7, 4, 3, 5, generator=chance) * (torch.rand(7, 4, 3, 5, generator=chance) < 0.2)
+    p[3] = 0
+    found = unpack_codes(pack_codes(p), 7, 60)
+    assert np.abs(found - p.flatten(1).numpy()).max() <= 0.5 / 255 * float(p.max()) + 1e-6
+
+
+def test_codes_that_follow_the_page_are_those_that_it_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts, the last of which is smaller; the served page may ask its own server for them, and nobody else."""
+    monkeypatch.setattr("whatwhere.explorer.export.CODE_STEPS", 2)
+    model, images = DeconvNet(ModelSpec(layers=(LayerSpec(maps=3),))), load(np.full((PART + 3, 8, 8), 99, np.uint8))
+    recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
+    explorer = Explorer(model, recipe, images, name="x", engine="reference")
+    whole, served = explorer.export(), explorer.page(served=True)
+    assert (carried(served)["examples"]["parts"], carried(served)["examples"]["codes"]) == (2, [])
+    assert carried(whole)["examples"]["codes"] == [explorer.codes(0), explorer.codes(1)]
+    for codes, count in zip(carried(whole)["examples"]["codes"], (PART, 3), strict=True):
+        unpack_codes(codes, count, 3 * 6 * 6)  # as long as codes of so many images are
+    assert "connect-src 'self'" in served
+    assert "connect-src 'none'" in whole
 
 
 def test_examples_are_spread_over_the_set_and_large_images_are_fewer() -> None:
@@ -99,11 +124,11 @@ def test_examples_are_spread_over_the_set_and_large_images_are_fewer() -> None:
 
 def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
     with pytest.raises(ImageError, match="has 3 channels; the model explains images of 1"):
-        export(load_model(models.path("mnist")), Recipe.paper(), load(np.zeros((2, 3, 28, 28), np.uint8)), name="x")
+        Explorer(load_model(models.path("mnist")), Recipe.paper(), load(np.zeros((2, 3, 28, 28), np.uint8)), name="x")
     model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=4, pool_maps=2),)))
     recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
     with pytest.raises(SpecError, match="pools 2 maps together"):
-        export(model, recipe, load(np.zeros((2, 8, 8), np.uint8)), name="x", engine="reference")
+        Explorer(model, recipe, load(np.zeros((2, 8, 8), np.uint8)), name="x")
 
 
 def test_a_model_with_an_input_stage_raises_an_error() -> None:
@@ -111,7 +136,7 @@ def test_a_model_with_an_input_stage_raises_an_error() -> None:
     recipe = Recipe(model=spec, learning=Recipe.paper().learning[:1])
     images = load(np.zeros((2, 8, 8), np.uint8))
     with pytest.raises(SpecError, match=r"input\.kind = 'onoff'.*input\.kind = 'none'"):
-        export(DeconvNet(spec), recipe, images, name="x", engine="reference")
+        Explorer(DeconvNet(spec), recipe, images, name="x")
 
 
 def test_the_codes_are_inferred_with_the_settings_of_training(page: str) -> None:

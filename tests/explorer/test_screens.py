@@ -21,7 +21,7 @@ SMALLER = 8  # fonts differ between machines, places and colours do not
 
 
 def screen(browser: Any, file: Path, size: str, scheme: str) -> Image.Image:
-    with Opened(browser, file, FRAGMENT + scheme, viewport=SIZES[size]) as opened:
+    with Opened(browser, file.as_uri(), FRAGMENT + scheme, viewport=SIZES[size]) as opened:
         shot = Image.open(io.BytesIO(opened.tab.screenshot())).convert("RGB")
         return shot.resize((shot.width // SMALLER, shot.height // SMALLER), Image.Resampling.BOX)
 

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from whatwhere.explorer.server import PageServer
+from whatwhere.explorer.server import Content, PageServer
+
+
+def answer(path: str) -> Content | None:
+    """A page, and something below it."""
+    return {"": Content("<p>ä</p>".encode()), "codes/1": Content(b"one", "text/plain")}.get(path)
 
 
 @pytest.fixture
 def server() -> Iterator[PageServer]:
-    with PageServer("<p>ä</p>") as running:
+    with PageServer(answer) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield running
@@ -30,8 +35,9 @@ def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> t
 
 
 def test_the_page_is_served_to_whoever_has_the_token(server: PageServer) -> None:
-    assert ask(server, server.path) == (200, "<p>ä</p>".encode())
-    assert server.url == f"http://127.0.0.1:{server.server_port}{server.path}"
+    assert ask(server, f"/{server.token}/") == (200, "<p>ä</p>".encode())
+    assert ask(server, f"/{server.token}/codes/1") == (200, b"one")
+    assert server.url == f"http://127.0.0.1:{server.server_port}/{server.token}/"
 
 
 @pytest.mark.parametrize("path", ["/", "/index.html", "/../../etc/passwd", "/%2e%2e/", "//", "/favicon.ico"])
@@ -39,20 +45,23 @@ def test_every_other_path_is_not_found(server: PageServer, path: str) -> None:
     status, content = ask(server, path)
     assert status == 404
     assert "ä".encode() not in content
-    assert ask(server, server.path + "x")[0] == 404
-    assert ask(server, server.path[:-1])[0] == 404
-    assert ask(server, server.path + "?a")[0] == 404
+    for near in ("x", "?a", "codes/", "codes/1/", "codes/1?a", "../", "codes/../"):
+        assert ask(server, f"/{server.token}/{near}")[0] == 404
+    for wrong in (server.token, server.token[:-1], f"{server.token}x", ""):
+        assert ask(server, f"/{wrong}")[0] == 404
+    for wrong in (server.token[:-1], f"{server.token}x", "", "x"):
+        assert ask(server, f"/{wrong}/codes/1")[0] == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
 def test_other_methods_are_not_answered(server: PageServer, method: str) -> None:
-    assert ask(server, server.path, method)[0] == 501
+    assert ask(server, f"/{server.token}/", method)[0] == 501
 
 
 def test_another_host_name_is_forbidden(server: PageServer) -> None:
     """A site whose name was pointed at 127.0.0.1 gets nothing."""
-    assert ask(server, server.path, Host="evil.example")[0] == 403
-    assert ask(server, server.path, Host=f"localhost:{server.server_port}")[0] == 403
+    assert ask(server, f"/{server.token}/", Host="evil.example")[0] == 403
+    assert ask(server, f"/{server.token}/", Host=f"localhost:{server.server_port}")[0] == 403
 
 
 def test_it_listens_on_loopback_only(server: PageServer) -> None:
@@ -64,12 +73,12 @@ def test_it_listens_on_loopback_only(server: PageServer) -> None:
 
 
 def test_every_server_has_another_long_token() -> None:
-    with PageServer("") as one, PageServer("") as other:
-        assert one.path != other.path
-        assert len(one.path) >= 32
+    with PageServer(answer) as one, PageServer(answer) as other:
+        assert one.token != other.token
+        assert len(one.token) >= 32
 
 
 def test_nothing_about_the_request_is_logged(server: PageServer, capfd: pytest.CaptureFixture[str]) -> None:
-    ask(server, server.path)
+    ask(server, f"/{server.token}/")
     ask(server, "/nothing")
     assert capfd.readouterr() == ("", "")

@@ -19,7 +19,7 @@ from whatwhere import data
 from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError
-from whatwhere.explorer.export import export
+from whatwhere.explorer.export import Explorer
 from whatwhere.files import disk_errors, new_folder, write_atomic
 from whatwhere.inference import infer
 from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions, train
@@ -102,9 +102,8 @@ def run_demo(
             with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
                 scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
         with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
-            explorer = export(
-                run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine, progress=advance
-            )
+            made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
+            explorer = made.export(advance)
         seconds = time.monotonic() - start
         demo = Demo(tuple(scores), seconds, learned, run.history, recipe, run.model, folder / REPORT)
         with stage("drawing the report", 1) as advance:

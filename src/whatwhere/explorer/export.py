@@ -1,4 +1,4 @@
-"""The explorer as one HTML file: the model, example images with their codes, style and code inside."""
+"""The explorer as one HTML page: the model, example images with their codes, style and code inside."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,56 +22,89 @@ from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LineSearch, Recipe
 
-EXAMPLES = 2_000
+EXAMPLES = 1_000
 EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
+PART = 50  # examples whose codes come together
 CODE_STEPS = 100  # of inference for the codes of the examples
 PAGE_STEPS = 200  # with which the page begins: twice as many leave half as many features
 
 
-def export(
-    model: DeconvNet,
-    recipe: Recipe,
-    images: Images,
-    *,
-    name: str,
-    examples: int = EXAMPLES,
-    engine: str = "auto",
-    progress: Callable[[int], None] | None = None,
-) -> str:
-    """The page. It begins with the settings of the top layer's training, whose codes are sparse.
+class Explorer:
+    """The page of a model, and the codes of its examples, which can follow the page in parts.
+
+    It begins with the settings of the top layer's training, whose codes are sparse.
 
     name      of the model, as the page shows it
     examples  at most this many of `images`, spread over all of them
-    progress  called with the number of images inferred
+    engine    of the examples' inference
     """
-    training = recipe.learning[-1].inference
-    training = replace(training, step=LineSearch(), shrinkage="gradient")
-    chosen = choose_examples(images, examples)
-    channels, height, width = images.shape
-    if channels != model.spec.channels:
-        raise ImageError(
-            f"{images.name} has {channels} channels; the model explains images of {model.spec.channels} "
-            " (give other images)"
-        )
-    data = {
-        "name": name,
-        "about": about(model, images, len(chosen)),
-        "height": height,
-        "width": width,
-        "model": pack_model(model),
-        "settings": pack_settings(replace(training, steps=PAGE_STEPS)),
-        "testSettings": test_settings(recipe.inference),
-        "examples": pack_examples(model, images.subset(chosen), replace(training, steps=CODE_STEPS), engine, progress),
-    }
-    return assemble(data)
+
+    def __init__(
+        self,
+        model: DeconvNet,
+        recipe: Recipe,
+        images: Images,
+        *,
+        name: str,
+        examples: int = EXAMPLES,
+        engine: str = "auto",
+    ) -> None:
+        if images.shape[0] != model.spec.channels:
+            raise ImageError(
+                f"{images.name} has {images.shape[0]} channels; the model explains images of {model.spec.channels}"
+                " (give other images)"
+            )
+        self.model, self.recipe, self.name, self.engine = model, recipe, name, engine
+        self.packed = pack_model(model)  # raises an error here for a model that the page does not support
+        self.images = images.subset(choose_examples(images, examples))
+        self.parts = -(-len(self.images) // PART)
+
+    @cached_property
+    def training(self) -> InferenceSpec:
+        """The settings of the top layer's training, by the rule that the page's engine has."""
+        spec = self.recipe.learning[-1].inference
+        return replace(spec, step=LineSearch(), shrinkage="gradient")
+
+    def codes(self, part: int) -> str:
+        """The codes of `PART` examples, compressed; they are inferred now."""
+        rows = np.arange(part * PART, min((part + 1) * PART, len(self.images)))
+        spec = replace(self.training, steps=CODE_STEPS)
+        return pack_codes(infer(self.model, self.images[rows], spec, engine=self.engine).features)
+
+    def page(self, codes: Sequence[str] = (), *, served: bool = False) -> str:
+        """The page with these codes; a served one asks for the others at `codes/PART`."""
+        _, height, width = self.images.shape
+        data = {
+            "name": self.name,
+            "about": about(self.model, self.images),
+            "height": height,
+            "width": width,
+            "model": self.packed,
+            "settings": pack_settings(replace(self.training, steps=PAGE_STEPS)),
+            "testSettings": test_settings(self.recipe.inference),
+            "examples": pack_examples(self.images)
+            | {"codes": list(codes), "parts": self.parts if served else len(codes), "part": PART, "steps": CODE_STEPS},
+        }
+        return assemble(data, "'self'" if served else "'none'")
+
+    def export(self, progress: Callable[[int], None] = lambda images: None) -> str:
+        """The page with the codes of all examples, which needs no other file.
+
+        progress  called with the number of images inferred
+        """
+        codes = []
+        for part in range(self.parts):
+            codes.append(self.codes(part))
+            progress(min(PART, len(self.images) - part * PART))
+        return self.page(codes)
 
 
-def assemble(data: dict[str, Any]) -> str:
-    """The page around its data. Nothing may be loaded from anywhere: the page's own policy forbids it."""
+def assemble(data: dict[str, Any], connect: str = "'none'") -> str:
+    """The page around its data. Nothing may be loaded from anywhere else: the page's own policy forbids it."""
     script, style = bundle("main"), read("style.css")
     policy = (
         f"default-src 'none'; script-src {sha256(script)}; style-src {sha256(style)}; img-src data: blob:; "
-        "worker-src blob:; base-uri 'none'; form-action 'none'"
+        f"worker-src blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
     scripts = (
         f'<script type="application/json" id="data">{embed(data)}</script>\n'
@@ -110,58 +144,39 @@ def test_settings(spec: InferenceSpec) -> dict[str, float]:
     return {name: packed[name] for name in ("lambda", "alpha", "steps", "poolingStep")}
 
 
-def about(model: DeconvNet, images: Images, examples: int) -> str:
+def about(model: DeconvNet, images: Images) -> str:
     maps = " and ".join(str(layer.maps) for layer in model.spec.layers)
     return (
         f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps} features, learned "
-        f"without labels. {examples:,} examples of {images.name}. "
+        f"without labels. {len(images):,} examples of {images.name}. "
         "Everything runs in this page; nothing is sent anywhere."
     )
 
 
-def pack_examples(
-    model: DeconvNet, images: Images, spec: InferenceSpec, engine: str, progress: Callable[[int], None] | None
-) -> dict[str, Any]:
-    """Images as bytes, and their codes: places and values of the features that are not 0, a byte for each value."""
-    counts, largest, places, values = [], [], [], []
-    pixels = []
-    for rows in images.batches(250):
-        batch = images[rows]
-        pixels.append(np.round(255 * batch.clamp(0, 1).numpy()).astype(np.uint8))
-        p = infer(model, batch, spec, engine=engine).features.flatten(1).cpu()
-        for code in p:
-            level, place = quantise(code)
-            counts.append(len(place))
-            largest.append(float(code.abs().max()))
-            places.append(place)
-            values.append(level)
-        if progress is not None:
-            progress(len(batch))
-    codes = b"".join(
-        [
-            np.array(counts, "<u4").tobytes(),
-            np.array(largest, "<f4").tobytes(),
-            np.concatenate(places).astype("<u4").tobytes(),
-            np.concatenate(values).astype(np.uint8).tobytes(),
-        ]
-    )
-    labels = [None] * len(images) if images.labels is None else [int(label) for label in images.labels]
+def pack_examples(images: Images) -> dict[str, Any]:
+    """Images as bytes, with their labels."""
+    pixels = [np.round(255 * images[rows].clamp(0, 1).numpy()).astype(np.uint8) for rows in images.batches(250)]
     return {
         "count": len(images),
         "images": compress(np.concatenate(pixels).tobytes()),
-        "labels": labels,
+        "labels": [None] * len(images) if images.labels is None else [int(label) for label in images.labels],
         "classes": list(images.classes or ()),
-        "codes": compress(codes),
-        "steps": spec.steps,
     }
 
 
-def quantise(code: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Levels 1 … 255 of a code's magnitudes by its own largest, and the places of all that do not round to 0."""
-    magnitude = code.abs().numpy()
-    level = np.round(255 * magnitude / max(float(magnitude.max()), 1e-12))
-    place = np.flatnonzero(level)
-    return level[place], place
+def pack_codes(p: torch.Tensor) -> str:
+    """Features [N, B, H, W]: how many of each image are not 0, the largest, their places, and a byte for each value."""
+    codes = p.flatten(1).cpu().abs().numpy()
+    largest = codes.max(1)
+    levels = np.round(255 * codes / np.maximum(largest, 1e-12)[:, None]).astype(np.uint8)
+    rows, places = levels.nonzero()
+    parts = [
+        np.bincount(rows, minlength=len(codes)).astype("<u4"),
+        largest.astype("<f4"),
+        places.astype("<u4"),
+        levels[rows, places],
+    ]
+    return compress(b"".join(part.tobytes() for part in parts))
 
 
 def compress(content: bytes) -> str:

@@ -226,5 +226,7 @@ function describe(canvas, session) {
   const said = chosen
     ? `Feature ${chosen.map + 1} in row ${chosen.row + 1}, column ${chosen.column + 1} is selected.`
     : "Press n for the next feature.";
-  canvas.setAttribute("aria-label", `Plane of the image with ${active.length} active features of layer ${layer}. ${said}`);
+  const count = session.activeCount(layer);
+  const drawn = count > active.length ? `, of which ${active.length} are drawn` : "";
+  canvas.setAttribute("aria-label", `Plane of the image with ${count} active features of layer ${layer}${drawn}. ${said}`);
 }

@@ -1,8 +1,8 @@
 // Panel "Selected": what and where of one region as sliders, and its weights.
-import { css } from "./colours.js";
 import { removeFeature } from "./code.js";
 import { byId, make, short } from "./dom.js";
 import { placeOf } from "./geometry.js";
+import { css } from "./pictures.js";
 
 /** @typedef {import("./session.js").Session} Session */
 

@@ -1,5 +1,5 @@
 // Algorithm 1 of the paper, its inner loop, for one image: infer the features p (what) and the Gaussians θ (where).
-import { convolveDown, convolveUp, filtersOf, tapByTap } from "./convolution.js";
+import { convolveDown, convolveUp, filtersOf } from "./convolution.js";
 import { fitTheta } from "./moments.js";
 import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./pooling.js";
 
@@ -144,9 +144,8 @@ export function ascend(network, e, weights, z = network.layers.map(emptyMaps)) {
 export function start(network, image, settings) {
   let signal = image;
   const theta = network.layers.map((layer) => {
-    const filters = tapByTap(layer.filters); // moments ignore the scale of a signal: zeros must be exact
     const z = emptyMaps(layer);
-    convolveUp(signal, filters, z);
+    convolveUp(signal, layer.filters, z);
     const fitted = fitTheta(layer.kind, z, layer.regions, settings);
     signal = new Float64Array(regionCount(layer.regions));
     pool(z, weightsOf(fitted, layer.regions), layer.regions, signal);

@@ -7,7 +7,10 @@ import { inflate } from "./unpack.js";
  * @property {string} images gzip of uint8 [count, channels, height, width]
  * @property {(number | null)[]} labels
  * @property {string[]} classes names of the labels
- * @property {string} codes gzip of: uint32 active [count], float32 largest [count], uint32 places, uint8 values
+ * @property {string[]} codes of a part of the examples each, gzip of: uint32 active [n], float32 largest [n], uint32
+ *   places, uint8 values
+ * @property {number} parts how many there are; those that the page does not carry are at the address codes/NUMBER
+ * @property {number} part examples in each, the last one aside
  * @property {number} steps of the inference that made the codes
  */
 
@@ -15,43 +18,66 @@ import { inflate } from "./unpack.js";
 
 export class Examples {
   /**
+   * The examples with the codes that the page carries.
    * @param {PackedExamples} packed
    * @param {number} pixels of one image
    * @param {number} area regions of one map of the top layer
    */
   static async unpack(packed, pixels, area) {
-    const [images, codes] = await Promise.all([inflate(packed.images), inflate(packed.codes)]);
-    return new Examples(packed, images, codes, pixels, area);
+    const examples = new Examples(packed, await inflate(packed.images), pixels, area);
+    for (const codes of packed.codes) await examples.add(codes);
+    return examples;
   }
 
   /**
    * @param {PackedExamples} packed
    * @param {Uint8Array} images
-   * @param {Uint8Array} bytes
    * @param {number} pixels
    * @param {number} area
    */
-  constructor(packed, images, bytes, pixels, area) {
+  constructor(packed, images, pixels, area) {
+    this.packed = packed;
     this.count = packed.count;
     this.labels = packed.labels;
     this.classes = packed.classes;
     this.images = images;
     this.pixels = pixels;
     this.area = area;
-    const active = new Uint32Array(bytes.buffer, 0, this.count);
-    const largest = new Float32Array(bytes.buffer, 4 * this.count, this.count);
+    /** @type {Code[]} */ this.codes = []; // of the first examples; the others follow
+    /** @type {number[]} */ this.lengths = [];
+  }
+
+  /** Add the codes of the next part. @param {string} packed */
+  async add(packed) {
+    const { buffer } = await inflate(packed);
+    const n = Math.min(this.packed.part, this.count - this.codes.length);
+    const active = new Uint32Array(buffer, 0, n);
+    const largest = new Float32Array(buffer, 4 * n, n);
     const total = active.reduce((a, b) => a + b, 0);
-    const places = new Uint32Array(bytes.buffer, 8 * this.count, total);
-    const values = new Uint8Array(bytes.buffer, 8 * this.count + 4 * total, total);
+    const places = new Uint32Array(buffer, 8 * n, total);
+    const levels = new Uint8Array(buffer, 8 * n + 4 * total, total);
     let start = 0;
-    /** @type {Code[]} */
-    this.codes = Array.from(active, (n, i) => {
-      const from = start;
-      start += n;
-      const scaled = Float64Array.from(values.subarray(from, start), (value) => (value / 255) * largest[i]);
-      return { places: places.subarray(from, start), values: scaled };
+    active.forEach((length, i) => {
+      const end = start + length;
+      const values = Float64Array.from(levels.subarray(start, end), (level) => (level / 255) * largest[i]);
+      this.codes.push({ places: places.subarray(start, end), values });
+      this.lengths.push(Math.sqrt(values.reduce((sum, value) => sum + value * value, 0)));
+      start = end;
     });
-    this.lengths = this.codes.map(({ values: v }) => Math.sqrt(v.reduce((sum, value) => sum + value * value, 0)));
+  }
+
+  /**
+   * Fetch the parts that the page does not carry, one after the other.
+   * @param {() => Promise<void>} turn waited for before each
+   */
+  async *fetchOthers(turn) {
+    for (let part = this.packed.codes.length; part < this.packed.parts; part++) {
+      await turn();
+      const answer = await fetch(`codes/${part}`);
+      if (!answer.ok) return;
+      await this.add(await answer.text());
+      yield this.codes.length;
+    }
   }
 
   /** @param {number} i */
@@ -112,7 +138,7 @@ export class Examples {
     }
     const found = Array.from(all, (n, other) => {
       const share = with_ > 0 ? shared[other] / with_ : 0;
-      return { map: other, share, lift: n > 0 ? share / (n / this.count) : 0 };
+      return { map: other, share, lift: n > 0 ? share / (n / this.codes.length) : 0 };
     });
     return found.filter((entry) => entry.map !== map && entry.share > 0.02).sort((a, b) => b.lift - a.lift);
   }

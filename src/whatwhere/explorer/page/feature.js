@@ -1,10 +1,10 @@
-// Panel "A feature": its filters, what it draws alone, random activations, where it occurs, what occurs with it.
-import { css } from "./colours.js";
+// The legend, in which a feature is chosen, and the panel "A feature": its filters, what it draws alone, random
+// activations, where it occurs, what occurs with it.
 import { byId, make } from "./dom.js";
 import { allWeights, descend } from "./engine.js";
 import { drawSome } from "./examples.js";
 import { footprint, placeOf } from "./geometry.js";
-import { cut, drawImage, drawParts, largestOf, pictureCanvas } from "./pictures.js";
+import { css, cut, drawImage, drawParts, largestOf, pictureCanvas } from "./pictures.js";
 import { regionCount } from "./pooling.js";
 
 /** @typedef {import("./session.js").Session} Session */
@@ -14,20 +14,24 @@ const SAMPLES = 16;
 /** @param {Session} session */
 export function featurePanel(session) {
   let shown = "";
+  let [sampled, drawn] = [0, 0]; // activations to draw samples from, and how often they were drawn
   /** @type {Map<number, Promise<any>>} */ const inferred = new Map();
   session.panels.push((changes) => {
-    if (!changes.has("selection") && !changes.has("view") && !changes.has("scheme")) return;
+    if (!["selection", "examples", "view", "scheme"].some((change) => changes.has(/** @type {any} */ (change)))) return;
     const { layer, feature } = session.state;
     byId("feature", HTMLElement).hidden = feature === null;
     byId("feature-empty", HTMLElement).hidden = feature !== null;
     const key = `${layer} ${feature} ${document.documentElement.dataset.scheme}`;
-    if (feature === null || key === shown) return;
+    if (feature === null || (key === shown && !changes.has("examples"))) return;
+    const isNew = key !== shown;
     shown = key;
     const title = byId("feature-title", HTMLElement);
     title.textContent = `Feature ${feature + 1} of layer ${layer}`;
     title.style.borderColor = css(session.colours[layer - 1][feature]);
-    showFilters(session, layer, feature);
-    showAlone(session, layer, feature);
+    if (isNew) {
+      showFilters(session, layer, feature);
+      showAlone(session, layer, feature);
+    }
     const isTop = layer === session.top;
     byId("feature-examples", HTMLElement).hidden = !isTop;
     byId("feature-lower", HTMLElement).hidden = isTop;
@@ -35,7 +39,10 @@ export function featurePanel(session) {
     const activations = session.examples.activations(feature);
     showOccurrence(session, feature, activations);
     showTogether(session, feature);
-    void showSamples(session, feature, activations, inferred, () => key === shown);
+    if (!isNew && sampled >= SAMPLES) return;
+    sampled = activations.length;
+    const round = (drawn += 1);
+    void showSamples(session, feature, activations, inferred, () => round === drawn && key === shown);
   });
 }
 
@@ -103,8 +110,9 @@ function showOccurrence(session, map, activations) {
   const canvas = byId("occurrence", HTMLCanvasElement);
   drawParts(canvas, [{ colour: session.colours[session.top - 1][map], pixels: counts }], size, largestOf(counts) || 1);
   const images = new Set(activations.map((one) => /** @type {any} */ (one).example)).size;
-  const share = ((100 * images) / session.examples.count).toFixed(0);
-  byId("occurrence-count", HTMLElement).textContent = `in ${share} % of the examples`;
+  const known = session.examples.codes.length;
+  const share = known > 0 ? ((100 * images) / known).toFixed(0) : "–";
+  byId("occurrence-count", HTMLElement).textContent = `in ${share} % of ${known} examples`;
 }
 
 /** @param {Session} session @param {number} map */
@@ -164,4 +172,42 @@ async function showSamples(session, map, activations, inferred, wanted) {
     picture.title = `in example ${example}${label ? `, a ${label}` : ""}`;
     tiles[n].replaceWith(picture);
   }
+}
+
+/** Every feature of the layer with its hue and number; choosing one opens its panel and highlights it. @param {Session} session */
+export function legendPanel(session) {
+  const legend = byId("legend", HTMLElement);
+  const layers = byId("layer", HTMLSelectElement);
+  session.network.layers.forEach((_, k) => {
+    const name = k + 1 === session.top ? `Layer ${k + 1} (top)` : `Layer ${k + 1}`;
+    layers.append(make("option", { value: String(k + 1) }, name));
+  });
+  layers.addEventListener("change", () => {
+    session.set({ layer: Number(layers.value), selected: null, feature: null }, "selection", "view");
+  });
+  const view = byId("view", HTMLSelectElement);
+  view.addEventListener("change", () => session.set({ view: /** @type {any} */ (view.value) }, "view"));
+
+  let shown = 0;
+  session.panels.push((changes) => {
+    const { layer, feature } = session.state;
+    if (changes.has("view")) [layers.value, view.value] = [String(layer), session.state.view];
+    if (layer !== shown) {
+      shown = layer;
+      legend.replaceChildren(
+        ...session.colours[layer - 1].map((colour, map) => {
+          const choose = () => session.set({ feature: map, selected: null }, "selection");
+          const chip = make("button", { class: "swatch", "aria-label": `Feature ${map + 1}`, onclick: choose }, String(map + 1));
+          chip.style.setProperty("--hue", css(colour));
+          return chip;
+        }),
+      );
+    }
+    if (!changes.has("latents") && !changes.has("selection") && !changes.has("view")) return;
+    const here = new Set(session.active(layer).map(({ map }) => map));
+    [...legend.children].forEach((chip, map) => {
+      chip.classList.toggle("idle", !here.has(map));
+      chip.setAttribute("aria-pressed", String(map === feature));
+    });
+  });
 }

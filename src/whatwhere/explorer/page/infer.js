@@ -10,24 +10,33 @@ export class Inference {
    * @param {{ model: import("./unpack.js").PackedModel, height: number, width: number }} page
    */
   constructor(source, { model, height, width }) {
-    const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    this.worker = new Worker(url);
-    this.worker.postMessage({ type: "model", model, height, width });
-    this.worker.onmessage = (event) => this.#receive(event.data);
+    this.source = source;
+    this.page = { model, height, width };
+    /** @type {Worker | null} */ this.worker = null; // made for the first job
     this.id = 0;
     /** @type {(report: Report) => void} */ this.onReport = () => {};
+  }
+
+  /** @param {any} message */
+  #send(message) {
+    if (!this.worker) {
+      this.worker = new Worker(URL.createObjectURL(new Blob([this.source], { type: "text/javascript" })));
+      this.worker.onmessage = (event) => this.#receive(event.data);
+      this.worker.postMessage({ type: "model", ...this.page });
+    }
+    this.worker.postMessage(message);
   }
 
   /** Start a job; an earlier one is given up. @param {Omit<Job, "id">} job @param {(report: Report) => void} onReport */
   start(job, onReport) {
     this.id += 1;
     this.onReport = onReport;
-    this.worker.postMessage({ type: "infer", job: { ...job, id: this.id } });
+    this.#send({ type: "infer", job: { ...job, id: this.id } });
   }
 
   cancel() {
     this.id += 1;
-    this.worker.postMessage({ type: "cancel" });
+    this.#send({ type: "cancel" });
   }
 
   /** The last state of a job. @param {Omit<Job, "id" | "everyStep">} job @returns {Promise<Report>} */

@@ -178,21 +178,30 @@ function offerExamples(session, choose) {
  * @param {(image: ImageChoice) => void} choose
  */
 function acceptFiles(session, choose) {
-  /** @param {DataTransfer | null} transfer */
-  const take = async (transfer) => {
-    const file = [...(transfer?.files ?? [])].find(({ type }) => type.startsWith("image/"));
-    if (file) choose({ levels: await readPicture(file, session.size) });
+  const message = byId("file-message", HTMLElement);
+  /** @param {ArrayLike<File> | undefined} files the first that is a picture is taken */
+  const take = async (files) => {
+    const all = Array.from(files ?? []);
+    const file = all.find(({ type }) => type.startsWith("image/")) ?? all[0];
+    if (!file) return;
+    try {
+      const levels = await readPicture(file, session.size);
+      message.textContent = "";
+      choose({ levels });
+    } catch {
+      message.textContent = `${file.name} is not a picture that this browser can read (PNG, JPEG, GIF, WebP).`;
+    }
   };
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", (event) => {
     event.preventDefault();
-    void take(event.dataTransfer);
+    void take(event.dataTransfer?.files);
   });
-  document.addEventListener("paste", (event) => void take(event.clipboardData));
-  const file = byId("file", HTMLInputElement);
-  file.addEventListener("change", async () => {
-    if (file.files?.length) choose({ levels: await readPicture(file.files[0], session.size) });
-    file.value = "";
+  document.addEventListener("paste", (event) => void take(event.clipboardData?.files));
+  const input = byId("file", HTMLInputElement);
+  input.addEventListener("change", async () => {
+    await take(input.files ?? undefined);
+    input.value = "";
   });
 }
 

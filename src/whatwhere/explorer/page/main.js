@@ -4,10 +4,9 @@ import { comparePanel } from "./compare.js";
 import { byId } from "./dom.js";
 import { elementPanel } from "./element.js";
 import { Examples } from "./examples.js";
-import { featurePanel } from "./feature.js";
+import { featurePanel, legendPanel } from "./feature.js";
 import { inferencePanel } from "./inference.js";
 import { inputPanel } from "./input.js";
-import { legendPanel } from "./legend.js";
 import { outcomePanel } from "./outcome.js";
 import { pairPanel } from "./pair.js";
 import { Session } from "./session.js";
@@ -77,6 +76,7 @@ async function open() {
   window.addEventListener("resize", () => session.changed("view"));
   session.follow(location.hash);
   byId("loading", HTMLElement).hidden = true;
+  await session.completeExamples();
 }
 
 /** Regions of one map of the top layer. @param {PageData} page */

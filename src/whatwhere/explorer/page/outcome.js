@@ -54,8 +54,8 @@ function listTiles(list, session) {
       return button;
     }),
   );
-  const more = active.length - LISTED;
+  const [count, listed] = [session.activeCount(layer), Math.min(LISTED, active.length)];
   byId("active-count", HTMLElement).textContent =
-    `${active.length} active feature${active.length === 1 ? "" : "s"} of layer ${layer}` + (more > 0 ? `, the ${LISTED} largest shown` : "");
+    `${count} active feature${count === 1 ? "" : "s"} of layer ${layer}` + (count > listed ? `, the ${listed} largest shown` : "");
   if (focused) /** @type {HTMLElement | null} */ (list.querySelector(`[data-j="${focused}"]`))?.focus();
 }

@@ -61,11 +61,11 @@ export function pairPanel(session) {
   let late = 0;
   session.panels.push((changes) => {
     if (changes.has("other") || changes.has("view") || changes.has("image")) void infer();
-    if (!["other", "latents", "scheme", "image"].some((change) => changes.has(/** @type {any} */ (change)))) return;
+    if (!["other", "latents", "examples", "scheme", "image"].some((change) => changes.has(/** @type {any} */ (change)))) return;
     blend.value = String(session.state.blend);
     byId("blend-value", HTMLElement).textContent = short(session.state.blend);
     showPair(session, other.latents);
-    if (!changes.has("latents") && !changes.has("scheme")) return;
+    if (!changes.has("latents") && !changes.has("examples") && !changes.has("scheme")) return;
     clearTimeout(late);
     late = window.setTimeout(() => showNearest(session), 120);
   });

@@ -1,8 +1,7 @@
 // The plane of the image as it is drawn: features in their hues, the grid of regions, an ellipse for each Gaussian.
-import { css } from "./colours.js";
 import { contextOf, styled } from "./dom.js";
 import { footprint, placeOf, planeOf } from "./geometry.js";
-import { cut, drawImage, drawParts, largestOf, pictureCanvas } from "./pictures.js";
+import { css, cut, drawImage, drawParts, largestOf, pictureCanvas } from "./pictures.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./session.js").Active} Active */

@@ -12,7 +12,7 @@ import { Shown } from "./shown.js";
 /** @typedef {import("./engine.js").Objective} Objective */
 /** @typedef {import("./shown.js").PageData} PageData */
 /** @typedef {import("./shown.js").Active} Active */
-/** @typedef {"image" | "trace" | "latents" | "selection" | "other" | "scheme" | "view"} Change */
+/** @typedef {"image" | "trace" | "latents" | "selection" | "other" | "examples" | "scheme" | "view"} Change */
 
 const SHOW_EVERY = 70; // milliseconds between pictures of an inference that is running
 
@@ -90,6 +90,18 @@ export class Session extends Shown {
     for (const panel of this.panels) panel(changes);
   }
 
+  /** Codes of examples that follow the page: they come while nothing else is inferred. */
+  async completeExamples() {
+    const idle = async () => {
+      while (this.running) await new Promise((resolve) => setTimeout(resolve, 100));
+    };
+    try {
+      for await (const _ of this.examples.fetchOthers(idle)) this.changed("examples");
+    } catch {
+      // the command that serves the page was ended: the page goes on with the codes that it has
+    }
+  }
+
   // Images -----------------------------------------------------------------------------------------------------
 
   /** @param {ImageChoice} choice */
@@ -101,7 +113,7 @@ export class Session extends Shown {
   /** The strongest feature of the code, or of an example where the code is empty. */
   strongest() {
     const [first] = this.active(this.top);
-    return first ? Math.abs(first.value) : Math.max(...this.examples.codes[0].values, 1e-3);
+    return first ? Math.abs(first.value) : Math.max(...(this.examples.codes[0]?.values ?? []), 1e-3);
   }
 
   /** @param {ImageChoice} image */

@@ -1,7 +1,7 @@
 // The latents that are shown and all that follows from them, each computed once.
-import { featureColours } from "./colours.js";
 import { allWeights, descend, networkOf, objective } from "./engine.js";
 import { placeOf } from "./geometry.js";
+import { featureColours } from "./pictures.js";
 import { clamp, regionCount } from "./pooling.js";
 import { unpackModel } from "./unpack.js";
 
@@ -22,7 +22,7 @@ import { unpackModel } from "./unpack.js";
 
 /** One active feature of a layer. @typedef {{ j: number, map: number, row: number, column: number, value: number }} Active */
 
-const MOST_SHOWN = 150; // active features of a layer that are shown, the largest first
+const MOST_DRAWN = 150; // active features of a layer that are drawn, the largest first
 
 export class Shown {
   /** @param {PageData} page */
@@ -67,7 +67,12 @@ export class Shown {
     return this.#once("objective", () => objective(this.residual(), this.latents.p, lambda, alpha));
   }
 
-  /** The active features of a layer, the largest first; of a lower layer, those that come down to it. @param {number} k */
+  /** How many features of a layer are not 0. @param {number} k */
+  activeCount(k) {
+    return this.#once(`count ${k}`, () => this.descent().pHat[k].reduce((count, value) => count + (value === 0 ? 0 : 1), 0));
+  }
+
+  /** The active features of a layer that can be seen, the largest first; of a lower layer, those that come down to it. @param {number} k */
   active(k) {
     return this.#once(`active ${k}`, () => {
       const p = this.descent().pHat[k];
@@ -77,7 +82,7 @@ export class Shown {
       p.forEach((value, j) => {
         if (value !== 0 && Math.abs(value) >= least) found.push({ j, ...placeOf(regions, j), value });
       });
-      return found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST_SHOWN);
+      return found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST_DRAWN);
     });
   }
 

@@ -1,7 +1,6 @@
 // Panel "On its way down": every p̂ and every z, from the top layer to the image.
-import { css } from "./colours.js";
 import { byId, make } from "./dom.js";
-import { drawImage, drawParts, largestOf, pictureCanvas } from "./pictures.js";
+import { css, drawImage, drawParts, largestOf, pictureCanvas } from "./pictures.js";
 
 /** @typedef {import("./session.js").Session} Session */
 
