@@ -27,7 +27,7 @@ from sklearn.svm import OneClassSVM
 
 import whatwhere as ww
 from whatwhere.anomaly.detector import streaming_recipe
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 
 RESULTS = Path(__file__).parent / "results" / "anomaly.json"
 VALIDATION_CLASSES = (4, 7)

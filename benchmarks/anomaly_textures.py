@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 import whatwhere as ww
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 
 RESULTS = Path(__file__).parent / "results" / "anomaly_textures.json"
 SIDE, NORMAL, TEST, PATCH = 64, 24, 24, 8

@@ -20,8 +20,8 @@ from sklearn.datasets import load_sample_image
 from torch import Tensor
 
 from whatwhere import DeconvNet, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Recipe, infer, train
+from whatwhere.inference import machine
 from whatwhere.inference.auto_lam import gain
-from whatwhere.inference.machine import machine
 from whatwhere.inference.target import make_target
 from whatwhere.spec import EveryEpoch, InputSpec, LineSearch, PoolingKind
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from whatwhere.data import load
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.checkpointing import Checkpointer
 from whatwhere.learning.storage import LatentFiles

@@ -19,10 +19,10 @@ from large_pictures import gabor_model
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
+from whatwhere import load_codes
 from whatwhere.cli.encoding import Encoder
 from whatwhere.data import random_crops
-from whatwhere.data.codes import load_codes
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 from whatwhere.spec import InferenceSpec, LearningSpec, LineSearch, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "code_size.json"

@@ -16,8 +16,7 @@ import torch
 
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.errors import ConvergenceWarning
-from whatwhere.inference import convergence
-from whatwhere.inference.machine import machine
+from whatwhere.inference import convergence, machine
 from whatwhere.spec import LineSearch
 
 RESULTS = Path(__file__).parent / "results" / "coding.json"

@@ -19,8 +19,7 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from whatwhere.inference import infer
-from whatwhere.inference.machine import machine
+from whatwhere.inference import infer, machine
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet, deconvnet
 from whatwhere.ops.connectivity import project_filters

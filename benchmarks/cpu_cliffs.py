@@ -19,7 +19,7 @@ import torch
 
 from whatwhere import infer
 from whatwhere.data import load
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
 

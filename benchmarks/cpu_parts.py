@@ -17,12 +17,12 @@ from typing import Any
 import numba
 import torch
 
+from whatwhere import Latents
 from whatwhere.data import load
+from whatwhere.inference import machine
 from whatwhere.inference.engines.cpu import convolution, features, pooling, pooling_step, start, steps
 from whatwhere.inference.engines.cpu.batch_solver import BatchSolver
 from whatwhere.inference.engines.jit import OPTIONS
-from whatwhere.inference.machine import machine
-from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 
 PROGRAM = """
 import sys, time, torch

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from whatwhere.classification.descriptors import describe
+from whatwhere.classification import describe
 from whatwhere.classification.matrix import collect_rows
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 from whatwhere.spec import DescriptorSpec
 
 RESULTS = Path(__file__).parent / "results" / "descriptor_memory.json"

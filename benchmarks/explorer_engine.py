@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 import whatwhere.explorer
-from whatwhere import models
+from whatwhere import load, models
 from whatwhere.data import load as load_data
 from whatwhere.explorer.pack import pack_model, pack_settings
-from whatwhere.inference.machine import machine
-from whatwhere.model import load
+from whatwhere.inference import machine
 from whatwhere.spec import InferenceSpec
 
 HERE = Path(__file__).parent

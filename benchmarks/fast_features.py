@@ -25,7 +25,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.classification import describe_images
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 
 KYMATIO_BATCHES = (10, 50, 250)
 

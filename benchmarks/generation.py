@@ -20,7 +20,7 @@ from torch import Tensor
 
 import whatwhere as ww
 from whatwhere.classification import describe_images, fit_svm
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 
 RESULTS = Path(__file__).parent / "results" / "generation.json"
 EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0

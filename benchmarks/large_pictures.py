@@ -28,8 +28,7 @@ from torch import Tensor
 
 from whatwhere.cli.encoding import Encoder
 from whatwhere.data import load
-from whatwhere.inference import infer, infer_tiled
-from whatwhere.inference.machine import machine
+from whatwhere.inference import infer, infer_tiled, machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 

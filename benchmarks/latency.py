@@ -20,14 +20,18 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from whatwhere.cli.speed import synchronise
+from whatwhere import Latents
+from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES, Engine
-from whatwhere.inference.machine import machine
-from whatwhere.latents import Latents
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))
 WARM_UP = 4
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def timed(call: Callable[[torch.Tensor], Any], images: torch.Tensor, repeats: int) -> dict[str, float]:

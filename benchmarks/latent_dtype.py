@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from whatwhere.data import load
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import EveryEpoch, Recipe
 

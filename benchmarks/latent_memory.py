@@ -63,7 +63,7 @@ def main() -> None:
     if given.one:
         print(json.dumps(measure(given.images[0], given.tiers[0], given.engine)))
         return
-    from whatwhere.inference.machine import machine
+    from whatwhere.inference import machine
 
     rows = []
     for tier in given.tiers:

@@ -24,8 +24,7 @@ import torch
 import whatwhere as ww
 from whatwhere.classification import describe_images, protocol
 from whatwhere.data import Images
-from whatwhere.inference.machine import machine
-from whatwhere.inference.unrolled import UnrolledInference, distill
+from whatwhere.inference import UnrolledInference, distill, machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whatwhere import Latents, Solution
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_phase
-from whatwhere.latents import Latents
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.image_stream import StreamData, as_stream_or_source, open_stream, stream_recipe
@@ -22,7 +22,6 @@ from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.trainer import open_data, resolve_engines
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
-from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from whatwhere.data import load
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 from whatwhere.nn import GaussianPool2d
 
 POOLINGS: dict[str, Callable[[], nn.Module]] = {

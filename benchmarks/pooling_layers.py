@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as torch_functional
 from torch import Tensor
 
-from whatwhere.inference.machine import machine
-from whatwhere.latents import PoolingParams
+from whatwhere import PoolingParams
+from whatwhere.inference import machine
 from whatwhere.nn import functional as F
 
 

@@ -25,16 +25,14 @@ from streaming_gpu import C_GRID, read, streaming_recipe
 from torch import Tensor
 
 import whatwhere as ww
+from whatwhere import Latents, override
 from whatwhere.classification import describe_images, protocol
-from whatwhere.cli.speed import synchronise
 from whatwhere.data import load
+from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES
-from whatwhere.inference.machine import machine
-from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
-from whatwhere.spec.toml import override
 
 OVERLAPPING = {"pool_size": 3, "pool_stride": 2}
 MODELS = {  # layers
@@ -51,6 +49,11 @@ RULES = {
 }
 MEASURED_BY_REFERENCE = ("batch step, α ½", "image step, α 1")
 STEPS = {"reference": 5}  # of the others 50
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def file_name(model: str) -> str:

@@ -160,8 +160,7 @@ def as_it_is(problem: Problem, setting: Setting) -> np.ndarray:
 @lru_cache
 def our_model(name: str) -> Any:
     """A model that ships with the package, or 'sporco': SPORCO's dictionary in a model of ours."""
-    from whatwhere import models
-    from whatwhere.model import load
+    from whatwhere import load, models
 
     return (
         load(models.path(name))

@@ -22,10 +22,10 @@ import torch
 from restoration_problems import VALIDATION, make_problem, psnr
 
 import whatwhere as ww
-from whatwhere.inference.machine import machine
+from whatwhere import read_recipe
+from whatwhere.inference import machine
 from whatwhere.restoration import RestorationSpec, denoise
-from whatwhere.spec.model import PoolingKind
-from whatwhere.spec.toml import read_recipe
+from whatwhere.spec import PoolingKind
 
 RESULTS = Path(__file__).parent / "results" / "restoration_pooling.json"
 TWO_LAYERS = Path(__file__).parent / "photographs_two_layers.toml"

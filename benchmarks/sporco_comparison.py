@@ -33,16 +33,15 @@ from sporco.pgm import cbpdn as pgm
 from sporco.pgm.backtrack import BacktrackRobust, BacktrackStandard
 from torch import Tensor
 
+from whatwhere import Latents, override
 from whatwhere.data import load
+from whatwhere.inference import machine
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.engines.cpu.batch_solver import initial_latents
-from whatwhere.inference.machine import machine
 from whatwhere.inference.step_size import lipschitz
-from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryEpoch, Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
-from whatwhere.spec.toml import override
 
 CLOSE = 1.01  # of the best objective
 PHASE = Phase(layer=1)

@@ -21,7 +21,7 @@ import torch
 
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.classification import describe_images, fit_svm
-from whatwhere.inference.machine import machine
+from whatwhere.inference import machine
 from whatwhere.spec import Fixed, LineSearch, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "step_rules.json"

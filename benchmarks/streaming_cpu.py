@@ -20,11 +20,9 @@ from typing import Any
 import torch
 from learning_curve import curve, record
 
-from whatwhere import data
-from whatwhere.cli.demo_run import demo_recipe
-from whatwhere.inference.machine import machine
+from whatwhere import data, override, read_recipe
+from whatwhere.inference import machine
 from whatwhere.spec import EveryEpoch, LineSearch, Recipe
-from whatwhere.spec.toml import override
 
 RESULTS = Path(__file__).parent / "results" / "streaming_cpu.json"
 STOPS = 4  # snapshots of each layer in a stream
@@ -39,7 +37,7 @@ def main() -> None:
     given = parser.parse_args()
     pixels = data.load(given.file)
     training, held_out = pixels[: given.images], pixels[len(pixels) - given.held_out :]
-    stream = demo_recipe()
+    stream = read_recipe("demo")
     inference = {"lam": 2.0, "alpha": 0.5, "steps": 10, "step": LineSearch(per="batch")}
     layers = {"each": {**BY_EPOCH, "inference": inference}, "2": {"epochs": 5}}
     epochs = override(Recipe.paper(), {"batch_size": 500, "learning": layers})

@@ -28,14 +28,13 @@ from learning_curve import curve, held_out_cost, record
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
+import whatwhere as ww
+from whatwhere import override
 from whatwhere.classification import describe_images, protocol
-from whatwhere.data.array_file import read_array
-from whatwhere.inference.machine import machine
-from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
-from whatwhere.learning.reports import BatchReport
+from whatwhere.inference import machine
+from whatwhere.learning import BatchReport, TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch, Recipe
-from whatwhere.spec.toml import override
 
 NAMES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -77,14 +76,15 @@ def streaming_recipe(steps: int, lam: float, batch_size: int, passes: int, first
 
 def read(folder: Path, split: str) -> tuple[Tensor, np.ndarray]:
     """Pixels [N, 1, 28, 28] in [0, 1], and labels."""
-    parts = []
+    paths = []
     for name in NAMES[split]:
         path = next((p for p in (folder / f"{name}.gz", folder / name) if p.exists()), None)
         if path is None:
             raise SystemExit(f"{folder} holds neither {name}.gz nor {name}")
-        parts.append(np.asarray(read_array(path)[:]))
-    pixels = torch.from_numpy(parts[0].astype(np.float32) / 255)[:, None]
-    return pixels, parts[1].astype(np.int64)
+        paths.append(path)
+    images = ww.data.load(*paths)
+    assert images.labels is not None
+    return images[:], images.labels
 
 
 def timed_training(recipe: Recipe, images: Tensor, device: str) -> tuple[DeconvNet, dict[str, Any]]:

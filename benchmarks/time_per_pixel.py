@@ -22,16 +22,20 @@ import numpy as np
 import torch
 from sklearn.datasets import load_sample_image
 
+from whatwhere import load as load_model
 from whatwhere import models
-from whatwhere.cli.speed import JOINT, synchronise
 from whatwhere.data import load
-from whatwhere.inference import infer, infer_tiled
-from whatwhere.inference.machine import machine
-from whatwhere.model import load as load_model
-from whatwhere.spec import InferenceSpec
+from whatwhere.inference import infer, infer_tiled, machine
+from whatwhere.spec import InferenceSpec, Phase
 
+JOINT = Phase(layer=2, update_pooling=(1, 2))
 RESULTS = Path(__file__).parent / "results" / "time_per_pixel.json"
 SIZE, DIGITS = 512, 100
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def time_of(work: Callable[[], Any], device: torch.device, repeats: int) -> list[float]:

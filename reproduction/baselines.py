@@ -14,7 +14,6 @@ from torch import Tensor
 
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.learning.distributed import choose_device
 
 UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
 STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)  # lower, since rows of standardised columns are longer
@@ -43,6 +42,12 @@ class Baseline(ABC):
     def unavailable_reason(self) -> str | None:
         """Why it cannot run in this environment; None where it can."""
         return None
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of this name; 'auto' is a GPU if there is one."""
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(auto if name == "auto" else name)
 
 
 def standardise(rows: Describe, training: Images) -> tuple[np.ndarray, Describe]:

@@ -19,7 +19,7 @@ from reproduction.results import (
     value_of,
 )
 from reproduction.table import Cell, Claim
-from whatwhere.classification.protocol import wilson
+from whatwhere.classification import protocol
 from whatwhere.errors import SpecError
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not run"
@@ -60,7 +60,7 @@ class MeasuredCell:
         if isinstance(first, FewLabelResult):
             low, high = first.draws.interval
         elif isinstance(first, EvaluationResult | RecordedResult) and self.is_error:
-            low, high = wilson(self.mean / 100 * first.score.images, first.score.images)
+            low, high = protocol.wilson(self.mean / 100 * first.score.images, first.score.images)
         else:
             return None
         return 100 * low, 100 * high

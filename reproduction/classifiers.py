@@ -17,10 +17,8 @@ from reproduction.svm.few_label_svm import choose_and_fit
 from reproduction.svm.kernel_svm import kernel_rows, targets_of
 from reproduction.svm.virtual_samples import Move, moved, moves
 from reproduction.svm.working_set import SupportVectors, decision, fit_support_vectors
-from whatwhere.classification import Matrix, protocol
-from whatwhere.classification.whitening import fit_whitening
-from whatwhere.data import Images
-from whatwhere.data.splits import few_labels
+from whatwhere.classification import Matrix, fit_whitening, protocol
+from whatwhere.data import Images, few_labels
 
 SOLVER = "newton"  # the same on every machine, and several times as fast as LIBLINEAR on rows as wide as these
 DUAL = "newton, by support vectors"

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.data.images import Images
+from whatwhere.data import Images
 
 MOST = 1.0  # columns per row: a steeper shear is cut
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from reproduction import baselines
-from reproduction.baselines import Baseline
+from reproduction.baselines import Baseline, choose_device
 from reproduction.classifiers import LabelledRows, Wanted, evaluate_few_labels, evaluate_job
 from reproduction.jobs import (
     DataSpec,
@@ -26,11 +26,9 @@ from reproduction.jobs import (
 from reproduction.models import ModelStore
 from reproduction.records import Record, ResultStore
 from reproduction.results import EvaluationResult, FewLabelResult
-from whatwhere.classification import Matrix, describe_images, side_by_side
-from whatwhere.classification.descriptors import layer_columns
+from whatwhere.classification import Matrix, describe_images, layer_columns, side_by_side
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError
-from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 

@@ -21,13 +21,17 @@ import numpy as np
 from reproduction.baselines import Baseline
 from reproduction.deskew import deskewed
 from whatwhere import data
-from whatwhere.data import Images
-from whatwhere.data.catalogue import find
-from whatwhere.data.splits import train_validation
+from whatwhere.data import Images, train_validation
+from whatwhere.errors import SpecError
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Recipe
-from whatwhere.spec.checks import require
 
 EvalSplit = Literal["test", "validation"]
+
+
+def require(condition: bool, given: str, expected: str) -> None:
+    """Raise an error that says what was given and what was expected, unless a condition holds."""
+    if not condition:
+        raise SpecError(f"{given} was given; expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class DataSpec:
 
     def checksums(self) -> list[str]:
         """The SHA-256 sums of the set's files: they identify its images and labels."""
-        return [file.sha256 for file in find(self.name).files]
+        return data.checksums(self.name)
 
 
 @dataclass(frozen=True)

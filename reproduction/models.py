@@ -13,11 +13,11 @@ from zipfile import ZipFile, ZipInfo
 from reproduction.jobs import TrainingJob, fingerprint, first_layers
 from reproduction.records import MODELS, ResultStore
 from reproduction.results import EpochRecord, TrainingResult
+from whatwhere import DeconvNet, load, save
 from whatwhere.data import Images
 from whatwhere.errors import RunError
 from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.storage import has_checkpoint
-from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import Recipe
 
 

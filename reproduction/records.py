@@ -29,9 +29,8 @@ from reproduction.jobs import (
 )
 from reproduction.results import EvaluationResult, FewLabelResult, RecordedResult, Result, TrainingResult
 from whatwhere.errors import RunError, WhatwhereError
-from whatwhere.inference.machine import Machine, this_machine
-from whatwhere.spec import Recipe
-from whatwhere.spec.toml import build
+from whatwhere.inference import machine
+from whatwhere.spec import Recipe, build
 
 R = TypeVar("R", bound=Result)
 MODELS = "models"  # the file of the trainings; the archive of the models that are published is next to it
@@ -52,7 +51,7 @@ class Record(Generic[R]):
     job: Job
     result: R
     seconds: float
-    machine: Machine
+    machine: Mapping[str, Any]
     name: str
 
 
@@ -90,14 +89,14 @@ class ResultStore:
 
     def put(self, job: MeasurableJob, result: R, seconds: float) -> Record[R]:
         """Add a result to the file of its table; of two lines with one job, the last counts."""
-        record = Record(job, result, round(seconds, 3), this_machine(), self.name_of(job))
+        record = Record(job, result, round(seconds, 3), machine(), self.name_of(job))
         table, name = record.name.split("/")
         content = {
             "name": name,
             "job": job_table(job),
             "result": without_none(asdict(result)),
             "seconds": record.seconds,
-            "machine": asdict(record.machine),
+            "machine": record.machine,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{table}.jsonl").open("a", encoding="utf-8") as file:
@@ -112,8 +111,7 @@ def read_records(path: Path) -> Iterator[Record[Any]]:
         try:
             content = json.loads(line)
             job, result = parse_job(content["job"]), parse_result(content["job"]["kind"], content["result"])
-            machine = build(Machine, content["machine"])
-            yield Record(job, result, content["seconds"], machine, f"{path.stem}/{content['name']}")
+            yield Record(job, result, content["seconds"], content["machine"], f"{path.stem}/{content['name']}")
         except (KeyError, TypeError, ValueError, WhatwhereError) as error:
             raise RunError(f"{path}, line {number} is not a result: {error!r} (put the right one back)") from error
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whatwhere.classification.protocol import FewLabels, Score
+from whatwhere.classification import protocol
 
 Measure = Literal[
     "error", "cost", "reconstruction", "penalty", "nonzeros", "dimensions", "training_seconds", "image_milliseconds",
@@ -78,7 +78,7 @@ class EvaluationResult:
     virtual_samples     that the SVM learned from, in addition to the training images
     """
 
-    score: Score
+    score: protocol.Score
     trials: tuple[CTrial, ...]
     dimensions: int
     density: float
@@ -96,7 +96,7 @@ class EvaluationResult:
 class FewLabelResult:
     """Error rates of several draws of a few labels; the other fields are those of `EvaluationResult`."""
 
-    draws: FewLabels
+    draws: protocol.FewLabels
     dimensions: int
     density: float
     models: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class RecordedResult:
     cost_before, cost_after  mean cost of a test image after as many steps, before and after fine-tuning
     """
 
-    score: Score
+    score: protocol.Score
     cost_before: float
     cost_after: float
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.jobs import DataSpec
+from whatwhere import override
 from whatwhere.errors import SpecError
-from whatwhere.spec import Recipe
-from whatwhere.spec.toml import build, override
+from whatwhere.spec import Recipe, build
 
 HERE = Path(__file__).parent
 SCALES = ("paper", "quick")

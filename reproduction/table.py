@@ -41,9 +41,9 @@ from reproduction.jobs import (
 )
 from reproduction.results import TRAINING_MEASURES, Measure
 from reproduction.scale import Scale, data_file
+from whatwhere import override
 from whatwhere.errors import SpecError
-from whatwhere.spec import Recipe
-from whatwhere.spec.toml import build, override
+from whatwhere.spec import Recipe, build
 
 TABLES = ("pooling", "joint", "nonnegativity", "reset", "steps", "priors", "cost", "sparsity", "comparison")
 BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow

@@ -41,8 +41,7 @@ from reproduction.studies.best_search import (
     unit,
 )
 from reproduction.svm.kernel_svm import cholesky, solve
-from whatwhere.data import Images
-from whatwhere.data.splits import few_labels
+from whatwhere.data import Images, few_labels
 
 NEAREST = 16_000  # training images that the SVM of a combination is fitted to: those nearest to a margin
 FEW = 3000  # labels

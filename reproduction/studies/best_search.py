@@ -27,8 +27,7 @@ from reproduction.svm.kernel_svm import solve
 from reproduction.svm.virtual_samples import Move, moved
 from whatwhere.classification.descriptors import cell_positions, pool_cells
 from whatwhere.classification.where_moments import mean_position, where_cells
-from whatwhere.inference.plan import joint
-from whatwhere.spec import EveryBatch, InferenceSpec, InputSpec, LineSearch, Recipe
+from whatwhere.spec import EveryBatch, InferenceSpec, InputSpec, LineSearch, Phase, Recipe
 
 BEGAN = time.monotonic()
 FEW = [100, 300, 1000, 3000]
@@ -76,7 +75,7 @@ def train(recipe, v):
 
 def latents(model, v, spec, layer, batch=6000):
     """Batches of (p, theta of the layer)."""
-    plan = joint(layer)
+    plan = (Phase(layer=layer, update_pooling=tuple(range(1, layer + 1))),)
     for i in range(0, len(v), batch):
         s = ww.infer(model, v[i : i + batch].to(DEVICE), spec, plan, batch_size=batch)
         yield s.features, s.latents.pooling_params[layer - 1]

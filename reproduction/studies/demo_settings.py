@@ -18,11 +18,10 @@ from typing import Any
 
 import torch
 
-from whatwhere import data
+from whatwhere import data, override
 from whatwhere.classification import describe_images, protocol
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch, Recipe
-from whatwhere.spec.toml import override
 
 RESULTS = Path(__file__).parent / "results" / "demo_settings.jsonl"
 GRID = (3.0, 30.0)  # 0.3 is never the best for layer 2

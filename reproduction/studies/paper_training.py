@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,10 @@ from reproduction.reproduce import open_store
 from reproduction.results import TrainingResult
 from reproduction.scale import SCALES, read_scale
 from reproduction.table import cells_of
-from whatwhere.classification import describe_images, protocol
-from whatwhere.classification.linear_svm import fit_svm
+from whatwhere import DeconvNet, load
+from whatwhere.classification import describe_images, fit_svm, protocol
 from whatwhere.data import Images
-from whatwhere.inference import infer
-from whatwhere.inference.machine import machine
-from whatwhere.model import DeconvNet, load
+from whatwhere.inference import infer, machine
 from whatwhere.spec import Recipe
 
 COMPARED = 500  # images that are inferred in float64 too
@@ -51,7 +48,7 @@ def training_times(record: Record[TrainingResult]) -> dict[str, Any]:
         "epochs": len(history),
         "images": history[-1].images,
         "engines": sorted({epoch.engine for epoch in history}),
-        "trained_on": asdict(record.machine),
+        "trained_on": record.machine,
     }
 
 

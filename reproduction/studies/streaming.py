@@ -22,10 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere import data
+from whatwhere import Latents, data
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap, LinearMap
-from whatwhere.latents import Latents
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.learning.filter_problem import project_filters
 from whatwhere.model import DeconvNet

@@ -21,7 +21,6 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -36,18 +35,10 @@ from reproduction.models import ModelStore
 from reproduction.reproduce import open_store
 from reproduction.scale import read_scale
 from reproduction.table import Cell, cells_of
-from whatwhere import data
-from whatwhere.classification.descriptors import describe
-from whatwhere.classification.matrix import Matrix, collect_rows, side_by_side
-from whatwhere.classification.protocol import evaluate
-from whatwhere.data import Images
-from whatwhere.data.splits import few_labels
-from whatwhere.inference import infer
-from whatwhere.inference.machine import machine
-from whatwhere.inference.plan import joint
-from whatwhere.model import DeconvNet, load
-from whatwhere.ops.convolution import convolve_down, convolve_up
-from whatwhere.ops.sparsity import project, shrink
+from whatwhere import DeconvNet, data, load
+from whatwhere.classification import Matrix, describe, protocol, side_by_side
+from whatwhere.data import Images, few_labels
+from whatwhere.inference import infer, machine
 from whatwhere.spec import InferenceSpec, Recipe
 
 HERE = Path(__file__).parent
@@ -132,7 +123,7 @@ def moving_switches() -> Iterator[dict[str, Any]]:
 
     for steps, moves in ((50, False), (50, True), (20, False), (20, True)):
         x, x_last = (
-            collect_rows(partial(rows, images=part, steps=steps, moves=moves), PART, batch_size=500)
+            np.concatenate([rows(slice(i, i + 500), part, steps, moves) for i in range(0, PART, 500)])
             for part in (first, last)
         )
         yield {"steps": steps, "switches": "move" if moves else "stay", "error": error(x, x_last, first, last, C[1])}
@@ -150,8 +141,16 @@ def with_switches(f: Tensor, v: Tensor, spec: InferenceSpec, moves: bool) -> Ten
         beta = (squared(g) / (spec.lam * squared(through))).nan_to_num()
         moved = z - spec.lam * beta * g_z
         p, places = F.max_pool2d(moved, 2, return_indices=True) if moves else (at(moved, places), places)
-        p = project(shrink(p, beta, spec.alpha), nonnegative=True)
+        p = (p - beta).clamp(min=0)  # the shrinkage of α = 1, and no negative features
     return p
+
+
+def convolve_down(z: Tensor, f: Tensor) -> Tensor:
+    return F.conv2d(z, f.flip(2, 3))
+
+
+def convolve_up(v: Tensor, f: Tensor) -> Tensor:
+    return F.conv2d(v, f.transpose(0, 1), padding=f.shape[-1] - 1)
 
 
 def at(z: Tensor, places: Tensor) -> Tensor:
@@ -248,18 +247,19 @@ def described(
     model: DeconvNet, images: Images, recipe: Recipe, change: Callable[[Tensor], Tensor] | None = None
 ) -> Matrix:
     """Descriptors of the top layer's features, which may be changed first."""
-    plan = recipe.plan or joint(model.spec.depth)
 
     def rows(chosen: slice) -> np.ndarray:
-        features = infer(model, images[chosen], recipe.inference, plan).features
+        features = infer(model, images[chosen], recipe.inference, recipe.plan).features
         return describe([change(features) if change else features], recipe.descriptor, (model.spec.depth,)).numpy()
 
-    return collect_rows(rows, len(images), batch_size=1000)
+    return np.concatenate([rows(slice(i, i + 1000)) for i in range(0, len(images), 1000)])
 
 
 def error(x: Matrix, x_last: Matrix, first: Images, last: Images, C: float, rows: Any = slice(None)) -> float:
     """The error on the last images of an SVM that learns from these rows of the first ones."""
-    return evaluate(x[rows], np.asarray(first.labels)[rows], x_last, np.asarray(last.labels), C, solver="newton").error
+    return protocol.evaluate(
+        x[rows], np.asarray(first.labels)[rows], x_last, np.asarray(last.labels), C, solver="newton"
+    ).error
 
 
 TRIALS = {

@@ -57,8 +57,8 @@ def test_what_was_written_is_read_again(job, result, tmp_path):
     record = store(tmp_path).find(job)
     assert (record.job, record.result, record.seconds) == (job, result, 1.235)
     assert record.name == "table/row-column-seed0"
-    assert record.machine.versions["torch"]
-    assert record.machine.processor
+    assert record.machine["versions"]["torch"]
+    assert record.machine["processor"]
 
 
 def test_another_job_is_not_found(tmp_path):

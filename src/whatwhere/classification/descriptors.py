@@ -124,7 +124,11 @@ def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
 
 
 def layer_columns(model: DeconvNet, spec: DescriptorSpec, height: int, width: int) -> tuple[int, ...]:
-    """How many numbers each described layer contributes to the descriptor of an image of this size.
+    """How many numbers each described layer contributes to the descriptor of an image: blocks for `fit_whitening`.
+
+    model          whose features are described
+    spec           how they are described
+    height, width  of the images, in pixels
 
     >>> layer_columns(ww.DeconvNet(ww.ModelSpec.paper()), ww.DescriptorSpec(layers=(1, 2)), 28, 28)
     (9216, 4800)

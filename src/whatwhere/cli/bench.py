@@ -31,7 +31,7 @@ def inference(
     """Time every engine on the same images: image-iterations per second."""
     from whatwhere.cli.speed import bench_inference, speedup_rows
     from whatwhere.files import disk_errors, write_atomic
-    from whatwhere.inference.machine import machine
+    from whatwhere.inference import machine
     from whatwhere.learning.distributed import choose_device
 
     chosen_device = choose_device(device)

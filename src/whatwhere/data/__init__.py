@@ -11,6 +11,7 @@ import torch
 
 from whatwhere.data import arrays, cache, catalogue, mixed
 from whatwhere.data.array_file import ArrayFile, read_array
+from whatwhere.data.catalogue import checksums
 from whatwhere.data.images import Images, Pixels, brightest_used, check_finite
 from whatwhere.data.mixed import Group, MixedPictures, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
@@ -20,6 +21,7 @@ from whatwhere.files import is_folder
 
 __all__ = [
     "Images",
+    "checksums",
     "few_labels",
     "load",
     "load_by_size",

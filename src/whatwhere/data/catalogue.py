@@ -99,6 +99,17 @@ CATALOGUE = {
 }
 
 
+def checksums(name: str) -> list[str]:
+    """The SHA-256 sums of the files of a data set, which identify its images and labels.
+
+    name  of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`)
+
+    >>> len(ww.data.checksums("mnist"))    # images and labels, to train and to test
+    4
+    """
+    return [file.sha256 for file in find(name).files]
+
+
 def find(name: str) -> Entry:
     """The data set of this name."""
     if name not in CATALOGUE:

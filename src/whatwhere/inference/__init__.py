@@ -1,9 +1,19 @@
 """Inference: from images to what and where."""
 
 from whatwhere.inference.auto_lam import noise_level, resolve_lam
+from whatwhere.inference.environment import machine
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.tiled import infer_tiled
 from whatwhere.inference.unrolled import UnrolledInference, distill
 
-__all__ = ["LearnedSteps", "UnrolledInference", "distill", "infer", "infer_tiled", "noise_level", "resolve_lam"]
+__all__ = [
+    "LearnedSteps",
+    "UnrolledInference",
+    "distill",
+    "infer",
+    "infer_tiled",
+    "machine",
+    "noise_level",
+    "resolve_lam",
+]

@@ -7,6 +7,7 @@ from whatwhere.spec.inference import AutoLam, Fixed, InferenceSpec, LineSearch, 
 from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec, PoolingKind
 from whatwhere.spec.recipe import DescriptorSpec, EveryBatch, EveryEpoch, LearningSpec, Phase, Recipe, follow_depth
 from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.toml import build
 
 __all__ = [
     "AutoLam",
@@ -28,5 +29,6 @@ __all__ = [
     "RestorationSpec",
     "Schedule",
     "StepSpec",
+    "build",
     "follow_depth",
 ]

@@ -27,9 +27,9 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError
 from whatwhere.files import read_regular
-from whatwhere.spec import Recipe, follow_depth
 from whatwhere.spec.checks import convert, shown, type_hints, union_members
 from whatwhere.spec.old_names import instead_of
+from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
 LONGEST = 2**20  # bytes of a recipe

@@ -1,11 +1,10 @@
-"""What a measurement was made on: machine, versions, commit. Every result file carries it."""
+"""What a measurement was made on, for those who report it."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,35 +15,21 @@ import torch
 PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymatio")
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Processor, graphics card, versions of the packages, commit and time of a measurement."""
-
-    processor: str
-    cores: int | None
-    gpu: str | None
-    python: str
-    versions: dict[str, str | None]
-    commit: str | None
-    time: str
-
-
-def this_machine() -> Machine:
-    """The machine that this process runs on, now."""
-    return Machine(
-        processor=processor(),
-        cores=os.cpu_count(),
-        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        python=platform.python_version(),
-        versions={name: installed_version(name) for name in PACKAGES},
-        commit=commit(),
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
 def machine() -> dict[str, Any]:
-    """This machine as plain values, for the head of a result file."""
-    return asdict(this_machine())
+    """What this process runs on, now, as plain values: processor, GPU, versions of the packages, commit and time.
+
+    >>> sorted(ww.inference.machine())
+    ['commit', 'cores', 'gpu', 'processor', 'python', 'time', 'versions']
+    """
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "python": platform.python_version(),
+        "versions": {name: installed_version(name) for name in PACKAGES},
+        "commit": commit(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def processor() -> str:

@@ -1,0 +1,93 @@
+"""The lab and the benchmarks stand outside: they use the package by its public names, and nothing of it uses them."""
+
+import ast
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from public_names import MODULES
+
+ROOT = Path(__file__).parents[1]
+# Files that may import what is not public, and why.
+EXCEPTIONS = {
+    "reproduction/studies/best_search.py": "compares other forms of the cells that descriptors have",
+    "reproduction/studies/streaming.py": "compares other updates of the filters",
+    "reproduction/svm/few_label_svm.py": "Newton's method is that of the linear SVM",
+    "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
+    "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",
+    "benchmarks/anomaly.py": "the detector's recipe with one layer",
+    "benchmarks/auto_lam.py": "the parts of the rule for λ",
+    "benchmarks/checkpoint_overhead.py": "times the writing of checkpoints",
+    "benchmarks/code_size.py": "the writer of `whatwhere encode`",
+    "benchmarks/coding.py": "varies the length of a block of steps",
+    "benchmarks/colour.py": "another rule for the length of filters",
+    "benchmarks/cpu_parts.py": "times the parts of the CPU engine",
+    "benchmarks/descriptor_memory.py": "the memory of collecting rows",
+    "benchmarks/explorer_engine.py": "the engine of the explorer's page",
+    "benchmarks/large_pictures.py": "the writer of `whatwhere encode`",
+    "benchmarks/learning_curve.py": "notes the model in the course of a training",
+    "benchmarks/sporco_comparison.py": "starts both programs at the same latents, with the same step",
+}
+FILES = {
+    path.relative_to(ROOT).as_posix(): path
+    for name in ("reproduction", "benchmarks")
+    for path in (ROOT / name).rglob("*.py")
+}
+
+
+def imports(path: Path, package: str) -> Iterator[tuple[str, str]]:
+    """What a file imports from a package: a module and a name in it, which is empty for a module alone."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == package)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def is_public(module: str, name: str) -> bool:
+    """Whether a package lists the name, or the module is one that the reference documents."""
+    names = getattr(importlib.import_module(module), "__all__", None)
+    if names is not None:
+        return module == "whatwhere" if not name else name in names
+    return module in MODULES
+
+
+def exists(module: str, name: str) -> bool:
+    try:
+        found = hasattr(importlib.import_module(module), name) if name else bool(importlib.import_module(module))
+        return found or importlib.util.find_spec(f"{module}.{name}") is not None
+    except ImportError:
+        return False
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_only_public_names_are_imported(file: str) -> None:
+    imported = list(imports(FILES[file], "whatwhere"))
+    assert [f"{module}.{name}" for module, name in imported if not exists(module, name)] == [], "it is gone"
+    internal = [f"{module}.{name}" for module, name in imported if not is_public(module, name)]
+    if file in EXCEPTIONS:
+        assert internal, "listed without need"
+    else:
+        assert internal == [], "use a public name, make it public, or list the file with the reason"
+
+
+def test_every_exception_is_a_file() -> None:
+    assert set(EXCEPTIONS) <= set(FILES)
+
+
+@pytest.mark.parametrize("package", ["reproduction", "benchmarks"])
+def test_the_package_does_not_import(package: str) -> None:
+    folders = (ROOT / "src", ROOT / "examples")
+    users = [path for folder in folders for path in folder.rglob("*.py") if list(imports(path, package))]
+    assert users == []
+
+
+def test_what_is_not_public_is_found(tmp_path: Path) -> None:
+    code = "from whatwhere.inference.ista import step\nfrom whatwhere import infer, nothing\nimport whatwhere.files\n"
+    (tmp_path / "code.py").write_text(code)
+    found = list(imports(tmp_path / "code.py", "whatwhere"))
+    assert [is_public(*each) for each in found] == [False, True, False, False]
+    assert [exists(*each) for each in found] == [True, True, False, True]
