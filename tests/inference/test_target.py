@@ -11,6 +11,7 @@ from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Phase, Recipe
 
 LAYERS = (LayerSpec(maps=4, filter_size=3), LayerSpec(maps=5, filter_size=3, fan_in=2))
@@ -111,11 +112,12 @@ def test_the_masked_step_follows_the_gradient_of_the_masked_objective() -> None:
 def test_the_masked_line_search_is_exact() -> None:
     """No other step along the gradient has a lower smooth term."""
     spec = SPECS["plain"]
-    model, v, weight = DeconvNet(spec, dtype=torch.float64).at(9, 8), images(spec), mask()
-    state = start(model, v, Latents(), Phase(layer=2), SETTINGS, weight)
+    v, weight = images(spec), mask()
+    problem = Problem(DeconvNet(spec, dtype=torch.float64), v, Phase(layer=2), SETTINGS, mask=weight)
+    model, state = problem.sized, start(problem)
     U = model.weights(state.theta)
     g = model.propagate(weight * weight * (model.reconstruct(state.p, U) - v), U)
-    beta = line_search("image", model, g, U, SETTINGS.lam, weight)
+    beta = line_search(problem, g, U)
 
     def smooth(scale: float) -> torch.Tensor:
         p = state.p - scale * SETTINGS.lam * beta * g
