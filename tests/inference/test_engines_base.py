@@ -82,7 +82,7 @@ def test_inference_resolves_its_engine_once(monkeypatch: pytest.MonkeyPatch) -> 
     module = sys.modules["whatwhere.inference.infer"]  # not the function of the same name
     monkeypatch.setattr(module, "resolve", lambda *arguments: (asked.append(arguments), REFERENCE)[1])
     infer(model, v, FEW, (Phase(layer=1), Phase(layer=2)), batch_size=2)
-    assert [phase.layer for _, _, _, phase, *_ in asked] == [2]
+    assert [problem.phase.layer for _, problem in asked] == [2]
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])

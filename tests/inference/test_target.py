@@ -95,14 +95,14 @@ def test_a_mask_of_ones_changes_nothing_but_rounding() -> None:
 def test_the_masked_step_follows_the_gradient_of_the_masked_objective() -> None:
     """Algorithm 1's step on p by autograd of λ/2 ‖M ⊙ (Rp - v)‖² with the exact line search."""
     spec = SPECS["plain"]
-    model, v, weight = DeconvNet(spec, dtype=torch.float64).at(9, 8), images(spec), mask()
+    model, v, weight = DeconvNet(spec, dtype=torch.float64), images(spec), mask()
     settings = InferenceSpec(lam=3.0, steps=4)
-    latents = infer(model.model, v, settings, mask=weight).latents
-    state = start(model, v, Latents(latents.p, latents.pooling_params), Phase(layer=2), settings, weight)
+    problem = Problem(model, v, Phase(layer=2), settings, infer(model, v, settings, mask=weight).latents, weight)
+    state, model = start(problem), problem.sized
     p, U = state.p.clone().requires_grad_(), model.weights(state.theta)
     smooth = settings.lam / 2 * (weight * (model.reconstruct(p, U) - v)).square().sum((1, 2, 3))
     (gradient,) = torch.autograd.grad(smooth.sum(), p)  # λ g
-    moved, measured, beta = step(model, v, state, (), settings, weight)
+    moved, measured, beta = step(problem, state)
     size = beta.view(-1, 1, 1, 1)
     expected = (state.p - size * gradient - size).clamp(min=0)
     torch.testing.assert_close(moved.p, expected)
