@@ -23,6 +23,7 @@ import whatwhere as ww
 from whatwhere import Latents
 from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES, Engine
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))
@@ -70,13 +71,13 @@ def main() -> None:
     for rule, step in {"image": LineSearch(), "image, momentum": LineSearch(momentum=True)}.items():
         spec = InferenceSpec(step=step, steps=given.steps)
         for name, engine in ENGINES.items():
-            if engine.unsupported_reason(model, images[:1], JOINT, spec) is not None:
+            if engine.unsupported_reason(Problem(model, images[:1], JOINT, spec)) is not None:
                 continue
             repeats = given.repeats if name != "reference" else max(2, given.repeats // 10)
 
             def solve(v: torch.Tensor, engine: Engine = engine, spec: InferenceSpec = spec) -> None:
                 with torch.no_grad():
-                    engine.solve(model, v, Latents(), JOINT, spec)
+                    engine.solve(Problem(model, v, JOINT, spec))
 
             def infer(v: torch.Tensor, name: str = name, spec: InferenceSpec = spec) -> None:
                 ww.infer(model, v, spec, engine=name)

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere import Latents, Solution
+from whatwhere import Solution
+from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import resolve
-from whatwhere.inference.infer import run_phase
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.image_stream import StreamData, as_stream_or_source, open_stream, stream_recipe
@@ -22,6 +22,7 @@ from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.trainer import open_data, resolve_engines
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
 
@@ -103,8 +104,8 @@ def held_out_cost(model: DeconvNet, layer: int, recipe: Recipe, images: Tensor) 
     spec, phase = replace(learning.inference, steps=EVALUATION_STEPS), training_phase(layer, learning)
     images = images.to(model.device, model.dtype)
     with torch.no_grad():
-        engine = resolve("auto", model, images[:1], phase, spec)
-        solution = run_phase(model, images, Latents(), phase, spec, engine)
+        engine = resolve("auto", Problem(model, images[:1], phase, spec))
+        solution = solve(engine, Problem(model, images, phase, spec))
     active = (solution.features != 0).flatten(2).any(2).float().mean(0)
     return {
         "cost": float(solution.stats.cost[-1].mean()),

@@ -32,6 +32,7 @@ from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
 
 OVERLAPPING = {"pool_size": 3, "pool_stride": 2}
@@ -116,16 +117,16 @@ def speed(out: Path, device: torch.device, count: int, steps: int, repeats: int,
 def measure(name: str, model: DeconvNet, v: Tensor, spec: InferenceSpec, repeats: int) -> dict[str, Any] | None:
     """Image-iterations a second of fresh solves after two that compile and record; the mean cost at the end."""
     engine = ENGINES[name]
-    if engine.unsupported_reason(model, v, JOINT, spec) is not None:
+    if engine.unsupported_reason(Problem(model, v, JOINT, spec)) is not None:
         return None
     seconds, clock = [], time.perf_counter if v.is_cuda else time.process_time  # of one thread: others may be at work
     with torch.no_grad():
-        warm = engine.solve(model, v, Latents(), JOINT, spec)
+        warm = engine.solve(Problem(model, v, JOINT, spec))
         latents = warm.latents
         for i in range(repeats + 1):
             synchronise(v.device)
             begun = clock()
-            engine.solve(model, v, latents, JOINT, spec)
+            engine.solve(Problem(model, v, JOINT, spec, latents))
             synchronise(v.device)
             seconds.append(clock() - begun) if i or repeats == 0 else None
     rates = [len(v) * spec.steps / s for s in seconds]

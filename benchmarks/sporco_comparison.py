@@ -19,7 +19,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from whatwhere.inference.engines.cpu.batch_solver import initial_latents
 from whatwhere.inference.step_size import lipschitz
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem as Asked
 from whatwhere.spec import EveryEpoch, Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
 
 CLOSE = 1.01  # of the best objective
@@ -90,10 +91,8 @@ def problems(model: DeconvNet, lam: float) -> Iterator[Problem]:
 def objective_sum(model: DeconvNet, problem: Problem, p: Tensor) -> float:
     """The objective of all images together, in float64."""
     double = model.to(torch.float64)
-    latents = initial_latents(double, problem.images.double(), Latents(), PHASE)
-    sized = double.at(*problem.images.shape[2:])
-    weights = sized.weights(latents.pooling_params)
-    return float(sized.objective(problem.images.double(), p.double(), weights, problem.lam, 1.0).cost.sum())
+    asked = Asked(double, problem.images.double(), PHASE, InferenceSpec(lam=problem.lam))
+    return float(asked.objective(replace(initial_latents(asked), p=p.double())).cost.sum())
 
 
 # The methods: each yields its visits, up to a given number of steps ----------------------------
@@ -107,7 +106,7 @@ def ours(model: DeconvNet, problem: Problem, spec: InferenceSpec, most: int) -> 
         processor, wall = float("inf"), float("inf")
         for _ in range(3):
             since = time.process_time(), time.perf_counter()
-            p = get_engine("cpu").solve(model, problem.images, Latents(), PHASE, settings).features
+            p = get_engine("cpu").solve(Asked(model, problem.images, PHASE, settings)).features
             processor = min(processor, time.process_time() - since[0])
             wall = min(wall, time.perf_counter() - since[1])
         yield Visit(steps, processor, wall, objective_sum(model, problem, p))
@@ -192,7 +191,7 @@ def compare(model: DeconvNet, problem: Problem, long: int, log: Callable[[str], 
         ways[f"SPORCO {name}"] = theirs(model, problem, make, options, long)
         best = min(best, *(visit.cost for visit in ways[f"SPORCO {name}"]))
     accurate = InferenceSpec(lam=problem.lam, step=Fixed(momentum=True), steps=5 * long)
-    thorough = get_engine("cpu").solve(model, problem.images, Latents(), PHASE, accurate).features
+    thorough = get_engine("cpu").solve(Asked(model, problem.images, PHASE, accurate)).features
     best = min(best, objective_sum(model, problem, thorough))
     for name, spec in our_settings(problem.lam).items():
         ways[f"whatwhere {name}"] = until(ours(model, problem, spec, 5 * long), CLOSE * best)

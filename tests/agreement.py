@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from examples import SPECS, random_images, random_latents, random_mask
+from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from whatwhere.inference import ista
 from whatwhere.inference.engines import Engine
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec, Phase
 
@@ -111,9 +112,9 @@ def solve_both(case: Agreement, engine: Engine, dtype: torch.dtype) -> tuple[Sol
     layer = case.layer or case.model.depth
     phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": 4, "pooling_step": 0.1, **case.spec})
-    truth = ista.solve(model, target.v, latents, phase, spec, target.mask)
+    truth = ista.solve(Problem(model, target.v, phase, spec, latents, target.mask))
     mask = None if target.mask is None else target.mask.to(dtype)
-    found = engine.solve(model.to(dtype), target.v.to(dtype), latents.to(dtype), phase, spec, mask)
+    found = engine.solve(Problem(model.to(dtype), target.v.to(dtype), phase, spec, latents.to(dtype), mask))
     return found, truth
 
 
@@ -130,8 +131,11 @@ def influence_of_unknown_pixels(engine: Engine, dtype: torch.dtype, device: str 
     changes: dict[str, float] = {}
     results = []
     for v in (images.to(device, dtype), other.to(device, dtype)):
-        solution = engine.solve(low, v, Latents(), phase, spec, mask)
-        gradients = [engine.filter_map(low, k, v, latents, mask).negative_gradient(low.filters[k - 1]) for k in (1, 2)]
+        solution = engine.solve(Problem(low, v, phase, spec, mask=mask))
+        gradients = [
+            engine.filter_map(filter_problem(low, v, latents, mask), k).negative_gradient(low.filters[k - 1])
+            for k in (1, 2)
+        ]
         stats = solution.stats
         results.append([*solution.latents.tensors(), stats.cost, stats.step, *gradients])
     for i, (one, two) in enumerate(zip(*results, strict=True)):

@@ -5,7 +5,8 @@ import torch
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+from whatwhere.model.problem import Problem
+from whatwhere.spec import LayerSpec, ModelSpec, Phase
 
 SPECS = {
     "1 layer": ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),)),
@@ -72,10 +73,17 @@ def random_mask(images: torch.Tensor, kind: str, seed: int = 2) -> torch.Tensor 
     return known if kind.startswith("known") else 2 * known * weight
 
 
+def filter_problem(
+    model: DeconvNet, images: torch.Tensor, latents: Latents, mask: torch.Tensor | None = None
+) -> Problem:
+    """What a filter update is given: the latents at the end of a phase."""
+    return Problem(model, images, Phase(layer=max(1, len(latents.pooling_params))), latents=latents, mask=mask)
+
+
 def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Latents:
     """Random features of the top layer, and pooling variables anywhere between their bounds; switches stay."""
     generator = torch.Generator().manual_seed(seed)
-    fitted = start_pooling(model.at(*images.shape[2:]), images, (), model.spec.depth, InferenceSpec())
+    fitted = start_pooling(Problem(model, images, Phase(layer=model.spec.depth)))
     thetas = []
     for theta, layer in zip(fitted, model.spec.layers, strict=True):
         if layer.pooling_kind == "gaussian":

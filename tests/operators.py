@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from examples import SPECS, random_images, random_latents, random_mask
+from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
@@ -96,7 +96,7 @@ def operators() -> dict[str, Operator]:
             )
         for k in range(1, spec.depth + 1):
             for kind in ("", "weights", "known per channel"):
-                A = FilterMap(model, k, images, latents, random_mask(images, kind))
+                A = FilterMap(filter_problem(model, images, latents, random_mask(images, kind)), k)
                 found[f"A of layer {k}: {name}{kind and ', ' + kind}"] = Operator(
                     A, A.adjoint, tuple(model.filters[k - 1].shape), tuple(images.shape)
                 )

@@ -63,6 +63,7 @@ COVERED_BY = {
     "learning/reports.py": "learning/test_session.py",
     "learning/state.py": "learning/test_session.py",
     "learning/stats.py": "learning/test_session.py",
+    "model/problem.py": "inference/test_checks.py",
     "model/sized.py": "model/test_deconvnet.py",
     "nn/cpu_*": "nn/test_cpu_pooling.py",
     "nn/fused.py": "nn/test_functional.py",

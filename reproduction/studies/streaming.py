@@ -28,6 +28,7 @@ from whatwhere.inference.filter_map import FilterMap, LinearMap
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.learning.filter_problem import project_filters
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
 
 RESULTS = Path(__file__).parent / "results" / "streaming_updates.json"
@@ -108,7 +109,7 @@ class Quadratic:
         self.b: Any = 0.0
 
     def __call__(self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents) -> DeconvNet:
-        f, z = model.filters[0], FilterMap(model, 1, v, latents).z
+        f, z = model.filters[0], FilterMap(Problem(model, v, phase(1), latents=latents), 1).z
         B, K = f.shape[1], f.shape[3]
         shifted = z.unfold(2, v.shape[2], 1).unfold(3, v.shape[3], 1).permute(1, 2, 3, 0, 4, 5).flip(1, 2)
         columns = shifted.reshape(B * K * K, -1)  # of A: z of a map, shifted by an element of the filter
@@ -156,7 +157,7 @@ TRIALS: list[tuple[str, int, Any, int, int, int, str]] = [
 
 
 def judge(model: DeconvNet, k: int, held_out: Tensor) -> dict[str, float]:
-    solution = ENGINE.solve(model, held_out, Latents(), phase(k), spec(50, "batch"))
+    solution = ENGINE.solve(Problem(model, held_out, phase(k), spec(50, "batch")))
     used = (solution.features != 0).flatten(2).any(2).float().mean(0)
     return {
         "cost": float(solution.stats.cost[-1].mean()),
@@ -172,8 +173,14 @@ def main() -> None:
         model, update, start = below, make(), time.process_time()
         for first in range(0, images, batch):
             v = digits[first : first + batch]
-            solution = ENGINE.solve(model, v, Latents(), phase(k), spec(steps, per))
-            model = update(model, k, ENGINE.filter_map(model, k, v, solution.latents), v, solution.latents)
+            solution = ENGINE.solve(Problem(model, v, phase(k), spec(steps, per)))
+            model = update(
+                model,
+                k,
+                ENGINE.filter_map(Problem(model, v, phase(k), latents=solution.latents), k),
+                v,
+                solution.latents,
+            )
         seconds = time.process_time() - start
         about = {"name": name, "layer": k, "images": images, "steps": steps, "batch": batch, "step_size": per}
         rows.append({**about, "processor_seconds": round(seconds, 2), **judge(model, k, digits[4000:])})

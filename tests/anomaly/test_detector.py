@@ -105,7 +105,7 @@ def test_patches_of_a_texture_are_one_cell() -> None:
     model = ww.DeconvNet(ModelSpec.paper())
     digits, texture = (ww.AnomalyDetector(model, aligned=aligned)._recipe() for aligned in (True, False))
     assert digits.descriptor.cell < max(digits.descriptor.patch) == texture.descriptor.cell
-    assert digits.inference.lam_value < texture.inference.lam_value
+    assert digits.inference.lam < texture.inference.lam
 
 
 def test_scores_and_maps_do_not_depend_on_the_other_images(fitted: ww.AnomalyDetector) -> None:

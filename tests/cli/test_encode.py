@@ -144,7 +144,7 @@ def test_codes_are_converged_unless_asked_otherwise(run: Path, tmp_path: Path) -
     np.testing.assert_allclose(features("--set", "inference.steps=30"), expected, atol=1e-6)
     noise = replace(coding, lam=AutoLam(noise=0.06))
     chosen = resolve_lam(model, v, noise)
-    assert chosen.lam_value not in (coding.lam_value, 0)
+    assert chosen.lam not in (coding.lam, 0)
     options = ("inference.lam=auto", "inference.lam.noise=0.06", "inference.steps=30")
     written = features(*(word for option in options for word in ("--set", option)))
     np.testing.assert_allclose(written, ww.infer(model, v, chosen, engine="reference").features, atol=1e-6)

@@ -16,8 +16,8 @@ from whatwhere import models
 from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
-from whatwhere.latents import Latents
 from whatwhere.model import load
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec
 
 CASES = {
@@ -70,7 +70,7 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> tuple[torch.Tensor, 
     path = tmp_path_factory.mktemp("golden") / "case.json"
     path.write_text(json.dumps({"model": pack_model(model), "settings": pack_settings(spec), **size}))
     phase = joint(model.spec.depth)[0]
-    return ista.solve(model.to(torch.float64), image.double(), Latents(), phase, spec).features, path
+    return ista.solve(Problem(model.to(torch.float64), image.double(), phase, spec)).features, path
 
 
 def features_of(page: Path, case: Path) -> Any:

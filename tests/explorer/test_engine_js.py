@@ -15,8 +15,8 @@ from whatwhere.data import load as load_data
 from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
-from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, load
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, MomentFit
 
 TRAINED = models.path("mnist")
@@ -83,7 +83,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     path.write_text(json.dumps(case))
     exact, v = model.to(torch.float64), image.double()
     phase = joint(model.spec.depth)[0]
-    truth = [ista.solve(exact, v, Latents(), phase, replace(spec, steps=steps)) for steps in (0, 1, spec.steps)]
+    truth = [ista.solve(Problem(exact, v, phase, replace(spec, steps=steps))) for steps in (0, 1, spec.steps)]
     return truth, run_node(Path(__file__).parent / "golden.mjs", PAGE, path)
 
 

@@ -17,12 +17,13 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agreement import differences
-from examples import SPECS, random_images, random_latents
+from examples import SPECS, filter_problem, random_images, random_latents
 from whatwhere.errors import WhatwhereError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 
@@ -102,8 +103,9 @@ def solve(
         if entry == "infer":
             return infer(model, images, SETTINGS, (phase,), mask=mask, latents=latents, engine=engine)
         if entry == "solve":
-            return get_engine(engine).solve(model, images, latents, phase, SETTINGS, mask)
-        return get_engine(engine).filter_map(model, 1, images, latents, mask).negative_gradient(model.filters[0])
+            return get_engine(engine).solve(Problem(model, images, phase, SETTINGS, latents, mask))
+        linear_map = get_engine(engine).filter_map(filter_problem(model, images, latents, mask), 1)
+        return linear_map.negative_gradient(model.filters[0])
 
 
 def check(engine: str, entry: str, name: str, count: int, place: int, change: str, axis: int, kind: str) -> None:

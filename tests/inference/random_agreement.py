@@ -35,6 +35,7 @@ from whatwhere.inference import ista
 from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
 
@@ -46,16 +47,9 @@ SLACK = 100  # every operation rounds, sums of hundreds of terms and Winograd's 
 NONZEROS = 1e-2  # of their number: features at the very edge of a threshold may fall on either side
 
 
-@dataclass(frozen=True)
-class Problem:
-    model: DeconvNet
-    images: Tensor
-    latents: Latents
-    phase: Phase
-    spec: InferenceSpec
-
-    def to(self, dtype: torch.dtype) -> Problem:
-        return replace(self, model=self.model.to(dtype), images=self.images.to(dtype), latents=self.latents.to(dtype))
+def to(problem: Problem, dtype: torch.dtype) -> Problem:
+    model, images, latents = (part.to(dtype) for part in (problem.model, problem.images, problem.latents))
+    return replace(problem, model=model, images=images, latents=latents)
 
 
 def draw(number: int) -> Problem:
@@ -108,7 +102,7 @@ def draw(number: int) -> Problem:
             for theta, layer in zip(given.pooling_params, spec.layers, strict=True)
         )
         latents = Latents(contrast * given.p, thetas)
-    return Problem(model, images, latents, phase, settings).to(torch.float32).to(torch.float64)
+    return to(to(Problem(model, images, phase, settings, latents), torch.float32), torch.float64)
 
 
 def random_step(chance: random.Random) -> LineSearch | Fixed:
@@ -120,20 +114,15 @@ def random_step(chance: random.Random) -> LineSearch | Fixed:
 def is_small(number: int) -> bool:
     """Whether an interpreter solves the problem of this number in a few seconds: few steps of few elements."""
     p = draw(number)
-    elements = sum(math.prod(regions.shape) for regions in p.model.at(*p.images.shape[2:]).regions)
+    elements = sum(math.prod(regions.shape) for regions in p.sized.regions)
     return 0 < p.spec.steps * len(p.images) * elements < 1500
-
-
-def solve(problem: Problem) -> Solution:
-    return ista.solve(problem.model, problem.images, problem.latents, problem.phase, problem.spec)
 
 
 def run(engine: str, problem: Problem) -> Solution:
     """An engine's solution, in its dtype."""
     name, _, dtype = engine.partition(" ")
-    p = problem.to(torch.float64 if dtype == "float64" else torch.float32)
     chosen = REFERENCE if name == "reference" else get_engine(name)
-    return chosen.solve(p.model, p.images, p.latents, p.phase, p.spec)
+    return chosen.solve(to(problem, torch.float64 if dtype == "float64" else torch.float32))
 
 
 def worst(found: Solution, truth: Solution) -> tuple[float, str]:
@@ -177,7 +166,7 @@ def compare(engines: list[str], number: int) -> dict[str, Comparison]:
     """Every engine on one problem."""
     problem = draw(number)
     with torch.no_grad():
-        truth = solve(problem)
+        truth = ista.solve(problem)
         if not truth.stats.cost.isfinite().all():
             return dict.fromkeys(engines, Comparison("skipped"))
         return {engine: judge(engine, problem, truth) for engine in engines}
@@ -187,7 +176,7 @@ def judge(engine: str, problem: Problem, truth: Solution) -> Comparison:
     difference, quantity = worst(run(engine, problem), truth)
     if difference <= TOLERANCE[engine]:
         return Comparison("agrees", difference, quantity)
-    rounded = [solve(perturbed(problem, ROUNDING[engine], i)) for i in range(REPEATS)]
+    rounded = [ista.solve(perturbed(problem, ROUNDING[engine], i)) for i in range(REPEATS)]
     if engine not in ("cpu float64", "reference float32"):
         rounded.append(run("reference float32", problem))
     by_rounding = max(worst(solution, truth)[0] for solution in rounded)

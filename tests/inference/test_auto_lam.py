@@ -52,7 +52,7 @@ def test_at_a_share_of_1_the_code_becomes_empty(name: str) -> None:
     model = DeconvNet(SPECS[name], seed=1).to(torch.float64)
     images = random_images(model.spec)
     share = 0.5
-    largest = 1 / (resolve_lam(model, images, InferenceSpec(lam=AutoLam(share=share))).lam_value / (1 / share))
+    largest = 1 / (resolve_lam(model, images, InferenceSpec(lam=AutoLam(share=share))).lam / (1 / share))
     for sparsity, empty in ((1.001 * largest, True), (0.999 * largest, False)):
         features = infer(model, images, InferenceSpec(lam=1 / sparsity, steps=20), engine="reference").features
         assert bool((features == 0).all()) == empty
@@ -78,11 +78,11 @@ def test_lam_is_chosen_by_the_formula_of_the_noise_level() -> None:
     v = smooth_picture()
     images = v + noise(v.shape, 0.05)
     expected = auto_lam.NOISE_FACTOR * 0.05**2 / float(images.square().mean().sqrt())
-    assert 1 / resolve_lam(model, images, InferenceSpec(lam=AutoLam(noise=0.05))).lam_value == pytest.approx(
+    assert 1 / resolve_lam(model, images, InferenceSpec(lam=AutoLam(noise=0.05))).lam == pytest.approx(
         expected,
         rel=0.03,  # the gain is measured with random numbers
     )
-    estimated = resolve_lam(model, images, InferenceSpec(lam=AutoLam())).lam_value
+    estimated = resolve_lam(model, images, InferenceSpec(lam=AutoLam())).lam
     assert 1 / estimated == pytest.approx(expected, rel=0.1)
     assert infer(model, images, InferenceSpec(lam=AutoLam(), steps=1)).lam == estimated
 
@@ -95,8 +95,8 @@ def test_the_noise_is_that_of_the_image_not_of_the_signal() -> None:
     for contrast in (0.0, 1.0):
         stage = InputSpec(kind="highpass", contrast=contrast)
         model = DeconvNet(ModelSpec(layers=(layer,), nonnegative=False, input=stage), seed=0).to(torch.float64)
-        given = resolve_lam(model, images, InferenceSpec(lam=AutoLam(noise=0.02))).lam_value
-        assert resolve_lam(model, images, InferenceSpec(lam=AutoLam())).lam_value == pytest.approx(given, rel=0.1)
+        given = resolve_lam(model, images, InferenceSpec(lam=AutoLam(noise=0.02))).lam
+        assert resolve_lam(model, images, InferenceSpec(lam=AutoLam())).lam == pytest.approx(given, rel=0.1)
         lams.append(given)
     assert lams[1] < 0.5 * lams[0], "contrast normalisation amplifies the noise"
 

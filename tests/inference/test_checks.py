@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from examples import SPECS, random_images
+from examples import SPECS, filter_problem, random_images
 from whatwhere.data import load
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, get_engine
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
 
 SPEC = SPECS["2 layers"]
@@ -65,18 +66,18 @@ def test_images_that_are_not_the_models_never_reach_an_engine(name: str) -> None
         torch.zeros(2, 1, 9, 8, dtype=torch.float64),
     ):
         with pytest.raises(ImageError, match="were given; expected"):
-            get_engine(name).solve(model, images, Latents(), phase, FEW)
+            get_engine(name).solve(Problem(model, images, phase, FEW))
     with pytest.raises(SpecError, match="layer 3"):
-        get_engine(name).solve(model, torch.zeros(2, 1, 9, 8), Latents(), Phase(layer=3), FEW)
+        get_engine(name).solve(Problem(model, torch.zeros(2, 1, 9, 8), Phase(layer=3), FEW))
     with pytest.raises(ImageError, match="without features"):
-        get_engine(name).filter_map(model, 1, torch.zeros(2, 1, 9, 8), Latents())
+        get_engine(name).filter_map(filter_problem(model, torch.zeros(2, 1, 9, 8), Latents()), 1)
 
 
 @pytest.mark.parametrize("name", ["cpu", "triton"])
 def test_a_model_that_an_engine_does_not_support_never_reaches_it(name: str) -> None:
     model, v = DeconvNet(SPEC, dtype=torch.bfloat16), random_images(SPEC).bfloat16()
     with pytest.raises(EngineError, match=f"engine '{name}' does not support this: .*(bfloat16|not installed)"):
-        get_engine(name).solve(model, v, Latents(), Phase(layer=2), FEW)
+        get_engine(name).solve(Problem(model, v, Phase(layer=2), FEW))
 
 
 def test_filters_that_are_not_finite_raise_an_error() -> None:

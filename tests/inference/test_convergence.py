@@ -10,11 +10,12 @@ from torch import Tensor
 from examples import SPECS, random_images
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference import convergence, infer
-from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_step, solve_until_converged
+from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_step, solve
 from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
 
@@ -48,7 +49,7 @@ def test_a_converged_code_has_the_cost_of_the_lasso(engine: str, kind: str, size
     assert len(solution.stats.step) < CODING.steps
     for i in range(2):
         R = dense(model, images[i : i + 1], solution.latents[i : i + 1])
-        least = lasso_cost(R, images[i].flatten(), CODING.lam_value, nonnegative)
+        least = lasso_cost(R, images[i].flatten(), CODING.lam, nonnegative)
         assert float(solution.stats.cost[-1, i]) == pytest.approx(least, rel=1e-5)
         few = infer(model, images[i : i + 1], InferenceSpec(steps=8), engine=engine)
         assert float(few.stats.cost[-1, 0]) > least * (1 + 1e-3), "the comparison would be idle"
@@ -78,13 +79,14 @@ def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(monkeypat
     class Spy:
         name = "spy"
 
-        def solve(self, model, images, *rest):
-            sizes.append(len(images))
-            return REFERENCE.solve(model, images, *rest)
+        def solve(self, problem):
+            sizes.append(len(problem.images))
+            return REFERENCE.solve(problem)
 
     monkeypatch.setattr(convergence, "BLOCK", 10)
     spec = InferenceSpec.coding(steps=25, tolerance=1e-12)
-    solution = solve_until_converged(Spy(), model, images, Latents(), joint(1)[0], spec)
+    problem = Problem(model, images, joint(1)[0], spec)
+    solution = solve(Spy(), problem)
     assert sizes == [3, 2, 2]
     stats = solution.stats
     assert stats.step.shape == (25, 3)
@@ -92,8 +94,7 @@ def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(monkeypat
     assert (stats.step[10:, 1] == 0).all()
     assert (stats.step[:, [0, 2]] > 0).all()
     assert (stats.cost[10:, 1] == stats.cost[10, 1]).all()
-    sized = model.at(9, 8)
-    end = sized.objective(images, solution.features, sized.weights(solution.latents.pooling_params), spec.lam_value, 1)
+    end = problem.objective(solution.latents)
     torch.testing.assert_close(stats.cost[-1], end.cost)
     assert (stats.nonzeros[-1] == end.nonzeros).all()
 
@@ -101,7 +102,7 @@ def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(monkeypat
 def test_without_a_tolerance_the_engine_takes_all_steps_at_once() -> None:
     model = DeconvNet(SPECS["2 layers"], seed=0).to(torch.float64)
     images, spec = random_images(model.spec), InferenceSpec(step=LineSearch(momentum=True), steps=130)
-    once = get_engine("cpu").solve(model, images, Latents(), joint(2)[0], spec)
+    once = get_engine("cpu").solve(Problem(model, images, joint(2)[0], spec))
     assert infer(model, images, spec, engine="cpu").features.equal(once.features)
 
 

@@ -14,8 +14,8 @@ from examples import SPECS, random_images
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
-from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
@@ -35,22 +35,24 @@ def test_an_unknown_name_raises_an_error() -> None:
 
 def test_auto_resolves_to_the_first_engine_without_a_reason() -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
-    reasons = unsupported_reasons(model, v, PHASE, FEW)
+    reasons = unsupported_reasons(Problem(model, v, PHASE, FEW))
     assert reasons["reference"] is None
-    assert resolve("auto", model, v, PHASE, FEW).name == next(name for name, why in reasons.items() if why is None)
+    assert resolve("auto", Problem(model, v, PHASE, FEW)).name == next(
+        name for name, why in reasons.items() if why is None
+    )
     for name, why in reasons.items():
         if why is not None:
             with pytest.raises(EngineError, match=f"engine '{name}' does not support this"):
-                resolve(name, model, v, PHASE, FEW)
+                resolve(name, Problem(model, v, PHASE, FEW))
 
 
 def test_auto_says_why_it_took_the_reference() -> None:
     model, v = DeconvNet(SPEC, dtype=torch.bfloat16), random_images(SPEC).bfloat16()
     with pytest.warns(SlowEngineWarning, match=r"took 'reference'.* times slower .*triton: .*; cpu: .*bfloat16"):
-        assert resolve("auto", model, v, PHASE, FEW) is REFERENCE
+        assert resolve("auto", Problem(model, v, PHASE, FEW)) is REFERENCE
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        resolve("reference", model, v, PHASE, FEW)  # asked for by name
+        resolve("reference", Problem(model, v, PHASE, FEW))  # asked for by name
 
 
 class NoFloat64(TorchDispatchMode):
@@ -80,13 +82,13 @@ def test_inference_resolves_its_engine_once(monkeypatch: pytest.MonkeyPatch) -> 
     module = sys.modules["whatwhere.inference.infer"]  # not the function of the same name
     monkeypatch.setattr(module, "resolve", lambda *arguments: (asked.append(arguments), REFERENCE)[1])
     infer(model, v, FEW, (Phase(layer=1), Phase(layer=2)), batch_size=2)
-    assert [phase.layer for _, _, _, phase, *_ in asked] == [2]
+    assert [problem.phase.layer for _, problem in asked] == [2]
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 def test_a_solution_carries_the_engines_name(name: str) -> None:
     pytest.importorskip("numba" if name == "cpu" else "torch")
-    solution = get_engine(name).solve(DeconvNet(SPEC), random_images(SPEC).float(), Latents(), PHASE, FEW)
+    solution = get_engine(name).solve(Problem(DeconvNet(SPEC), random_images(SPEC).float(), PHASE, FEW))
     assert isinstance(solution, Solution)
     assert solution.engine == name
     with pytest.raises(ValueError, match="no decoder"):

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from agreement import AGREEMENTS, differences, influence_of_unknown_pixels, solve_both
-from examples import SPECS, random_images, random_latents, random_mask
+from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import Fixed, InferenceSpec, LineSearch, ModelSpec, Phase
 
 pytest.importorskip("numba")
@@ -44,7 +44,7 @@ def test_the_number_of_threads_changes_nothing(step: LineSearch | Fixed) -> None
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
-            found[threads] = cpu.solve(model, images, Latents(), JOINT, spec)
+            found[threads] = cpu.solve(Problem(model, images, JOINT, spec))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(1)
@@ -65,8 +65,8 @@ def test_the_filter_map_is_the_references_at_every_layer(name: str, dtype: torch
     model, v, mask = reference.to(dtype), images.to(dtype), random_mask(images, kind)
     low = None if mask is None else mask.to(dtype)
     for k, f in enumerate(reference.filters, start=1):
-        truth = FilterMap(reference, k, images, latents, mask)
-        found = cpu.filter_map(model, k, v, latents.to(dtype), low)
+        truth = FilterMap(filter_problem(reference, images, latents, mask), k)
+        found = cpu.filter_map(filter_problem(model, v, latents.to(dtype), low), k)
         direction = f + 0.1 * torch.rand_like(f)
         for ours, theirs in (
             (found.normal(direction.to(dtype)), truth.normal(direction)),
@@ -82,7 +82,7 @@ def test_the_filter_map_does_not_depend_on_the_number_of_threads() -> None:
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            found.append(cpu.filter_map(model, 2, images, latents).negative_gradient(model.filters[1]))
+            found.append(cpu.filter_map(filter_problem(model, images, latents), 2).negative_gradient(model.filters[1]))
     finally:
         torch.set_num_threads(1)
     assert torch.equal(*found)
@@ -91,9 +91,9 @@ def test_the_filter_map_does_not_depend_on_the_number_of_threads() -> None:
 def test_an_image_does_not_depend_on_its_neighbours() -> None:
     model, images = DeconvNet(ModelSpec.paper()), random_images(ModelSpec.paper(), 3, 28, 28).float()
     spec = InferenceSpec(steps=3)
-    together = cpu.solve(model, images, Latents(), JOINT, spec)
+    together = cpu.solve(Problem(model, images, JOINT, spec))
     for i in range(3):
-        alone = cpu.solve(model, images[i : i + 1], Latents(), JOINT, spec)
+        alone = cpu.solve(Problem(model, images[i : i + 1], JOINT, spec))
         for a, b in zip(together.latents[i : i + 1].tensors(), alone.latents.tensors(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)  # the start is fitted by torch, in another order
 
@@ -101,10 +101,10 @@ def test_an_image_does_not_depend_on_its_neighbours() -> None:
 def test_an_image_does_not_depend_on_the_one_before() -> None:
     model, image = DeconvNet(SPECS["2 layers"]), random_images(SPECS["2 layers"], 1).float()
     latents, spec = random_latents(model, image).to(torch.float32), InferenceSpec(steps=3)
-    first = cpu.solve(model, image, latents, JOINT, spec)
+    first = cpu.solve(Problem(model, image, JOINT, spec, latents))
     for other in (image.flip(2), 3e38 * image):  # the second leaves numbers that are not finite
-        cpu.solve(model, other, Latents(), JOINT, spec)
-        again = cpu.solve(model, image, latents, JOINT, spec)
+        cpu.solve(Problem(model, other, JOINT, spec))
+        again = cpu.solve(Problem(model, image, JOINT, spec, latents))
         for a, b in zip(first.latents.tensors(), again.latents.tensors(), strict=True):
             assert torch.equal(a, b)
 
@@ -125,13 +125,13 @@ def test_unsupported_problems_go_to_the_reference() -> None:
     model, images = DeconvNet(spec, dtype=dtype), random_images(spec).to(dtype)
     phase = Phase(layer=1, update_pooling=(1,))
     with pytest.warns(SlowEngineWarning, match="float16"):
-        assert resolve("auto", model, images, phase, InferenceSpec()).name == "reference"
-    assert "float16" in str(unsupported_reasons(model, images, phase, InferenceSpec())["cpu"])
+        assert resolve("auto", Problem(model, images, phase, InferenceSpec())).name == "reference"
+    assert "float16" in str(unsupported_reasons(Problem(model, images, phase, InferenceSpec()))["cpu"])
     with pytest.raises(EngineError, match=r"'cpu' does not support this: .*float16"):
-        resolve("cpu", model, images, phase, InferenceSpec())
+        resolve("cpu", Problem(model, images, phase, InferenceSpec()))
 
 
 def test_without_numba_it_says_which_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
-    assert "numba" in str(cpu.unsupported_reason(model, images, Phase(layer=1), InferenceSpec()))
+    assert "numba" in str(cpu.unsupported_reason(Problem(model, images, Phase(layer=1), InferenceSpec())))

@@ -17,8 +17,8 @@ from whatwhere.inference import infer, ista
 from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.engines.triton import engine as triton_engine
 from whatwhere.inference.engines.triton.shapes import filter_blocks, filters_of, layer_shapes
-from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -89,8 +89,8 @@ def test_single_images_are_solved_by_one_recorded_graph() -> None:
         model = DeconvNet(SPECS["2 layers"], seed=seed, dtype=torch.float64).to("cuda")
         low = model.to(torch.float32)
         for v in images.split(1):
-            truth = ista.solve(model, v, Latents(), phase, spec).stats.cost
-            found = get_engine("triton").solve(low, v.float(), Latents(), phase, spec).stats.cost
+            truth = ista.solve(Problem(model, v, phase, spec)).stats.cost
+            found = get_engine("triton").solve(Problem(low, v.float(), phase, spec)).stats.cost
             torch.testing.assert_close(found.double(), truth, rtol=1e-3, atol=0)
 
 
@@ -103,10 +103,12 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 from whatwhere.inference.engines.triton.filters import TritonFilterMap
 from whatwhere.inference.engines.triton.workspace import Workspace
+from whatwhere.inference.ista import start_features
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, StepSpec
+from whatwhere.model.problem import Problem
+from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Schedule, StepSpec
 
 class NoDevice:  # a driver that only says what to compile for
     get_current_device = lambda self: 0
@@ -128,22 +130,22 @@ training = InferenceSpec(steps=2, step=LineSearch(per="batch"), alpha=0.5)
 inference = InferenceSpec(steps=1)
 layers = LayerSpec(maps=16, pool_size=3, pool_stride=2), LayerSpec(maps=96, pool_maps=2)  # the kernels of `regions`
 still, momentum = InferenceSpec(steps=1, step=Fixed()), InferenceSpec(steps=1, step=LineSearch(momentum=True))
-Workspace(DeconvNet(paper), v, Phase(layer=1), momentum).run()
-Workspace(DeconvNet(ModelSpec(layers=layers)), v, Phase(layer=2, update_pooling=(1, 2)), still).run()
+Workspace(Problem(DeconvNet(paper), v, Phase(layer=1), momentum)).run()
+Workspace(Problem(DeconvNet(ModelSpec(layers=layers)), v, Phase(layer=2, update_pooling=(1, 2)), still)).run()
 for pooling in ("gaussian", "max"):
     model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling_kind=pooling) for layer in paper.layers)))
     for spec in (training, inference):
         for layer, update in ((1, (1,)), (2, (2,)), (2, (1, 2))):
             phase = Phase(layer=layer, update_pooling=update)
-            Workspace(model, v, phase, spec).run()
-            Workspace(model, v, phase, spec, masked=True).run()
+            Workspace(Problem(model, v, phase, spec)).run()
+            Workspace(Problem(model, v, phase, spec, mask=v)).run()
     if pooling == "gaussian":
         scheduled = InferenceSpec(step=Schedule(steps=[StepSpec(size=0.01, threshold=0.01, extrapolation=0.5)] * 2))
-        Workspace(model, v, Phase(layer=2, update_pooling=(1, 2)), scheduled, from_zero=True).run()
+        Workspace(Problem(model, v, Phase(layer=2, update_pooling=(1, 2)), scheduled), from_zero=True).run()
     for k in (1, 2):
-        workspace = Workspace(model, v, Phase(layer=k), InferenceSpec(steps=0, step=Fixed()))
-        latents = Latents(workspace.p[-1].permute(0, 3, 1, 2), start_pooling(model.at(28, 28), v, (), k, training))
-        TritonFilterMap(workspace, model, k, v, latents).normal(model.filters[k - 1])
+        problem = Problem(model, v, Phase(layer=k), InferenceSpec(steps=0, step=Fixed()))
+        latents = Latents(start_features(problem), start_pooling(problem))
+        TritonFilterMap(Workspace(problem), replace(problem, latents=latents), k).normal(model.filters[k - 1])
 
 ptxas = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
 for result in compiled.values():
@@ -188,14 +190,16 @@ def test_grouping_blocks_only_moves_filters() -> None:
 
 def unsupported_reason(name: str, dtype: torch.dtype = torch.float32) -> str | None:
     model = DeconvNet(SPECS[name], dtype=dtype)
-    return triton_engine.unsupported(model, random_images(SPECS[name]).to(dtype), Phase(layer=model.spec.depth))
+    return triton_engine.unsupported(
+        Problem(model, random_images(SPECS[name]).to(dtype), Phase(layer=model.spec.depth))
+    )
 
 
 def test_what_the_kernels_do_not_cover_is_refused_by_name() -> None:
     assert "float64" in (unsupported_reason("2 layers", torch.float64) or "")
     for change, why in (({"pool_size": 5}, "stride of 5"), ({"pool_size": 9, "pool_stride": 2}, "9 × 9 elements")):
         model = DeconvNet(ModelSpec(layers=(replace(SPECS["1 layer"].layers[0], **change),)))
-        assert why in (triton_engine.unsupported(model, torch.zeros(1, 1, 9, 9), Phase(layer=1)) or "")
+        assert why in (triton_engine.unsupported(Problem(model, torch.zeros(1, 1, 9, 9), Phase(layer=1))) or "")
     for name in ("3 layers, colour", "2 layers, overlapping", "2 layers, 3-D pooling"):
         assert unsupported_reason(name) is None
 
@@ -205,13 +209,13 @@ def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
     spec = InferenceSpec(steps=1)
     with pytest.raises(EngineError, match=r"engine 'triton' does not support this: .*(CUDA|not installed)"):
         infer(model, images, spec, engine="triton")
-    assert resolve("auto", model, images, Phase(layer=1), spec).name != "triton"
-    assert unsupported_reasons(model, images, Phase(layer=1), spec)["triton"] is not None
+    assert resolve("auto", Problem(model, images, Phase(layer=1), spec)).name != "triton"
+    assert unsupported_reasons(Problem(model, images, Phase(layer=1), spec))["triton"] is not None
 
 
 def test_without_triton_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
-    why = get_engine("triton").unsupported_reason(model, images, Phase(layer=1), InferenceSpec())
+    why = get_engine("triton").unsupported_reason(Problem(model, images, Phase(layer=1), InferenceSpec()))
     assert why is not None
     assert "triton is not installed" in why

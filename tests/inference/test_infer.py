@@ -11,6 +11,7 @@ from whatwhere.inference.engines import resolve, unsupported_reasons
 from whatwhere.inference.plan import ONE_PHASE, joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 SPEC = SPECS["2 layers"]
@@ -71,9 +72,9 @@ def test_the_reference_always_serves_and_is_recorded() -> None:
 
 def test_auto_takes_the_fastest_engine_that_supports_the_problem() -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
-    reasons = unsupported_reasons(model, v, ONE_PHASE[0], InferenceSpec())
+    reasons = unsupported_reasons(Problem(model, v, ONE_PHASE[0], InferenceSpec()))
     able = [name for name, reason in reasons.items() if reason is None]
-    assert resolve("auto", model, v, ONE_PHASE[0], InferenceSpec()).name == able[0]
+    assert resolve("auto", Problem(model, v, ONE_PHASE[0], InferenceSpec())).name == able[0]
     assert infer(model, v, InferenceSpec(steps=1)).engine == able[0]
 
 

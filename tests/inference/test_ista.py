@@ -11,6 +11,7 @@ from whatwhere.inference.ista import solve
 from whatwhere.inference.plan import ONE_PHASE, ONE_PHASE_WITHOUT_U1, TWO_PHASES, joint
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase
 
 infer = partial(infer_with, engine="reference")  # every other engine is compared with this one
@@ -32,7 +33,7 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
     latents = replace(
         latents, pooling_params=tuple(PoolingParams(t.mu.clamp(-0.4, 0.4), t.gamma) for t in latents.pooling_params)
     )
-    after = solve(model, v, latents, every_layer(spec), settings).latents
+    after = solve(Problem(model, v, every_layer(spec), settings, latents)).latents
 
     p = latents.p.clone().requires_grad_()
     thetas = [
@@ -74,9 +75,9 @@ def test_inference_stays_finite_and_never_raises_the_objective(name: str, lam: f
         for tensor in (*solution.latents.tensors(), stats.cost, stats.step):
             assert tensor.isfinite().all()
         assert (stats.cost[-1] <= stats.cost[0]).all()
-        sized = model.at(*v.shape[2:])  # and the latents are those of that cost
-        weights = sized.weights(solution.latents.pooling_params)
-        truth = sized.objective(v, solution.features, weights, lam, settings.alpha)
+        truth = Problem(model, v, every_layer(spec), settings).objective(
+            solution.latents
+        )  # they are those of that cost
         torch.testing.assert_close(stats.cost[-1], truth.cost)
         if spec.nonnegative:
             assert (solution.features >= 0).all()
@@ -88,7 +89,7 @@ def test_the_steps_themselves_lower_the_objective(name: str, lam: float, contras
     """Without the rule that keeps the better end, at α = 1: every image, unless nothing is worth explaining."""
     spec = SPECS[name]
     model, v = DeconvNet(spec), contrast * random_images(spec).float()
-    stats = solve(model, v, Latents(), every_layer(spec), InferenceSpec(lam=lam, steps=10)).stats
+    stats = solve(Problem(model, v, every_layer(spec), InferenceSpec(lam=lam, steps=10))).stats
     assert (stats.cost[-1] <= stats.cost[0]).all()
     if lam * contrast >= 100:
         assert (stats.cost[-1] < stats.cost[0]).all()
@@ -100,7 +101,7 @@ def test_the_safe_step_never_raises_the_cost(name: str) -> None:
     spec = SPECS[name]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     settings = InferenceSpec(steps=40, step=Fixed())
-    cost = solve(model, v, Latents(), Phase(layer=spec.depth), settings).stats.cost
+    cost = solve(Problem(model, v, Phase(layer=spec.depth), settings)).stats.cost
     assert (cost.diff(dim=0) <= 1e-12).all()
     assert (cost[-1] < 0.9 * cost[0]).all()
 
@@ -109,11 +110,11 @@ def test_momentum_is_faster() -> None:
     spec = SPECS["1 layer, colour"]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     plain, fast = (
-        solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=60, step=Fixed(momentum=m))).stats.cost
+        solve(Problem(model, v, Phase(layer=1), InferenceSpec(steps=60, step=Fixed(momentum=m)))).stats.cost
         for m in (False, True)
     )
     long = InferenceSpec(steps=500, step=Fixed(momentum=True))
-    truth = solve(model, v, Latents(), Phase(layer=1), long).stats.cost[-1]
+    truth = solve(Problem(model, v, Phase(layer=1), long)).stats.cost[-1]
     assert ((fast[-1] - truth) < 0.2 * (plain[-1] - truth)).all()
 
 
@@ -124,10 +125,10 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 1, 5, 4)
     lam = 8.0
     p = solve(
-        model, v, Latents(), Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step=Fixed(momentum=True))
+        Problem(model, v, Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step=Fixed(momentum=True)))
     ).latents.p
     sized = model.at(5, 4)
-    weights = sized.weights(solve(model, v, Latents(), Phase(layer=1), InferenceSpec(steps=0)).latents.pooling_params)
+    weights = sized.weights(solve(Problem(model, v, Phase(layer=1), InferenceSpec(steps=0))).latents.pooling_params)
     basis = torch.eye(p.numel(), dtype=torch.float64).view(-1, *p.shape[1:])
     R = torch.stack([sized.reconstruct(unit[None], weights).flatten() for unit in basis], 1)
     lasso = linear_model.Lasso(
@@ -177,9 +178,9 @@ def test_features_are_kept_and_continued() -> None:
     """20 steps are the same as 12 and then 8 more from what they left."""
     spec = SPECS["2 layers"]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
-    whole = solve(model, v, Latents(), ONE_PHASE[0], InferenceSpec(steps=20))
-    first = solve(model, v, Latents(), ONE_PHASE[0], InferenceSpec(steps=12))
-    rest = solve(model, v, first.latents, ONE_PHASE[0], InferenceSpec(steps=8))
+    whole = solve(Problem(model, v, ONE_PHASE[0], InferenceSpec(steps=20)))
+    first = solve(Problem(model, v, ONE_PHASE[0], InferenceSpec(steps=12)))
+    rest = solve(Problem(model, v, ONE_PHASE[0], InferenceSpec(steps=8), first.latents))
     for a, b in zip(whole.latents.tensors(), rest.latents.tensors(), strict=True):
         torch.testing.assert_close(a, b)
     torch.testing.assert_close(whole.stats.cost[12:], rest.stats.cost)
@@ -192,9 +193,7 @@ def test_statistics_are_measured_at_every_step() -> None:
     assert solution.stats.cost.shape == (8, 3)
     assert solution.stats.step.shape == (7, 3)
     torch.testing.assert_close(solution.stats.cost[0], v.square().sum((1, 2, 3)))  # p = 0: λ/2 ‖v‖², λ = 2
-    sized = model.at(*v.shape[2:])
-    weights = sized.weights(solution.latents.pooling_params)
-    end = sized.objective(v, solution.features, weights, 2.0, 1.0)
+    end = Problem(model, v, every_layer(spec), InferenceSpec(lam=2.0)).objective(solution.latents)
     torch.testing.assert_close(solution.stats.reconstruction[-1], end.reconstruction)
     torch.testing.assert_close(solution.stats.penalty[-1], end.penalty)
     assert torch.equal(solution.stats.nonzeros[-1], end.nonzeros)
@@ -247,6 +246,6 @@ def test_gradients_flow_through_the_reference() -> None:
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     for f in model.filters:
         f.requires_grad_()
-    solution = solve(model, v, Latents(), Phase(layer=2), InferenceSpec(steps=3))
+    solution = solve(Problem(model, v, Phase(layer=2), InferenceSpec(steps=3)))
     gradients = torch.autograd.grad(solution.features.sum(), model.filters)
     assert all(g.isfinite().all() and math.isfinite(g.norm()) and g.norm() > 0 for g in gradients)

@@ -11,6 +11,7 @@ from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Phase, Recipe
 
 LAYERS = (LayerSpec(maps=4, filter_size=3), LayerSpec(maps=5, filter_size=3, fan_in=2))
@@ -94,14 +95,14 @@ def test_a_mask_of_ones_changes_nothing_but_rounding() -> None:
 def test_the_masked_step_follows_the_gradient_of_the_masked_objective() -> None:
     """Algorithm 1's step on p by autograd of λ/2 ‖M ⊙ (Rp - v)‖² with the exact line search."""
     spec = SPECS["plain"]
-    model, v, weight = DeconvNet(spec, dtype=torch.float64).at(9, 8), images(spec), mask()
+    model, v, weight = DeconvNet(spec, dtype=torch.float64), images(spec), mask()
     settings = InferenceSpec(lam=3.0, steps=4)
-    latents = infer(model.model, v, settings, mask=weight).latents
-    state = start(model, v, Latents(latents.p, latents.pooling_params), Phase(layer=2), settings, weight)
+    problem = Problem(model, v, Phase(layer=2), settings, infer(model, v, settings, mask=weight).latents, weight)
+    state, model = start(problem), problem.sized
     p, U = state.p.clone().requires_grad_(), model.weights(state.theta)
     smooth = settings.lam / 2 * (weight * (model.reconstruct(p, U) - v)).square().sum((1, 2, 3))
     (gradient,) = torch.autograd.grad(smooth.sum(), p)  # λ g
-    moved, measured, beta = step(model, v, state, (), settings, weight)
+    moved, measured, beta = step(problem, state)
     size = beta.view(-1, 1, 1, 1)
     expected = (state.p - size * gradient - size).clamp(min=0)
     torch.testing.assert_close(moved.p, expected)
@@ -111,11 +112,12 @@ def test_the_masked_step_follows_the_gradient_of_the_masked_objective() -> None:
 def test_the_masked_line_search_is_exact() -> None:
     """No other step along the gradient has a lower smooth term."""
     spec = SPECS["plain"]
-    model, v, weight = DeconvNet(spec, dtype=torch.float64).at(9, 8), images(spec), mask()
-    state = start(model, v, Latents(), Phase(layer=2), SETTINGS, weight)
+    v, weight = images(spec), mask()
+    problem = Problem(DeconvNet(spec, dtype=torch.float64), v, Phase(layer=2), SETTINGS, mask=weight)
+    model, state = problem.sized, start(problem)
     U = model.weights(state.theta)
     g = model.propagate(weight * weight * (model.reconstruct(state.p, U) - v), U)
-    beta = line_search("image", model, g, U, SETTINGS.lam, weight)
+    beta = line_search(problem, g, U)
 
     def smooth(scale: float) -> torch.Tensor:
         p = state.p - scale * SETTINGS.lam * beta * g

@@ -18,6 +18,7 @@ from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import model_checksum
+from whatwhere.model.problem import Problem
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import fit_moments, gaussian_weights, pool
 from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Recipe, Schedule, StepSpec
@@ -188,13 +189,13 @@ def test_with_a_contrast_brighter_images_take_the_same_steps(engine: str) -> Non
     model, images = problem()
     sizes = [replace(sizes, threshold=0.0, pooling_step=(20.0,)) for sizes in SCHEDULE]
     spec = InferenceSpec(step=Schedule(steps=[replace(size, size=size.size / 10) for size in sizes], contrast=1.0))
-    once, brighter = (get_engine(engine).solve(model, v, Latents(), joint(2)[0], spec) for v in (images, 8 * images))
+    once, brighter = (get_engine(engine).solve(Problem(model, v, joint(2)[0], spec)) for v in (images, 8 * images))
     assert torch.allclose(8 * once.features, brighter.features, rtol=1e-9)
     for one, other in zip(once.latents.pooling_params, brighter.latents.pooling_params, strict=True):
         assert torch.allclose(one.mu, other.mu, rtol=1e-9)
         assert torch.allclose(one.gamma, other.gamma, rtol=1e-9)
     plain = get_engine(engine).solve(
-        model, 8 * images, Latents(), joint(2)[0], replace(spec, step=replace(spec.schedule, contrast=None))
+        Problem(model, 8 * images, joint(2)[0], replace(spec, step=replace(spec.schedule, contrast=None)))
     )
     assert not torch.allclose(plain.latents.pooling_params[0].mu, brighter.latents.pooling_params[0].mu, rtol=1e-3)
 
@@ -266,17 +267,17 @@ def test_a_schedule_is_written_and_read() -> None:
 def test_the_start_of_the_pooling_variables_is_scaled_within_its_bounds() -> None:
     """Layer by layer: the start of layer 2 is fitted to what the scaled start of layer 1 pools."""
     model, images = problem()
-    sized, plain = model.at(6, 5), InferenceSpec()
+    plain = InferenceSpec()
     scaled = InferenceSpec(step=Schedule(steps=SCHEDULE, mu_scale=(3.0, 0.5), gamma_scale=(0.2,)))
-    ours = ista.start(sized, images, Latents(), joint(2)[0], scaled).theta
-    theta = ista.start(sized, images, Latents(), joint(2)[0], plain).theta[0]
+    ours = ista.start(Problem(model, images, joint(2)[0], scaled)).theta
+    theta = ista.start(Problem(model, images, joint(2)[0], plain)).theta[0]
     assert torch.allclose(ours[0].mu, (3 * theta.mu).clamp(-0.5, 0.5))
     assert torch.allclose(ours[0].gamma, (theta.gamma / 5).clamp(0.01, 100))
     assert (ours[0].mu != 3 * theta.mu).any()
-    second = ista.start(sized, images, Latents(pooling_params=ours[:1]), joint(2)[0], plain).theta[1]
+    second = ista.start(Problem(model, images, joint(2)[0], plain, Latents(pooling_params=ours[:1]))).theta[1]
     assert torch.allclose(ours[1].mu, second.mu / 2)
-    assert not torch.allclose(second.mu, ista.start(sized, images, Latents(), joint(2)[0], plain).theta[1].mu)
-    known = ista.start(sized, images, Latents(pooling_params=ours), joint(2)[0], scaled).theta
+    assert not torch.allclose(second.mu, ista.start(Problem(model, images, joint(2)[0], plain)).theta[1].mu)
+    known = ista.start(Problem(model, images, joint(2)[0], scaled, Latents(pooling_params=ours))).theta
     assert all(torch.equal(a.mu, b.mu) for a, b in zip(known, ours, strict=True)), "what is known stays"
     for name in ("mu_scale", "gamma_scale"):
         for scales in ((), (1.0, 0.0)):
@@ -298,7 +299,7 @@ def test_impossible_sizes_are_an_error() -> None:
 def test_a_schedule_is_no_reason_against_any_engine() -> None:
     model, images = problem(dtype=torch.float32)
     plain, scheduled = (
-        unsupported_reasons(model, images, joint(2)[0], spec)
+        unsupported_reasons(Problem(model, images, joint(2)[0], spec))
         for spec in (InferenceSpec(), InferenceSpec(step=Schedule(steps=SCHEDULE)))
     )
     assert scheduled == plain

@@ -17,13 +17,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agreement import DEEP as WIDE_DEEP
 from agreement import FIVE_CHANNELS, ONOFF, TWO_CHANNELS, influence_of_unknown_pixels
-from examples import SPECS, random_images, random_latents, random_mask
+from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from whatwhere.inference import ista
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase, Schedule, StepSpec
 
@@ -173,11 +174,12 @@ def compare(case: Case, device: str) -> dict[str, float]:
     phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
     spec = InferenceSpec(**{"lam": 2.0, "steps": case.steps, "pooling_step": 1 / case.loud**2, **case.spec})
     mask = None if mask is None else mask.to(device)
-    truth = ista.solve(*(x.to(device) for x in (reference, images, latents)), phase, spec, mask).to("cpu")
+    reference, images, latents = (x.to(device) for x in (reference, images, latents))
+    truth = ista.solve(Problem(reference, images, phase, spec, latents, mask)).to("cpu")
     model, images, latents = (x.to(device, torch.float32) for x in (reference, images, latents))
     mask = None if mask is None else mask.float()
     with np.errstate(all="ignore"):  # the interpreter computes in numpy both sides of every `where`
-        found = get_engine("triton").solve(model, images, latents, phase, spec, mask)
+        found = get_engine("triton").solve(Problem(model, images, phase, spec, latents, mask))
     start = latents.to("cpu") if latents.pooling_params else truth.latents.map(torch.zeros_like)
     return errors(found.to("cpu"), truth, start)
 
@@ -209,8 +211,8 @@ def compare_filter_map(name: str, kind: str, device: str) -> dict[str, float]:
     own_mask = None if mask is None else mask.to(device, torch.float32)
     model, v, found = reference.to(device, torch.float32), images.to(device, torch.float32), {}
     for k, f in enumerate(reference.filters, start=1):
-        truth = FilterMap(reference, k, images, latents, mask)
-        ours = get_engine("triton").filter_map(model, k, v, latents.to(device, torch.float32), own_mask)
+        truth = FilterMap(filter_problem(reference, images, latents, mask), k)
+        ours = get_engine("triton").filter_map(filter_problem(model, v, latents.to(device, torch.float32), own_mask), k)
         big = 1e6 * f
         found[f"AᵀA {k}"] = relative_error(ours.normal(big.to(v)).cpu(), truth.normal(big))
         found[f"negative_gradient {k}"] = relative_error(

@@ -10,18 +10,19 @@ import whatwhere.learning.algorithm
 import whatwhere.learning.distributed
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.latents import Latents
+from whatwhere.model.problem import Problem
 from whatwhere.spec import LearningSpec, Phase
 
 
 def test_features_are_zero_after_a_reset_epoch(monkeypatch):
     seen = []
-    run_phase = whatwhere.learning.algorithm.run_phase
+    solve = whatwhere.learning.algorithm.solve
 
-    def watch(model, images, latents, phase, *rest):
-        seen.append((phase.layer, latents))
-        return run_phase(model, images, latents, phase, *rest)
+    def watch(engine, problem):
+        seen.append((problem.phase.layer, problem.latents))
+        return solve(engine, problem)
 
-    monkeypatch.setattr(whatwhere.learning.algorithm, "run_phase", watch)
+    monkeypatch.setattr(whatwhere.learning.algorithm, "solve", watch)
     tiny.train(tiny.recipe(epochs=3), tiny.images(2))
     first, second, third = (latents for layer, latents in seen if layer == 1)
     assert first == Latents()
@@ -46,18 +47,18 @@ def upper_layer_alone():
 
 def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monkeypatch):
     start, recipe = upper_layer_alone()
-    run_phase, seen = whatwhere.learning.algorithm.run_phase, []
+    solve, seen = whatwhere.learning.algorithm.solve, []
 
-    def spy(model, v, latents, phase, spec, *rest):
-        seen.append((v, latents, phase, spec))
-        return run_phase(model, v, latents, phase, spec, *rest)
+    def spy(engine, problem):
+        seen.append(problem)
+        return solve(engine, problem)
 
-    monkeypatch.setattr(whatwhere.learning.algorithm, "run_phase", spy)
+    monkeypatch.setattr(whatwhere.learning.algorithm, "solve", spy)
     tiny.train(recipe, tiny.images(), start=start)
     one, two = Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(1, 2))
-    assert [phase for _, _, phase, _ in seen] == [one, two] * 3 + [two] * 3, "three batches, two epochs"
-    v, latents, _, _ = seen[1]
-    alone = run_phase(start, v, Latents(), one, recipe.learning[0].inference, REFERENCE).latents
+    assert [problem.phase for problem in seen] == [one, two] * 3 + [two] * 3, "three batches, two epochs"
+    v, latents = seen[1].images, seen[1].latents
+    alone = REFERENCE.solve(Problem(start, v, one, recipe.learning[0].inference)).latents
     assert len(latents.pooling_params) == 1
     assert torch.equal(latents.pooling_params[0].mu, alone.pooling_params[0].mu)
     assert torch.equal(latents.pooling_params[0].gamma, alone.pooling_params[0].gamma)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from examples import SPECS, random_images, random_latents
+from examples import SPECS, filter_problem, random_images, random_latents
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import solve_filters, update_filters
@@ -35,7 +35,7 @@ def test_gradient_is_autograds_at_every_layer(name: str) -> None:
         f.requires_grad_()
     loss = 0.5 * (model.at(*v.shape[2:]).decode(latents) - v).square().sum()
     for k, expected in enumerate(torch.autograd.grad(loss, model.filters), start=1):
-        A = FilterMap(model, k, v, latents)
+        A = FilterMap(filter_problem(model, v, latents), k)
         torch.testing.assert_close(A.adjoint(A(model.filters[k - 1]) - v), expected)
 
 
@@ -45,7 +45,7 @@ def test_run_long_it_is_the_dense_least_squares_solution(name: str) -> None:
     model, v, latents = problem(name, 8)
     k = model.spec.depth
     f = model.filters[k - 1]
-    A = FilterMap(model, k, v, latents)
+    A = FilterMap(filter_problem(model, v, latents), k)
     free = model.connectivity[k - 1][:, :, None, None].expand_as(f).flatten().nonzero().flatten()
     columns = []
     for i in free:
@@ -66,7 +66,7 @@ def test_run_long_it_is_the_dense_least_squares_solution(name: str) -> None:
 def test_the_dense_comparison_sees_full_rank_somewhere() -> None:
     """The comparison of the filters themselves above is not idle: this problem has one solution."""
     model, v, latents = problem("1 layer, colour", 12)
-    A = FilterMap(model, 1, v, latents)
+    A = FilterMap(filter_problem(model, v, latents), 1)
     f = model.filters[0]
     dense = torch.stack([A(e.view_as(f)).flatten() for e in torch.eye(f.numel(), dtype=torch.float64)], 1)
     assert torch.linalg.matrix_rank(dense) == f.numel()

@@ -22,17 +22,17 @@ def reference():
 
 def spoil(monkeypatch, call: int, **changes):
     """Make one call of inference return other statistics."""
-    run_phase = whatwhere.learning.algorithm.run_phase
+    solve = whatwhere.learning.algorithm.solve
     calls = iter(range(1, 1000))
 
     def spoiled(*arguments):
-        solution = run_phase(*arguments)
+        solution = solve(*arguments)
         if next(calls) != call:
             return solution
         stats = {name: getattr(solution.stats, name) * factor for name, factor in changes.items()}
         return replace(solution, stats=replace(solution.stats, **stats))
 
-    monkeypatch.setattr(whatwhere.learning.algorithm, "run_phase", spoiled)
+    monkeypatch.setattr(whatwhere.learning.algorithm, "solve", spoiled)
 
 
 @pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e4])

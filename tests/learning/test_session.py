@@ -11,7 +11,6 @@ import whatwhere.learning.algorithm
 import whatwhere.learning.distributed
 import whatwhere.learning.trainer
 from whatwhere.inference.engines import REFERENCE
-from whatwhere.latents import Latents
 from whatwhere.learning import TrainingStopped
 from whatwhere.learning.algorithm import learn
 from whatwhere.learning.session import TrainingSession
@@ -19,6 +18,7 @@ from whatwhere.learning.state import TrainingState
 from whatwhere.learning.storage import LatentStore
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import LayerSpec, ModelSpec
 
 
@@ -50,7 +50,7 @@ class EveryBatch:
                 for batch in hooks.batches():
                     v = data.read_images(batch)
                     phase = whatwhere.learning.algorithm.training_phase(layer, learning)
-                    solution = REFERENCE.solve(model, v, Latents(), phase, learning.inference)
+                    solution = REFERENCE.solve(Problem(model, v, phase, learning.inference))
                     f = 0.9 * model.filters[layer - 1] + 0.1 / (1 + batch)
                     model = model.with_filters(layer, model.project(layer, f))
                     hooks.end_batch(model, v, solution)

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import tiny_training as tiny
+from examples import filter_problem
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.inference.infer import run_phase
-from whatwhere.latents import Latents
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.storage import has_checkpoint
 from whatwhere.learning.streaming import update_filters_from_batch
 from whatwhere.model import DeconvNet, load
+from whatwhere.model.problem import Problem
 from whatwhere.spec import EveryBatch, LearningSpec
 
 COUNT = 9  # images for each layer: five batches
@@ -43,8 +43,8 @@ def test_an_update_is_the_minimum_along_its_directions(steps, momentum):
     model = DeconvNet(recipe.model, seed=1, dtype=torch.float64)
     v = tiny.images(6).double()
     phase = training_phase(2, recipe.learning[1])
-    latents = run_phase(model, v, Latents(), phase, recipe.learning[1].inference, REFERENCE).latents
-    linear_map, f = FilterMap(model, 2, v, latents), model.filters[1]
+    latents = REFERENCE.solve(Problem(model, v, phase, recipe.learning[1].inference)).latents
+    linear_map, f = FilterMap(filter_problem(model, v, latents), 2), model.filters[1]
     mask = model.connectivity[1][:, :, None, None].expand_as(f).reshape(-1).double()
     units = torch.eye(f.numel(), dtype=torch.float64) * mask
     A = torch.stack([linear_map(unit.view_as(f)).reshape(-1) for unit in units], 1)
@@ -67,10 +67,9 @@ def test_an_update_is_the_minimum_along_its_directions(steps, momentum):
 def test_a_direction_that_leads_uphill_moves_nothing():
     recipe = tiny.recipe()
     model, v = DeconvNet(recipe.model, seed=1), tiny.images(6)
-    solution = run_phase(
-        model, v, Latents(), training_phase(2, recipe.learning[1]), recipe.learning[1].inference, REFERENCE
-    )
-    linear_map = FilterMap(model, 2, v, solution.latents)
+    phase = training_phase(2, recipe.learning[1])
+    solution = REFERENCE.solve(Problem(model, v, phase, recipe.learning[1].inference))
+    linear_map = FilterMap(filter_problem(model, v, solution.latents), 2)
     gradient = linear_map.negative_gradient(model.filters[1]) * model.connectivity[1][:, :, None, None] / 6
     learning = LearningSpec(inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=0.5), cg_steps=1)
     new, _ = update_filters_from_batch(model, 2, linear_map, 6, -4 * gradient, learning, lambda total: total)

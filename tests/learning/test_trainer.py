@@ -60,9 +60,9 @@ def test_a_run_is_a_folder_that_holds_the_model_and_the_history(reference, tmp_p
 
 def test_the_history_is_what_the_last_step_of_inference_measured(monkeypatch):
     ends = []
-    run_phase = whatwhere.learning.algorithm.run_phase
+    solve = whatwhere.learning.algorithm.solve
     monkeypatch.setattr(
-        whatwhere.learning.algorithm, "run_phase", lambda *a: (ends.append(solution := run_phase(*a)), solution)[1]
+        whatwhere.learning.algorithm, "solve", lambda *a: (ends.append(solution := solve(*a)), solution)[1]
     )
     run = tiny.train(replace(tiny.recipe(epochs=1)), tiny.images())
     first = ends[:3]  # three batches of layer 1

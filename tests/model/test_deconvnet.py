@@ -12,9 +12,10 @@ from examples import SPECS, random_images, random_latents
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.ops.pooling import gaussian_weights, pooling_gradient, unpool
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 
 
 def test_sizes_of_the_paper() -> None:
@@ -27,8 +28,9 @@ def test_sizes_of_the_paper() -> None:
 
 def test_a_top_feature_sees_14_by_14_pixels() -> None:
     """One element of z₂ reaches 14×14 pixels, as the paper says."""
-    model = DeconvNet(ModelSpec.paper(), dtype=torch.float64).at(28, 28)
-    theta = start_pooling(model, torch.rand(1, 1, 28, 28, dtype=torch.float64), (), 2, InferenceSpec())
+    model, v = DeconvNet(ModelSpec.paper(), dtype=torch.float64), torch.rand(1, 1, 28, 28, dtype=torch.float64)
+    theta = start_pooling(Problem(model, v, Phase(layer=2)))
+    model = model.at(28, 28)
     weights = model.weights(theta)
     z = torch.zeros(1, 48, 20, 20, dtype=torch.float64)
     z[0, :, 9, 9] = 1
@@ -110,9 +112,9 @@ def test_objective_is_its_formula(alpha: float) -> None:
     spec = SPECS["2 layers"]
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
+    found = Problem(model, images, Phase(layer=2), InferenceSpec(lam=3.0, alpha=alpha)).objective(latents)
     model = model.at(*images.shape[2:])
     weights = model.weights(latents.pooling_params)
-    found = model.objective(images, latents.p, weights, 3.0, alpha)
     for n in range(len(images)):
         error = model.reconstruct(latents.p, weights)[n] - images[n]
         penalty = sum(abs(float(p)) ** alpha for p in latents.p[n].flatten())

@@ -116,9 +116,3 @@ def test_settings_for_coding_converge_and_can_be_changed() -> None:
     assert spec.tolerance > 0
     assert spec.steps > InferenceSpec().steps
     assert InferenceSpec.coding(lam=2.0, steps=9) == replace(spec, lam=2.0, steps=9)
-
-
-def test_a_lam_to_be_chosen_is_no_number() -> None:
-    assert InferenceSpec(lam=3).lam_value == 3.0
-    with pytest.raises(SpecError, match=r"AutoLam.* was given; expected a number"):
-        _ = InferenceSpec(lam=AutoLam()).lam_value

@@ -241,10 +241,10 @@ def facts(demo: Demo) -> dict[str, str]:
         "model": f"{recipe.model.depth} layers of {maps} maps",
         "training": ", ".join(
             f"layer {k}: {sum(report.images for report in demo.history if report.layer == k):,} digits, "
-            f"{spec.steps} steps each at λ {spec.lam_value:g}"
+            f"{spec.steps} steps each at λ {spec.lam:g}"
             for k, learning in enumerate(recipe.learning, start=1)
             for spec in [learning.inference]
         ),
-        "inference": f"λ {recipe.inference.lam_value:g}, {recipe.inference.steps} steps, {demo.engine} engine",
+        "inference": f"λ {recipe.inference.lam:g}, {recipe.inference.steps} steps, {demo.engine} engine",
         "time": f"{demo.seconds:.0f} s, of which {demo.learning_seconds:.0f} s of learning",
     }

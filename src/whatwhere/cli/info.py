@@ -65,12 +65,13 @@ def engine_states(check: bool) -> dict[str, str]:
     from whatwhere.inference.engines import unsupported_reasons
     from whatwhere.inference.plan import ONE_PHASE
     from whatwhere.model import DeconvNet
-    from whatwhere.spec import InferenceSpec, ModelSpec
+    from whatwhere.model.problem import Problem
+    from whatwhere.spec import ModelSpec
 
     home = "cuda" if torch.cuda.is_available() else "cpu"
     model = DeconvNet(ModelSpec.paper()).to(home)
     image = torch.full((1, 1, 28, 28), 0.5, device=home)
-    reasons = unsupported_reasons(model, image, ONE_PHASE[0], InferenceSpec())
+    reasons = unsupported_reasons(Problem(model, image, ONE_PHASE[0]))
     return {
         name: reason or (run_engine(name, model, image) if check else "supported") for name, reason in reasons.items()
     }

@@ -20,14 +20,14 @@ from whatwhere.data import load
 from whatwhere.errors import SpecError
 from whatwhere.inference import ista
 from whatwhere.inference.engines import ENGINES
-from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, PoolingKind, Recipe
 from whatwhere.spec.toml import override
 
-Solve = Callable[[DeconvNet, Tensor, Latents, Phase, InferenceSpec], Solution]
+Solve = Callable[[Problem], Solution]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ def solvers(case: Case, model: DeconvNet, v: Tensor) -> Iterator[tuple[str, Solv
     if v.device.type == "cuda" and case.compiled:
         yield "compiled", compiled_solve()
     for name, engine in ENGINES.items():
-        if engine.unsupported_reason(model, v, case.phase, case.spec) is None:
+        if engine.unsupported_reason(Problem(model, v, case.phase, case.spec)) is None:
             yield name, engine.solve
 
 
@@ -133,15 +133,14 @@ def compiled_solve() -> Solve:
     """The reference loop over a step compiled by torch, with TF32 convolutions: what PyTorch alone can do."""
     step = torch.compile(ista.step, dynamic=False)
 
-    def solve(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, spec: InferenceSpec) -> Solution:
+    def solve(problem: Problem) -> Solution:
         allowed = torch.backends.cudnn.allow_tf32
         torch.backends.cudnn.allow_tf32 = True
-        sized = model.at(*images.shape[2:])
-        state = ista.start(sized, images, latents, phase, spec)
-        for _ in range(spec.steps):
-            state, measured, beta = step(sized, images, state, ista.moving_layers(model, phase), spec)
+        state = ista.start(problem)
+        for _ in range(problem.spec.steps):
+            state, measured, beta = step(problem, state)
         torch.backends.cudnn.allow_tf32 = allowed
-        return Solution(Latents(state.p, state.theta), ista.stats([measured], [beta]), "compiled")
+        return Solution(state.latents, ista.stats([measured], [beta]), "compiled")
 
     return solve
 
@@ -150,12 +149,13 @@ def time_solve(
     case: Case, name: str, threads: int, solve: Solve, model: DeconvNet, v: Tensor, repeats: int
 ) -> Measurement:
     """Warm up, then time whole solves that start from the warm latents."""
-    latents = solve(model, v, Latents(), case.phase, case.spec).latents
+    problem = Problem(model, v, case.phase, case.spec)
+    problem = replace(problem, latents=solve(problem).latents)
     seconds = []
     for _ in range(repeats):
         synchronise(v.device)
         start = time.perf_counter()
-        solve(model, v, latents, case.phase, case.spec)
+        solve(problem)
         synchronise(v.device)
         seconds.append(time.perf_counter() - start)
     work = len(v) * case.spec.steps

@@ -41,10 +41,10 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
     return {"channels": model.spec.channels, "nonnegative": model.spec.nonnegative, "layers": layers}
 
 
-def pack_settings(spec: InferenceSpec) -> dict[str, float]:
+def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
     """The settings of inference under the names that the page uses."""
     return {
-        "lambda": spec.lam_value,
+        "lambda": spec.lam,
         "alpha": spec.alpha,
         "steps": spec.steps,
         "poolingStep": spec.pooling_step,

@@ -30,7 +30,8 @@ from whatwhere.figures.tiles import image_to_rgb, shade
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, Phase
 
 DPI = 100
@@ -74,22 +75,21 @@ def trace(
     4
     """
     phase, v = phase or joint(model.spec.depth)[0], image[None]
-    sized, layers, snapshots = model.at(*v.shape[2:]), ista.moving_layers(model, phase), []
+    problem, snapshots = Problem(model, v, phase, spec), []
     with torch.no_grad():
-        state = ista.start(sized, v, Latents(), phase, spec)
+        state = ista.start(problem)
         for step in range(spec.steps + 1):
             if step:
-                state, _, _ = ista.step(sized, v, state, layers, spec)
+                state, _, _ = ista.step(problem, state)
                 progress(1)
-            snapshots.append(_snapshot(sized, v, step, Latents(state.p, state.theta), spec))
+            snapshots.append(_snapshot(problem, step, state.latents))
     return snapshots
 
 
-def _snapshot(model: SizedModel, v: Tensor, step: int, latents: Latents, spec: InferenceSpec) -> Snapshot:
+def _snapshot(problem: Problem, step: int, latents: Latents) -> Snapshot:
     assert latents.p is not None
-    weights = model.weights(latents.pooling_params)
-    parts = model.objective(v, latents.p, weights, spec.lam_value, spec.alpha)
-    residual = (model.reconstruct(latents.p, weights) - v)[0]
+    parts, weights = problem.objective(latents), problem.sized.weights(latents.pooling_params)
+    residual = (problem.sized.reconstruct(latents.p, weights) - problem.images)[0]
     return Snapshot(step, latents, float(parts.reconstruction), float(parts.penalty), int(parts.nonzeros), residual)
 
 

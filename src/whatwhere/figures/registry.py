@@ -80,7 +80,7 @@ def run_report(context: FigureContext, drawn: Mapping[str, Section]) -> str:
         inference = learning.inference
         facts[f"layer {k}"] = (
             f"{layer.maps} maps, {layer.pooling_kind} pooling; trained for {learning.epochs} epochs with "
-            f"λ {inference.lam_value:g}, α {inference.alpha:g} and {inference.steps} steps"
+            f"λ {inference.lam:g}, α {inference.alpha:g} and {inference.steps} steps"
         )
     facts["figures"] = f"of {len(context.images)} images, inferred with the settings of the training"
     facts["seed"] = str(recipe.seed)

@@ -30,7 +30,7 @@ from whatwhere.inference.plan import joint
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.inference.target import Target, make_target, separate_unknown
 from whatwhere.model import DeconvNet
-from whatwhere.model.sized import masked
+from whatwhere.model.problem import Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 
 NOISE_FACTOR = 4.0
@@ -178,16 +178,14 @@ def gain(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> f
     height, width = target.v.shape[2:]
     top, left = max(0, height - CROP) // 2, max(0, width - CROP) // 2
     v = target.v[..., top : top + CROP, left : left + CROP]
-    sized = model.at(*v.shape[2:])
     noise = torch.randn(v.shape, generator=torch.Generator().manual_seed(0), dtype=v.dtype).to(v.device)
-    weights = sized.weights(start_pooling(sized, v, (), layer, spec))
-    return float(sized.propagate(noise, weights).square().mean().sqrt())
+    problem = Problem(model, v, Phase(layer=layer), replace(spec, lam=1.0))
+    weights = problem.sized.weights(start_pooling(problem))
+    return float(problem.sized.propagate(noise, weights).square().mean().sqrt())
 
 
 def largest_correlation(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:
     """max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only what is positive counts if features are ≥ 0."""
-    sized = model.at(*target.v.shape[2:])
-    signal = masked(masked(target.v, target.mask), target.mask)
-    theta = start_pooling(sized, signal, (), layer, spec)
-    g = sized.propagate(signal, sized.weights(theta))
+    problem = Problem(model, target.v, Phase(layer=layer), replace(spec, lam=1.0), mask=target.mask)
+    g = problem.sized.propagate(problem.signal, problem.sized.weights(start_pooling(problem)))
     return float((g if model.spec.nonnegative else g.abs()).max())

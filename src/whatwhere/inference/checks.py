@@ -11,9 +11,10 @@ from torch import Tensor
 
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model import DeconvNet
 from whatwhere.model.deconvnet import all_finite
-from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+from whatwhere.model.problem import Problem
+from whatwhere.spec import ModelSpec
 
 FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
 
@@ -66,85 +67,10 @@ def _as_tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=native, order="C", copy=copy))
 
 
-def check_problem(
-    model: DeconvNet, images: Tensor, latents: Latents, phase: Phase, mask: Tensor | None = None
-) -> SizedModel:
-    """The model at the images' size, once shapes, dtypes and devices fit together; every engine begins with this.
-
-    It looks at no values, so that it never waits for a GPU.
-    """
-    if phase.layer > model.spec.depth:
-        raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
-    channels = model.spec.signal_channels
-    if images.ndim != 4 or images.shape[1] != channels or min(images.shape) == 0:
-        raise ImageError(
-            f"images of shape {list(images.shape)} were given; expected [N, {channels}, H, W], none of them 0"
-        )
-    if (images.dtype, images.device) != (model.dtype, model.device):
-        raise ImageError(
-            f"images of {images.dtype} on {images.device} were given; "
-            f"expected those of the model, {model.dtype} on {model.device}"
-        )
-    N, _, H, W = images.shape
-    if mask is not None and (
-        mask.shape not in ((N, 1, H, W), images.shape) or (mask.dtype, mask.device) != (images.dtype, images.device)
-    ):
-        raise ImageError(
-            f"a mask {list(mask.shape)} of {mask.dtype} on {mask.device} was given for images {list(images.shape)} of "
-            f"{images.dtype} on {images.device}; expected [{N}, 1 or {channels}, {H}, {W}] of the same dtype and device"
-        )
-    sized = model.at(H, W)
-    check_latents(sized, latents, N)
-    return sized
-
-
-def check_filter_problem(
-    model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
-) -> Phase:
-    """`check_problem` for a filter update of layer k, which needs all latents; the phase that they are the end of."""
-    top = len(latents.pooling_params)
-    if latents.p is None or not 1 <= k <= top:
-        raise ImageError(
-            f"latents of {top} layers {'with' if latents.p is not None else 'without'} features were given for the "
-            f"filters of layer {k}; expected features, and pooling variables of at least {k} layers"
-        )
-    phase = Phase(layer=top)
-    check_problem(model, images, latents, phase, mask)
-    return phase
-
-
 def require_supported(engine: str, reason: str | None) -> None:
     """Raise an EngineError with the reason why an engine does not support a problem, where there is one."""
     if reason is not None:
         raise EngineError(f"engine {engine!r} does not support this: {reason} (engine='auto' takes one that does)")
-
-
-def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
-    """Raise an ImageError for latents whose number, shape, dtype or device is not that of so many images' latents."""
-    depth = len(latents.pooling_params)
-    if depth > len(model.regions) or (latents.p is not None and depth == 0):
-        raise ImageError(
-            f"latents with pooling variables of {depth} layers were given; the model has {len(model.regions)}"
-        )
-    for k, (theta, regions) in enumerate(zip(latents.pooling_params, model.regions, strict=False), start=1):
-        expected = (images, len(regions.axes), *regions.grid)
-        for tensor in (theta.mu, theta.gamma):
-            _check_latent(model, tensor, expected, k)
-    if latents.p is not None:
-        _check_latent(model, latents.p, (images, *model.regions[depth - 1].grid), depth)
-
-
-def _check_latent(model: SizedModel, tensor: Tensor, expected: tuple[int, ...], k: int) -> None:
-    if tuple(tensor.shape) != expected:
-        raise ImageError(
-            f"latents of shape {list(tensor.shape)} were given for layer {k}; those of these images have "
-            f"{list(expected)} (give what `infer` returned for the same images)"
-        )
-    if (tensor.dtype, tensor.device) != (model.model.dtype, model.model.device):
-        raise ImageError(
-            f"latents of {tensor.dtype} on {tensor.device} were given for layer {k}; "
-            f"expected those of the model, {model.model.dtype} on {model.model.device}"
-        )
 
 
 def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
@@ -172,13 +98,14 @@ def check_filters(model: DeconvNet) -> None:
             raise SpecError(f"a model whose filters are not finite at layer {k} was given (train it again)")
 
 
-def check_start(images: Tensor, latents: Latents, spec: InferenceSpec, cost: Tensor) -> None:
+def check_start(problem: Problem, cost: Tensor) -> None:
     """Raise an error where the objective that inference starts from is beyond the range of the dtype."""
     if all_finite(cost):
         return
+    images, latents = problem.images, problem.latents
     largest = float(images.abs().max())
     feature = 0.0 if latents.p is None else float(latents.p.abs().max())
-    given = f"images up to {largest:.4g}, features up to {feature:.4g} and lam = {spec.lam_value:.4g} were given"
+    given = f"images up to {largest:.4g}, features up to {feature:.4g} and lam = {problem.lam:.4g} were given"
     range_of = f"their objective is beyond the range of {images.dtype}"
     if images.cpu().double().square().flatten(1).sum(1).max() > torch.finfo(images.dtype).max:
         raise ImageError(f"{given}; {range_of} (scale the images, for instance to [0, 1])")

@@ -19,39 +19,32 @@ from torch import Tensor
 
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference.engines import Engine
-from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec import InferenceSpec
 
 BLOCK = 100  # steps
 
 
-def solve_until_converged(
-    engine: Engine,
-    model: DeconvNet,
-    images: Tensor,
-    latents: Latents,
-    phase: Phase,
-    spec: InferenceSpec,
-    mask: Tensor | None = None,
-) -> Solution:
-    """`engine.solve` in blocks of steps, at most `spec.steps` in all, until every image is finished.
+def solve(engine: Engine, problem: Problem) -> Solution:
+    """`engine.solve`; with a tolerance in blocks of steps, at most `spec.steps` in all, until every image is finished.
 
     In the statistics, the steps that a finished image did not take have size 0 and leave all measures as they were.
     """
-    active = torch.ones(len(images), dtype=torch.bool, device=images.device)
+    spec = problem.spec
+    if spec.tolerance == 0 or spec.schedule is not None:
+        return engine.solve(problem)
+    active = torch.ones(len(problem.images), dtype=torch.bool, device=problem.images.device)
     solution: Solution | None = None
     for number, steps in enumerate(block_lengths(spec.steps)):
         block = replace(spec, steps=steps, tolerance=0.0, pooling_step=spec.pooling_step / 2**number)
-        M = None if mask is None else mask[active]
-        part = engine.solve(model, images[active], latents[active], phase, block, M)
+        part = engine.solve(replace(problem, spec=block)[active])
         if solution is None:
             solution = part
         else:
             joined = append(solution.stats, part.stats, active)
             solution = replace(part, latents=solution.latents.put(active, part.latents), stats=joined)
-        latents = solution.latents
+        problem = replace(problem, latents=solution.latents)
         active = active.clone()
         active[active.clone()] = ~(change_per_step(part.stats) <= spec.tolerance)  # a cost that is not a number goes on
         if not active.any():

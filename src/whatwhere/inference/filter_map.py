@@ -9,8 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.sized import masked, residual
 from whatwhere.ops.convolution import convolve_down, filter_gradient
 from whatwhere.ops.pooling import unpool
@@ -29,12 +28,12 @@ class LinearMap(Protocol):
 class FilterMap:
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
-    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None) -> None:
-        assert latents.p is not None
-        self.model, self.images, self.mask = model.at(*images.shape[2:]), images, mask
-        weights = self.model.weights(latents.pooling_params)
+    def __init__(self, problem: Problem, k: int) -> None:
+        assert problem.latents.p is not None
+        self.model, self.images, self.mask = problem.sized, problem.images, problem.mask
+        weights = self.model.weights(problem.latents.pooling_params)
         self.below = weights[: k - 1]
-        self.z = unpool(self.model.reconstruct(latents.p, weights, to=k), weights[k - 1])
+        self.z = unpool(self.model.reconstruct(problem.latents.p, weights, to=k), weights[k - 1])
 
     def __call__(self, f: Tensor) -> Tensor:
         """A f = M ⊙ R_{k-1} (z_k * f)."""

@@ -9,26 +9,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError
 from whatwhere.inference import ista
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import (
     ImageSource,
     as_image_source,
     check_filters,
-    check_latents,
     check_start,
     convert_latents,
     in_model_units,
     warn_of_bytes,
 )
-from whatwhere.inference.convergence import solve_until_converged, warn_unconverged
+from whatwhere.inference.convergence import solve, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.plan import joint
 from whatwhere.inference.target import Target, check_target, input_target, make_target
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model.problem import Problem, check_latents
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.checks import require_count
@@ -83,9 +83,6 @@ def infer(
     require_count("batch_size", batch_size)
     check_filters(model)
     plan = tuple(plan) or joint(model.spec.depth)
-    for phase in plan:
-        if phase.layer > model.spec.depth:
-            raise SpecError(f"a phase of layer {phase.layer} was given; the model has {model.spec.depth} layers")
     if steps is not None:
         model, spec = resolve_steps(model, steps, spec, plan)
     spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
@@ -100,7 +97,8 @@ def infer(
         latents = convert_latents(model, replace(latents, background=Background()))
         check_latents(sized, latents, len(source))
     highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
-    resolved = resolve(engine, model, first.v, highest, spec)
+    one = Problem(model, first.v, highest, spec, mask=first.mask)
+    resolved = resolve(engine, one)
     solutions = []
     with torch.no_grad():
         for begin in range(0, len(source), batch_size):
@@ -108,14 +106,14 @@ def infer(
             target = target_of(batch)
             check_size(target.v, sized)
             start = Latents() if latents is None else latents[batch]
-            ended = run_plan(model, target.v, start, plan, spec, resolved, target.mask)
+            ended = run_plan(resolved, Problem(model, target.v, plan[0], spec, start, target.mask), plan)
             solutions.append(replace(ended, latents=replace(ended.latents, background=target.background)))
             if progress is not None:
                 progress(len(target.v))
     stats = Stats.cat([s.stats for s in solutions])
     warn_unconverged(stats, spec)
     latents = Latents.cat([s.latents for s in solutions])
-    return Solution(latents, stats, resolved.name, decoder=sized, lam=spec.lam_value)
+    return Solution(latents, stats, resolved.name, decoder=sized, lam=one.lam)
 
 
 def check_size(images: Tensor, model: SizedModel) -> None:
@@ -127,75 +125,33 @@ def check_size(images: Tensor, model: SizedModel) -> None:
         )
 
 
-def run_plan(
-    model: DeconvNet,
-    images: Tensor,
-    latents: Latents,
-    plan: Sequence[Phase],
-    spec: InferenceSpec,
-    engine: Engine,
-    mask: Tensor | None = None,
-) -> Solution:
+def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:
     """One batch through every phase; each phase starts from the latents that the one before left."""
     for phase in plan:
-        ended = run_phase(model, images, latents, phase, spec, engine, mask)
-        check_start(images, latents, spec, ended.stats.cost[0])
-        if spec.schedule is not None:
-            ended = take_plain_steps(model, images, latents, phase, spec, engine, ended, mask)
-        solution = keep_the_better(model, images, latents, phase, spec, ended, mask)
-        latents = solution.latents
+        problem = replace(problem, phase=phase)
+        ended = solve(engine, problem)
+        check_start(problem, ended.stats.cost[0])
+        solution = keep_the_better(problem, take_plain_steps(engine, problem, ended))
+        problem = replace(problem, latents=solution.latents)
     return solution
 
 
-def run_phase(
-    model: DeconvNet,
-    images: Tensor,
-    latents: Latents,
-    phase: Phase,
-    spec: InferenceSpec,
-    engine: Engine,
-    mask: Tensor | None = None,
-) -> Solution:
-    """One batch through one phase."""
-    if spec.tolerance > 0 and spec.schedule is None:
-        return solve_until_converged(engine, model, images, latents, phase, spec, mask)
-    return engine.solve(model, images, latents, phase, spec, mask)
-
-
-def take_plain_steps(
-    model: DeconvNet,
-    images: Tensor,
-    latents: Latents,
-    phase: Phase,
-    spec: InferenceSpec,
-    engine: Engine,
-    solution: Solution,
-    mask: Tensor | None = None,
-) -> Solution:
+def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> Solution:
     """Where a schedule did not lower an image's objective, take as many steps of a line search instead.
 
     The sizes of a schedule suit images like those that it was learned from; on others a step may be too long.
     """
     cost = solution.stats.cost
     worse = ~(cost[-1] < cost[0]) & (cost[0] > 0)  # an objective of 0 cannot be lowered
-    if not worse.any():
+    if problem.spec.schedule is None or not worse.any():
         return solution
-    rule = replace(spec, step=LineSearch())
-    mask = None if mask is None else mask[worse]
-    plain = engine.solve(model.with_upward(None), images[worse], latents[worse], phase, rule, mask)
+    searched = replace(problem.spec, step=LineSearch())
+    plain = engine.solve(replace(problem, model=problem.model.with_upward(None), spec=searched)[worse])
     stats = solution.stats.put(worse, plain.stats)
     return replace(solution, latents=solution.latents.put(worse, plain.latents), stats=stats)
 
 
-def keep_the_better(
-    model: DeconvNet,
-    images: Tensor,
-    latents: Latents,
-    phase: Phase,
-    spec: InferenceSpec,
-    solution: Solution,
-    mask: Tensor | None = None,
-) -> Solution:
+def keep_the_better(problem: Problem, solution: Solution) -> Solution:
     """Where an image's objective ended above its start, keep the start.
 
     It can, since the paper's steps are no line searches of the whole objective: for α < 1 a local minimum may
@@ -206,19 +162,11 @@ def keep_the_better(
     worse = ~(stats.cost[-1] <= stats.cost[0])  # a cost that is not a number is worse, too
     if not worse.any():
         return solution
-    mask = None if mask is None else mask[worse]
-    begun = ista.start(model.at(*images.shape[2:]), images[worse], latents[worse], phase, spec, mask)
 
     def ended_as_begun(trace: Tensor) -> Tensor:
         return torch.cat([trace[:-1], trace[0].where(worse, trace[-1])[None]])
 
-    return replace(
-        solution,
-        latents=solution.latents.put(worse, Latents(begun.p, begun.theta)),
-        stats=Stats(
-            ended_as_begun(stats.reconstruction),
-            ended_as_begun(stats.penalty),
-            ended_as_begun(stats.nonzeros),
-            stats.step,
-        ),
-    )
+    names = ("reconstruction", "penalty", "nonzeros")
+    latents = solution.latents.put(worse, ista.start(problem[worse]).latents)
+    kept = replace(stats, **{name: ended_as_begun(getattr(stats, name)) for name in names})
+    return replace(solution, latents=latents, stats=kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -12,12 +11,12 @@ from torch import Tensor
 from whatwhere.inference.pooling_update import StartScales, start_pooling, step_pooling
 from whatwhere.inference.step_size import line_search, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet, Objective, SizedModel
+from whatwhere.model import Objective
+from whatwhere.model.problem import Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.ops import sparsity
-from whatwhere.ops.pooling import Weights
-from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Phase
+from whatwhere.spec import Fixed, LineSearch
 
 
 class StepSizes(Protocol):
@@ -36,138 +35,82 @@ class StepSizes(Protocol):
 class IstaState:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the point y ahead of p.
 
-    Without acceleration y is p itself. `fista_t` is FISTA's t of every image, [N, 1, 1, 1]; `beta` the size of every
-    step where it is fixed; `pooling_rate` what the β_U of a schedule are multiplied by.
+    Without acceleration y is p itself. `t` is FISTA's, [N, 1, 1, 1]; `beta` the size of every step where it is fixed;
+    `pooling_rate` what the β_U of a schedule are multiplied by.
     """
 
     p: Tensor
     theta: tuple[PoolingParams, ...]
     y: Tensor
-    fista_t: Tensor
+    t: Tensor
     beta: Tensor
     pooling_rate: Tensor
 
+    @property
+    def latents(self) -> Latents:
+        return Latents(self.p, self.theta)
 
-def solve(
-    model: DeconvNet,
-    images: Tensor,
-    latents: Latents,
-    phase: Phase,
-    spec: InferenceSpec,
-    mask: Tensor | None = None,
-) -> Solution:
-    """Run T steps of ISTA on the features of `phase.layer` and gradient steps on the pooling of `phase.update_pooling`.
 
-    images [N, C, H, W]; `latents` are where to start from: what is missing is fitted, p starts at 0. `mask`
-    [N, 1 or C, H, W] weighs the pixels.
-    """
-    sized = model.at(*images.shape[2:])
-    state = start(sized, images, latents, phase, spec, mask)
-    moving = moving_layers(model, phase)
-    trace: list[Objective] = []
-    betas: list[Tensor] = []
-    for t in range(spec.steps):
-        sizes = spec.schedule.steps[t] if spec.schedule else None
-        state, measured, beta = step(sized, images, state, moving, spec, mask, sizes)
+def solve(problem: Problem) -> Solution:
+    """T steps of ISTA on the features of `phase.layer`, and of gradient descent on its pooling variables."""
+    state, trace, betas = start(problem), [], []
+    schedule = problem.spec.schedule
+    for number in range(problem.spec.steps):
+        sizes = None if schedule is None else schedule.steps[number]
+        state, measured, beta = step(problem, state, sizes)
         trace.append(measured)
         betas.append(beta)
-    trace.append(sized.objective(images, state.p, sized.weights(state.theta), spec.lam_value, spec.alpha, mask))
-    return Solution(Latents(state.p, state.theta), stats(trace, betas), engine="reference")
+    trace.append(problem.objective(state.latents))
+    return Solution(state.latents, stats(trace, betas), engine="reference")
 
 
-def step(
-    model: SizedModel,
-    v: Tensor,
-    state: IstaState,
-    moving: tuple[int, ...],
-    spec: InferenceSpec,
-    mask: Tensor | None = None,
-    sizes: StepSizes | None = None,
-) -> tuple[IstaState, Objective, Tensor]:
+def step(problem: Problem, state: IstaState, sizes: StepSizes | None = None) -> tuple[IstaState, Objective, Tensor]:
     """One step, all of it from one residual; also the objective before the step, and its size β.
 
-    `sizes` are given in place of those that the rules of `spec` choose.
+    `sizes` are given in place of those that the rule of `spec.step` chooses.
     """
-    lam, alpha, y, theta = spec.lam_value, spec.alpha, state.y, list(state.theta)
+    model, spec, lam, mask = problem.sized, problem.spec, problem.lam, problem.mask
+    y, theta = state.y, list(state.theta)
     U = model.weights(theta)
     p_hat = model.descend(y, U)  #                          reconstruct: p̂_0 = R p, and p̂_k on the way
-    e = residual(p_hat[0], v, mask)  #                      e = M ⊙ (R p - v)
+    e = residual(p_hat[0], problem.images, mask)  #         e = M ⊙ (R p - v)
     g, errors = model.ascend(masked(e, mask), U)  #         ∇p = Rᵀ (M ⊙ e), and the error at every z_k
     if sizes is not None:
         beta, threshold = (torch.ones_like(state.beta) * size for size in (sizes.size, sizes.threshold))
     else:
-        beta = threshold = step_size(model, state, g, U, spec, mask)
+        beta = threshold = line_search(problem, g, U) if isinstance(spec.step, LineSearch) else state.beta
 
     shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
-    p = shrink(y - lam * beta * g, threshold, alpha)  #     gradient and shrinkage step
+    p = shrink(y - lam * beta * g, threshold, spec.alpha)  # gradient and shrinkage step
     p = sparsity.project(p, model.spec.nonnegative)  #      projection step
-    for k in moving:  #                                     pooling variables
+    for k in problem.moving:  #                             pooling variables
         beta_U = spec.pooling_step if sizes is None else sizes.pooling_step_of(k) * state.pooling_rate
-        theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec, beta_U)
+        theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec.moments, lam * beta_U)
 
-    ahead, t = p, state.fista_t
-    if spec.momentum:
-        ahead, t = accelerate(y, p, state.p, t)
-    elif sizes is not None:
+    ahead, t = accelerate(y, p, state.p, state.t) if spec.momentum else (p, state.t)
+    if sizes is not None:
         ahead = p + sizes.extrapolation * (p - state.p)
-    state = replace(state, p=p, theta=tuple(theta), y=ahead, fista_t=t)
-    return state, objective(e, y, lam, alpha), beta.flatten()
+    state = replace(state, p=p, theta=tuple(theta), y=ahead, t=t)
+    return state, objective(e, y, lam, spec.alpha), beta.flatten()
 
 
-def step_size(
-    model: SizedModel,
-    state: IstaState,
-    g: Tensor,
-    weights: Sequence[Weights],
-    spec: InferenceSpec,
-    mask: Tensor | None,
-) -> Tensor:
-    """β of every image by the rule of `spec`, [N, 1, 1, 1]."""
-    if isinstance(spec.step, LineSearch):
-        return line_search(spec.step.per, model, g, weights, spec.lam_value, mask)
-    return state.beta
-
-
-def start(
-    model: SizedModel,
-    images: Tensor,
-    latents: Latents,
-    phase: Phase,
-    spec: InferenceSpec,
-    mask: Tensor | None = None,
-    scales: StartScales | None = None,
-) -> IstaState:
-    """The state before the first step."""
-    p, theta = start_latents(model, images, latents, phase, spec, mask, scales)
+def start(problem: Problem, scales: StartScales | None = None) -> IstaState:
+    """The state before the first step; `scales` as in `start_pooling`."""
+    p, theta = start_features(problem), start_pooling(problem, scales)
     ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
-    beta = ones * safe_step(model.model, phase.layer, spec.lam_value) if isinstance(spec.step, Fixed) else 0 * ones
-    rate = pooling_rate(images, mask, spec.schedule.contrast if spec.schedule else None).view(-1, 1, 1, 1, 1)
-    return IstaState(p=p, theta=theta, y=p, fista_t=ones, beta=beta, pooling_rate=rate)
+    fixed = isinstance(problem.spec.step, Fixed)
+    beta = ones * safe_step(problem.model, problem.phase.layer, problem.lam) if fixed else 0 * ones
+    contrast = problem.spec.schedule.contrast if problem.spec.schedule else None
+    rate = pooling_rate(problem.images, problem.mask, contrast).view(-1, 1, 1, 1, 1)
+    return IstaState(p=p, theta=theta, y=p, t=ones, beta=beta, pooling_rate=rate)
 
 
-def start_latents(
-    model: SizedModel,
-    images: Tensor,
-    latents: Latents,
-    phase: Phase,
-    spec: InferenceSpec,
-    mask: Tensor | None = None,
-    scales: StartScales | None = None,
-) -> tuple[Tensor, tuple[PoolingParams, ...]]:
-    """Fit the pooling variables that are not known; take the features that are known if they are this layer's, else 0.
-
-    Known features belong to the last layer that has pooling variables.
-    """
-    signal, known = masked(masked(images, mask), mask), latents.pooling_params
-    theta = start_pooling(model, signal, known, phase.layer, spec, scales)
-    if latents.p is not None and len(latents.pooling_params) == phase.layer:
-        return latents.p, theta
-    return images.new_zeros(images.shape[0], *model.regions[phase.layer - 1].grid), theta
-
-
-def moving_layers(model: DeconvNet, phase: Phase) -> tuple[int, ...]:
-    """The layers whose pooling variables move: of those that the phase names, the Gaussian ones."""
-    return tuple(k for k in phase.update_pooling if model.spec.layers[k - 1].pooling_kind == "gaussian")
+def start_features(problem: Problem) -> Tensor:
+    """The features that are known if they are this layer's, else 0. They belong to the last layer that has θ."""
+    latents, layer = problem.latents, problem.phase.layer
+    if latents.p is not None and len(latents.pooling_params) == layer:
+        return latents.p
+    return problem.images.new_zeros(problem.images.shape[0], *problem.sized.regions[layer - 1].grid)
 
 
 def accelerate(y: Tensor, p: Tensor, p_old: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:

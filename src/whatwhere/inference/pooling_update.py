@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from whatwhere.latents import PoolingParams
-from whatwhere.model import SizedModel
+from whatwhere.model.problem import Problem
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import (
     Regions,
@@ -20,7 +20,7 @@ from whatwhere.ops.pooling import (
     pool,
     pooling_gradient,
 )
-from whatwhere.spec import InferenceSpec, PoolingKind
+from whatwhere.spec import MomentFit, PoolingKind
 
 
 class StartScales(Protocol):
@@ -29,29 +29,23 @@ class StartScales(Protocol):
     def start_scales(self, k: int) -> tuple[float | Tensor, float | Tensor]: ...
 
 
-def start_pooling(
-    model: SizedModel,
-    images: Tensor,
-    known: tuple[PoolingParams, ...],
-    layer: int,
-    spec: InferenceSpec,
-    scales: StartScales | None = None,
-) -> tuple[PoolingParams, ...]:
-    """Fit the pooling variables of layers 1 … layer to the images propagated up (paper, "Initialization").
+def start_pooling(problem: Problem, scales: StartScales | None = None) -> tuple[PoolingParams, ...]:
+    """Fit the pooling variables of layers 1 … phase.layer to the images propagated up (paper, "Initialization").
 
     Gaussians that are known already are latent variables, and stay. Switches are no latents but a function of
-    the image and the filters, so they are computed again. `scales` are given in place of those of `spec`.
+    the image and the filters, so they are computed again. `scales` are given in place of those of the spec.
     """
+    model, known, layer = problem.sized, problem.latents.pooling_params, problem.phase.layer
     if len(known) >= layer and all(below.pooling_kind == "gaussian" for below in model.spec.layers[:layer]):
         return known[:layer]  # there is none left to fit
-    signal, fitted = images, []
+    signal, fitted = problem.signal, []
     for k, regions in enumerate(model.regions[:layer], start=1):
         kind = model.spec.layers[k - 1].pooling_kind
         s = convolve_up(signal, model.model.upward[k - 1])
         if kind == "gaussian" and k <= len(known):
             fitted.append(known[k - 1])
         else:
-            fitted.append(fit(kind, s, regions, spec, (scales or spec).start_scales(k)))
+            fitted.append(fit(kind, s, regions, problem.spec.moments, (scales or problem.spec).start_scales(k)))
         signal = pool(s, gaussian_weights(fitted[-1], regions))
     return tuple(fitted)
 
@@ -60,24 +54,23 @@ def fit(
     kind: PoolingKind,
     signal: Tensor,
     regions: Regions,
-    spec: InferenceSpec,
+    moments: MomentFit,
     scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0),
 ) -> PoolingParams:
     """The pooling variables that a bottom-up signal at z suggests; those of a Gaussian times `scales`."""
     if kind == "gaussian":
-        theta = fit_moments(signal, regions, spec.moments.gamma_min, spec.moments.gamma_max, spec.moments.power)
+        theta = fit_moments(signal, regions, moments.gamma_min, moments.gamma_max, moments.power)
         if isinstance(scales[0], float) and scales == (1.0, 1.0):
             return theta
         scaled = PoolingParams(scales[0] * theta.mu, scales[1] * theta.gamma)
-        return bound(scaled, regions, spec.moments.gamma_min, spec.moments.gamma_max)
+        return bound(scaled, regions, moments.gamma_min, moments.gamma_max)
     return fit_switches(signal, regions) if kind == "max" else fit_flat(signal, regions)
 
 
 def step_pooling(
-    theta: PoolingParams, error: Tensor, p: Tensor, weights: Weights, spec: InferenceSpec, beta: float | Tensor
+    theta: PoolingParams, error: Tensor, p: Tensor, weights: Weights, moments: MomentFit, step: float | Tensor
 ) -> PoolingParams:
-    """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer; `beta` is β_U."""
+    """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer; `step` is λ β_U."""
     gradient = pooling_gradient(error, p, theta, weights)
-    step = spec.lam_value * beta
     moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
-    return bound(moved, weights.regions, spec.moments.gamma_min, spec.moments.gamma_max)
+    return bound(moved, weights.regions, moments.gamma_min, moments.gamma_max)

@@ -8,12 +8,12 @@ Deviation: the print of the line search lacks λ, although the step is λ β g; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.sized import masked
 from whatwhere.ops.pooling import Weights
 
@@ -22,43 +22,28 @@ KEPT_GROWTH = 2.0  # how many times longer than the step before its line search 
 SECANT_RANGE = 8.0  # how many times longer or shorter than the first step, by line search, a secant step may be
 
 
-def line_search(
-    per: Literal["image", "batch"],
-    model: SizedModel,
-    g: Tensor,
-    weights: Sequence[Weights],
-    lam: float,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """β of every image, [N, 1, 1, 1]: each its own per 'image', all the same per 'batch'."""
-    if per == "image":
-        return best_step(model, g, weights, lam, mask, per_image=True)
-    seen = slice(0, batch_sample(len(g)))
-    mask = None if mask is None else mask[seen]
-    beta = best_step(model, g[seen], [w[seen] for w in weights], lam, mask, per_image=False)
-    return beta.expand(len(g), 1, 1, 1)
+def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tensor:
+    """‖g‖² / (λ ‖M ⊙ R g‖²) of every image, or of the first tenth of the batch together, [N, 1, 1, 1].
+
+    0 where there is no gradient.
+    """
+    mask, per_batch = problem.mask, problem.spec.per_batch
+    seen, N = g, len(g)
+    if per_batch:
+        first = slice(0, batch_sample(N))
+        seen, weights, mask = g[first], [w[first] for w in weights], None if mask is None else mask[first]
+    numerator = seen.square().sum((1, 2, 3), keepdim=True)
+    gained = masked(problem.sized.reconstruct(seen, weights), mask)
+    denominator = problem.lam * gained.square().sum((1, 2, 3), keepdim=True)
+    if per_batch:
+        numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
+    beta = (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))
+    return beta.expand(N, 1, 1, 1)
 
 
 def batch_sample(images: int) -> int:
     """How many images of a mini-batch the batch rule looks at: the first tenth, at least one."""
     return max(1, round(BATCH_SHARE * images))
-
-
-def best_step(
-    model: SizedModel,
-    g: Tensor,
-    weights: Sequence[Weights],
-    lam: float,
-    mask: Tensor | None = None,
-    *,
-    per_image: bool,
-) -> Tensor:
-    """‖g‖² / (λ ‖M ⊙ R g‖²), for every image or for all together; 0 where there is no gradient."""
-    numerator = g.square().sum((1, 2, 3), keepdim=True)
-    denominator = lam * masked(model.reconstruct(g, weights), mask).square().sum((1, 2, 3), keepdim=True)
-    if not per_image:
-        numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
-    return (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))
 
 
 def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tensor:

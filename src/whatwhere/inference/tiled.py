@@ -23,8 +23,9 @@ from whatwhere.inference.plan import joint
 from whatwhere.inference.solved_tile import SolvedTile, finish_tile
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tile_reader import Picture, TileImages, check_picture, join_masks, read_tile
-from whatwhere.latents import Background, Latents, SparseLatents
+from whatwhere.latents import Background, SparseLatents
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec.checks import require, require_count
@@ -137,8 +138,9 @@ def infer_tiles(
         while batch := list(islice(left, batch_size)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
             v, M = torch.cat([target.v for target in targets]), join_masks(targets)
-            resolved = resolve(engine, model, v[:1], highest, spec)
-            solution = run_plan(model, v, Latents(), plan, spec, resolved, M)
+            problem = Problem(model, v, highest, spec, mask=M)
+            resolved = resolve(engine, problem[:1])
+            solution = run_plan(resolved, problem, plan)
             if spec.tolerance > 0:
                 stats.append(solution.stats)
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):

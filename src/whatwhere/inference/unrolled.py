@@ -28,8 +28,9 @@ from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import pooling_rate, safe_step
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet, Objective, SizedModel
+from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.files import model_checksum
+from whatwhere.model.problem import Problem, lam_of
 from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
 from whatwhere.spec.checks import require_count
 
@@ -62,8 +63,6 @@ class UnrolledInference(nn.Module):
     >>> unrolled(ww.data.load("digits")[:3]).p.shape
     torch.Size([3, 48, 10, 10])
     """
-
-    step = staticmethod(ista.step)  # an instance may have a compiled one
 
     def __init__(
         self, model: DeconvNet, steps: int = 5, inference: InferenceSpec | None = None, *, untied: bool = False
@@ -150,30 +149,28 @@ class UnrolledInference(nn.Module):
 
     def unroll(self, images: Tensor, mask: Tensor | None = None) -> tuple[Latents, Objective]:
         """All steps, and the objective at their end."""
-        model, spec = self.model, self.settings
-        target = make_target(model, images, mask)
-        v, M, sized = target.v, target.mask, model.at(*target.v.shape[2:])
-        latents = self.run(sized, v, M)
-        assert latents.p is not None
-        weights = sized.weights(latents.pooling_params)
-        end = sized.objective(v, latents.p, weights, spec.lam_value, spec.alpha, M)
-        return replace(latents, background=target.background), end
+        target = make_target(self.model, images, mask)
+        problem = self.problem(self.model, target.v, target.mask)
+        latents = self.run(problem)
+        return replace(latents, background=target.background), problem.objective(latents)
 
-    def run(self, model: SizedModel, v: Tensor, mask: Tensor | None = None) -> Latents:
-        """All steps with this model on what its input stage gave; no value is looked at, so that it can be exported."""
-        model = replace(model, pairs=True)  # the same numbers in fewer operations, each of which has its backward pass
-        moving = ista.moving_layers(model.model, self.phase)
-        state = ista.start(model, v, Latents(), self.phase, self.settings, mask, scales=self)
-        rate = pooling_rate(v, mask, self.contrast)
+    def problem(self, model: DeconvNet, v: Tensor, mask: Tensor | None = None) -> Problem:
+        """What the steps solve, with this model on what its input stage gave."""
+        return Problem(model, v, self.phase, self.settings, mask=mask, pairs=True)
+
+    def run(self, problem: Problem) -> Latents:
+        """All steps; no value is looked at, so that it can be exported."""
+        state = ista.start(problem, scales=self)
+        rate = pooling_rate(problem.images, problem.mask, self.contrast)
         state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
         for sizes in self.sizes():
-            state, _, _ = self.step(model, v, state, moving, self.settings, mask, sizes)
-        return Latents(state.p, state.theta)
+            state, _, _ = ista.step(problem, state, sizes)
+        return state.latents
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
     """FISTA's momentum, and twice the safe step: what lies in images is seldom where the filters' gain is largest."""
-    beta = 2 * safe_step(model, model.spec.depth, inference.lam_value)
+    beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
     t, schedule = 1.0, []
     for _ in range(steps):
         t_next = (1 + (1 + 4 * t * t) ** 0.5) / 2

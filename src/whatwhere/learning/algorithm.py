@@ -13,12 +13,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
-from whatwhere.inference.infer import run_phase
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import update_filters
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.sized import masked
 from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Phase, Recipe
@@ -66,7 +67,8 @@ def learn(model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequenc
                 v, mask, latents = data.read_images(batch), data.read_mask(batch), data.store.read(batch)
                 if epoch - 1 in learning.reset_at:
                     latents = reset_features(latents)
-                solution = infer_batch(model, v, mask, latents, layer, recipe, engines)
+                problem = Problem(model, v, training_phase(layer, learning), learning.inference, latents, mask)
+                solution = infer_batch(problem, recipe, engines)
                 data.store.write(batch, solution.latents, save=hooks.checkpoint_due)
                 hooks.end_batch(model, masked(v, mask), solution)
             for k in moving_filters(layer, learning):
@@ -76,24 +78,17 @@ def learn(model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequenc
     return model
 
 
-def infer_batch(
-    model: DeconvNet,
-    v: Tensor,
-    mask: Tensor | None,
-    latents: Latents,
-    layer: int,
-    recipe: Recipe,
-    engines: Sequence[Engine],
-) -> Solution:
+def infer_batch(problem: Problem, recipe: Recipe, engines: Sequence[Engine]) -> Solution:
     """Infer a layer from the latents of the epoch before.
 
     If layers below have no pooling variables yet (they were trained elsewhere), they are inferred first, as in their
     own training.
     """
-    for k in (*range(len(latents.pooling_params) + 1, layer), layer):
+    layer = problem.phase.layer
+    for k in (*range(len(problem.latents.pooling_params) + 1, layer), layer):
         learning = recipe.learning[k - 1]
-        solution = run_phase(model, v, latents, training_phase(k, learning), learning.inference, engines[k - 1], mask)
-        latents = solution.latents
+        solution = solve(engines[k - 1], replace(problem, phase=training_phase(k, learning), spec=learning.inference))
+        problem = replace(problem, latents=solution.latents)
     return solution
 
 

@@ -16,6 +16,8 @@ from whatwhere.inference.filter_map import LinearMap
 from whatwhere.latents import Latents
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
+from whatwhere.spec import Phase
 
 # A fresh pass over (images, latents, mask); the mask is None if all pixels count the same.
 Batches = Callable[[], Iterable[tuple[Tensor, Latents, Tensor | None]]]
@@ -62,7 +64,8 @@ def solve_filters(
     def summed(part: Callable[[LinearMap], Tensor]) -> Tensor:
         total = torch.zeros_like(model.filters[k - 1], dtype=torch.float64)
         for images, latents, mask in batches():
-            total += part(engine.filter_map(model, k, images, latents, mask))
+            phase = Phase(layer=len(latents.pooling_params))
+            total += part(engine.filter_map(Problem(model, images, phase, latents=latents, mask=mask), k))
         return reduce(total) * connected
 
     def normal(f: Tensor) -> Tensor:

@@ -59,11 +59,11 @@ def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
     if spec.per_batch:
         return (
             "one step size for the whole batch overshoots on some of its images: "
-            f"try step.per = 'image', or a smaller lam than {spec.lam_value:g}"
+            f"try step.per = 'image', or a smaller lam than {spec.lam:g}"
         )
     if spec.pooling_step > (usual := InferenceSpec().pooling_step):
         return f"pooling_step = {spec.pooling_step:g} moves the pooling variables too far: try {usual:g} or less"
-    return f"images of very high contrast, or lam = {spec.lam_value:g} too large: scale images to [0, 1], or lower lam"
+    return f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0, 1], or lower lam"
 
 
 def diverged(where: str, problem: str, cause: str) -> TrainingDiverged:

@@ -20,6 +20,7 @@ from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import AsyncHostCopy, BatchStats, EpochStats, measure_batch
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
@@ -141,7 +142,7 @@ class TrainingSession:
     def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
         if model is not self.state.model:
             self.state = replace(self.state, model=model)
-        zero_cost = self._learning.inference.lam_value / 2 * images.square().sum()
+        zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()
         self._stats.add_active(solution.features)
         self._measured = AsyncHostCopy(measure_batch(solution, zero_cost, self.data.stored_dtype))
 

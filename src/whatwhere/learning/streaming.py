@@ -16,14 +16,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
 from whatwhere.inference.filter_map import LinearMap
-from whatwhere.inference.infer import run_phase
-from whatwhere.latents import Latents
 from whatwhere.learning.algorithm import Hooks, moving_filters, training_phase
 from whatwhere.learning.filter_problem import Reduce, project_filters
 from whatwhere.learning.image_stream import StreamData
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import EveryBatch, LearningSpec, Recipe
 
 
@@ -36,9 +36,9 @@ def learn_from_stream(
         for epoch in hooks.epochs(layer):
             for batch in hooks.batches():
                 v, images = data.read_images(layer, epoch, batch)
-                solution = run_phase(model, v, Latents(), phase, learning.inference, engine)
+                solution = solve(engine, Problem(model, v, phase, learning.inference))
                 for k in moving_filters(layer, learning):
-                    linear_map = engine.filter_map(model, k, v, solution.latents)
+                    linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents), k)
                     direction = hooks.memory.get(f"direction{k}")
                     model, hooks.memory[f"direction{k}"] = update_filters_from_batch(
                         model, k, linear_map, images, direction, learning, hooks.all_reduce_sum

@@ -42,6 +42,7 @@ from whatwhere.learning.storage import LatentFiles, LatentStore, choose_tier, la
 from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.training_data import ImageSource, TrainingData, as_signals, split_batches
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
 
@@ -190,7 +191,7 @@ def run_stream(data: StreamData, engines: Sequence[Engine], session: TrainingSes
 def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe) -> tuple[Engine, ...]:
     """The engine of each layer's training; an unsupported one raises an error before anything is written."""
     return tuple(
-        resolve(name, model, image, training_phase(layer, learning), learning.inference)
+        resolve(name, Problem(model, image, training_phase(layer, learning), learning.inference))
         for layer, learning in enumerate(recipe.learning, start=1)
     )
 

@@ -131,12 +131,6 @@ class SizedModel:
             codes.append(SparseLatents(features, used, latents.background.map(lambda part, n=n: part[n : n + 1])))
         return codes
 
-    def objective(
-        self, v: Tensor, p: Tensor, weights: Sequence[Weights], lam: float, alpha: float, mask: Tensor | None = None
-    ) -> Objective:
-        """C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α in its parts (Eqn. multi)."""
-        return objective(residual(self.reconstruct(p, weights), v, mask), p, lam, alpha)
-
 
 def residual(v_hat: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """e = M ⊙ (R p - v), the one place where a reconstruction meets the images."""

@@ -125,7 +125,7 @@ class SparseCode2d(UnrolledInference):
             raise ImageError(f"an input of shape {list(images.shape)} was given; expected [N, {channels}, H, W]")
         model = self.model
         v, background = model.input_stage.forward(images, None)
-        latents = self.run(model.at(*v.shape[2:]), v)
+        latents = self.run(self.problem(model, v))
         return Latents(latents.p, latents.pooling_params, background=background)
 
     @torch.no_grad()

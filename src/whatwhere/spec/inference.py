@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from whatwhere.errors import SpecError
 from whatwhere.spec.checks import check_fields, require, require_count
 
 
@@ -215,13 +214,6 @@ class InferenceSpec:
         For coding, decoding and restoration. For classification the paper's few steps are better and faster.
         """
         return cls(**{**CODING, **overrides})
-
-    @property
-    def lam_value(self) -> float:
-        """λ as a number. `AutoLam` has none yet: `infer` and `train` choose it, or `inference.resolve_lam`."""
-        if isinstance(self.lam, AutoLam):
-            raise SpecError(f"lam = {self.lam} was given; expected a number here (inference.resolve_lam chooses it)")
-        return self.lam
 
     @property
     def schedule(self) -> Schedule | None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import warnings
 from typing import Protocol
 
-from torch import Tensor
-
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference.checks import require_supported
 from whatwhere.inference.engines.cpu import CPUEngine
 from whatwhere.inference.engines.reference import ReferenceEngine
 from whatwhere.inference.engines.triton.engine import TritonEngine
 from whatwhere.inference.filter_map import LinearMap
-from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, Phase
 
 
 class Engine(Protocol):
@@ -28,25 +24,15 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def solve(
-        self,
-        model: DeconvNet,
-        images: Tensor,
-        latents: Latents,
-        phase: Phase,
-        spec: InferenceSpec,
-        mask: Tensor | None = None,
-    ) -> Solution:
+    def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
         ...
 
-    def filter_map(
-        self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
-    ) -> LinearMap:
+    def filter_map(self, problem: Problem, k: int) -> LinearMap:
         """The linear map from the filters of layer k to the reconstruction, which learning inverts."""
         ...
 
-    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+    def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         ...
 
@@ -63,7 +49,7 @@ def get_engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def resolve(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> Engine:
+def resolve(name: str, problem: Problem) -> Engine:
     """The engine of this name, or with 'auto' the fastest that supports the problem.
 
     Asking by name for an engine that does not support the problem raises an EngineError with the reason. Where 'auto'
@@ -71,9 +57,9 @@ def resolve(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: Inf
     """
     if name != "auto":
         engine = get_engine(name)
-        require_supported(name, engine.unsupported_reason(model, images, phase, spec))
+        require_supported(name, engine.unsupported_reason(problem))
         return engine
-    reasons = unsupported_reasons(model, images, phase, spec)
+    reasons = unsupported_reasons(problem)
     chosen = ENGINES[next(name for name, reason in reasons.items() if reason is None)]
     if chosen is REFERENCE:
         why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason is not None)
@@ -86,6 +72,6 @@ def resolve(name: str, model: DeconvNet, images: Tensor, phase: Phase, spec: Inf
     return chosen
 
 
-def unsupported_reasons(model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> dict[str, str | None]:
+def unsupported_reasons(problem: Problem) -> dict[str, str | None]:
     """For every engine, fastest first, why it does not support the problem; None if it does."""
-    return {name: engine.unsupported_reason(model, images, phase, spec) for name, engine in ENGINES.items()}
+    return {name: engine.unsupported_reason(problem) for name, engine in ENGINES.items()}

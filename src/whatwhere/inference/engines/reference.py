@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 from whatwhere.inference import ista
-from whatwhere.inference.checks import check_filter_problem, check_problem
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, Phase
 
 
 class ReferenceEngine:
@@ -22,26 +18,15 @@ class ReferenceEngine:
 
     name = "reference"
 
-    def solve(
-        self,
-        model: DeconvNet,
-        images: Tensor,
-        latents: Latents,
-        phase: Phase,
-        spec: InferenceSpec,
-        mask: Tensor | None = None,
-    ) -> Solution:
-        check_problem(model, images, latents, phase, mask)
+    def solve(self, problem: Problem) -> Solution:
         with flushed_denormals():
-            return ista.solve(model, images, latents, phase, spec, mask)
+            return ista.solve(problem)
 
-    def filter_map(
-        self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
-    ) -> FilterMap:
-        check_filter_problem(model, k, images, latents, mask)
-        return FilterMap(model, k, images, latents, mask)
+    def filter_map(self, problem: Problem, k: int) -> FilterMap:
+        problem.require_latents(k)
+        return FilterMap(problem, k)
 
-    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+    def unsupported_reason(self, problem: Problem) -> str | None:
         """None: it supports every problem."""
         return None
 

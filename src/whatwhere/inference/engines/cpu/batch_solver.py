@@ -17,12 +17,12 @@ from whatwhere.inference.engines.cpu.loop import advance
 from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
 from whatwhere.inference.engines.cpu.steps import SETTINGS
 from whatwhere.inference.engines.reference import flushed_denormals
-from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch
 
 CHUNK = 8  # images that a thread takes at a time, at most
 LARGEST_SPARE = 2**20  # numbers in a state that is left for the next solve
@@ -32,18 +32,13 @@ Buffers = tuple[np.ndarray, np.ndarray]  # for states and for codes
 class BatchSolver:
     """A batch of images with its latents, settings and filters in the order in which the kernels read them."""
 
-    def __init__(
-        self,
-        model: DeconvNet,
-        images: Tensor,
-        latents: Latents,
-        phase: Phase,
-        spec: InferenceSpec,
-        mask: Tensor | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem) -> None:
+        model, images, latents, phase, spec = (
+            problem.model, problem.images, problem.latents, problem.phase, problem.spec,
+        )  # fmt: skip
         N, T = len(images), spec.steps
-        self.spec, self.dtype = spec, images.dtype
-        packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, moving_layers(model, phase))
+        self.spec, self.lam, self.dtype = spec, problem.lam, images.dtype
+        packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, problem.moving)
         self.layers, self.state_size, self.filters, self.spare = (
             packed.table, packed.state_size, packed.filters, packed.spare_buffers,
         )  # fmt: skip
@@ -54,22 +49,21 @@ class BatchSolver:
         self.settings = pack_settings(model, spec)
         if N == 1 and spec.per_batch:
             self.settings["line_search"] = self.settings["own_step"] = True
-        known = latents.p is not None or len(latents.pooling_params) > 0
-        self.settings["from_zero"] = T > 0 and not known
-        self.settings["fast_fit"] = spec.schedule is not None and T > 0 and not known
-        self.initial = initial_latents(model, images, latents, phase)
-        self.packed = pack_latents(self.initial, known=known)
-        self.images, self.masks = pack_images(images), pack_mask(mask, images)
+        self.settings["from_zero"] = T > 0 and problem.is_fresh
+        self.settings["fast_fit"] = spec.schedule is not None and T > 0 and problem.is_fresh
+        self.initial = initial_latents(problem)
+        self.packed = pack_latents(self.initial, known=not problem.is_fresh)
+        self.images, self.masks = pack_images(images), pack_mask(problem.mask, images)
         self.beta = np.zeros((N, T))
         self.schedule = pack_schedule(spec, phase.layer)
         self.rates = np.ones(N)
         if spec.schedule is not None:
-            self.rates = pooling_rate(images.double(), mask, spec.schedule.contrast).numpy()
+            self.rates = pooling_rate(images.double(), problem.mask, spec.schedule.contrast).numpy()
         self.scales = np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)])
         if spec.schedule is not None:
             self.beta[:] = [sizes.size for sizes in spec.schedule.steps[:T]]
         elif isinstance(spec.step, Fixed):
-            self.beta[:] = safe_step(model, phase.layer, spec.lam_value)
+            self.beta[:] = safe_step(model, phase.layer, problem.lam)
         self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
 
     def solve(self) -> Solution:
@@ -117,7 +111,7 @@ class BatchSolver:
             list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, buffers))
             if t < T:
                 squares, gained = self.norms[:sample].sum(0)
-                self.beta[:, t] = squares / (self.spec.lam_value * gained) if gained > 0 else 0
+                self.beta[:, t] = squares / (self.lam * gained) if gained > 0 else 0
         self.settings["line_search"] = False
         self.solve_each(parallel_map, sample)
 
@@ -171,10 +165,10 @@ def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
     return np.array(rows).reshape(len(rows), 2 + layers)
 
 
-def initial_latents(model: DeconvNet, images: Tensor, latents: Latents, phase: Phase) -> Latents:
+def initial_latents(problem: Problem) -> Latents:
     """The latents that are given, as `ista.start` takes them; zeros for those that the kernels will fit."""
-    N, zero = len(images), images.new_zeros(1)
-    regions = model.at(*images.shape[2:]).regions[: phase.layer]
+    latents, phase, N, zero = problem.latents, problem.phase, len(problem.images), problem.images.new_zeros(1)
+    regions = problem.sized.regions[: phase.layer]
     missing = [zero.expand(N, len(r.axes), *r.grid) for r in regions[len(latents.pooling_params) :]]
     thetas = [PoolingParams(variable, variable) for variable in missing]
     of_this_layer = latents.p is not None and len(latents.pooling_params) == phase.layer

@@ -21,8 +21,7 @@ from whatwhere.inference.engines.cpu.start import copy_latents
 from whatwhere.inference.engines.cpu.steps import reconstruct
 from whatwhere.inference.engines.jit import Array, cached_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
-from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 
 CHUNK = 32  # images whose gradients a thread adds up in one call
 
@@ -30,11 +29,11 @@ CHUNK = 32  # images whose gradients a thread adds up in one call
 class CPUFilterMap:
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
-    def __init__(self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None) -> None:
-        self.model, self.k, self.latents = model, k, latents
-        self.images, self.masks = pack_images(images), pack_mask(mask, images)
+    def __init__(self, problem: Problem, k: int) -> None:
+        self.model, self.k, self.latents, images = problem.model, k, problem.latents, problem.images
+        self.images, self.masks = pack_images(images), pack_mask(problem.mask, images)
         self.layers, self.state_size = plan_state(
-            model, images.shape[2], images.shape[3], len(latents.pooling_params), ()
+            self.model, images.shape[2], images.shape[3], len(self.latents.pooling_params), ()
         )
 
     def normal(self, f: Tensor) -> Tensor:

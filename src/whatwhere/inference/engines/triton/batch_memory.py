@@ -18,12 +18,12 @@ from whatwhere.inference.engines.triton.shapes import (
     up_size,
 )
 from whatwhere.inference.engines.triton.step import USERS
-from whatwhere.inference.ista import moving_layers
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Stats
-from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Phase
+from whatwhere.spec import Fixed, LineSearch
 
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32
 ELEMENTWISE = {"M": 64, "num_warps": 4}  # launches of kernels without products
@@ -32,19 +32,12 @@ ELEMENTWISE = {"M": 64, "num_warps": 4}  # launches of kernels without products
 class BatchMemory:
     """Everything that T steps on N images of one size touch, allocated once and used again."""
 
-    def __init__(
-        self,
-        model: DeconvNet,
-        images: Tensor,
-        phase: Phase,
-        spec: InferenceSpec,
-        masked: bool = False,
-        from_zero: bool = False,
-    ) -> None:
+    def __init__(self, problem: Problem, *, from_zero: bool = False) -> None:
+        model, images, spec = problem.model, problem.images, problem.spec
         N, C, height, width = images.shape
-        self.model_spec, self.spec, self.N, self.top = model.spec, spec, N, phase.layer
-        self.shapes = layer_shapes(model, height, width, phase.layer)
-        self.moving, self.from_zero = moving_layers(model, phase), from_zero
+        self.model_spec, self.spec, self.lam, self.N, self.top = model.spec, spec, problem.lam, N, problem.phase.layer
+        self.shapes = layer_shapes(model, height, width, self.top)
+        self.moving, self.from_zero, masked = problem.moving, from_zero, problem.mask is not None
         self.sample = (batch_sample(N) if spec.per_batch else N) if isinstance(spec.step, LineSearch) else 0
         self.secant = False
         self.device = images.device
@@ -106,27 +99,21 @@ class BatchMemory:
         """Whether a line search needs the weights of layer k after it moved its θ."""
         return k in self.moving and not (k == self.top and self.shapes[k - 1].tiled)
 
-    def load(
-        self,
-        model: DeconvNet,
-        images: Tensor,
-        p: Tensor | None,
-        theta: tuple[PoolingParams, ...],
-        mask: Tensor | None = None,
-    ) -> None:
-        """Take a batch with its mask, where to start from (p = None where that is `from_zero`), and the filters."""
-        self.images.copy_(images)
-        self.load_filters(model)
+    def load(self, problem: Problem, start: Latents | None) -> None:
+        """Take a batch with its mask, the filters, and where to start (None where that is `from_zero`)."""
+        self.images.copy_(problem.images)
+        self.load_filters(problem.model)
         if self.mask is not None:
-            assert mask is not None
-            self.mask.copy_(mask.expand_as(images))
+            assert problem.mask is not None
+            self.mask.copy_(problem.mask.expand_as(problem.images))
         self.scale[5].zero_()
-        if p is not None:
-            self.load_latents(p, theta)
+        if start is not None:
+            assert start.p is not None
+            self.load_latents(start.p, start.pooling_params)
         if self.spec.schedule is not None:
-            self.rates.copy_(pooling_rate(images, mask, self.spec.schedule.contrast))
+            self.rates.copy_(pooling_rate(problem.images, problem.mask, self.spec.schedule.contrast))
         elif isinstance(self.spec.step, Fixed) and self.spec.steps:
-            self.beta.fill_(safe_step(model, self.top, self.spec.lam_value))
+            self.beta.fill_(safe_step(problem.model, self.top, self.lam))
 
     def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
         """Take features and pooling variables, and store the weights that these make."""

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from whatwhere.inference.checks import check_filter_problem, check_problem, require_supported
-from whatwhere.inference.ista import start_latents
+from whatwhere.inference.checks import require_supported
+from whatwhere.inference.ista import start_features
+from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model.problem import Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Fixed, InferenceSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec
 
 if TYPE_CHECKING:
     from whatwhere.inference.engines.triton.filters import TritonFilterMap
@@ -40,14 +41,14 @@ class Prepared:
 
     def solve(self, problem: Problem) -> None:
         """Start from what is given and take all steps."""
-        if self.started and problem.few and self.workspace.holds(problem.model.model):
-            if self.whole is None or not self.workspace.holds(self.whole.problem.model.model):
+        if self.started and is_recordable(problem) and self.workspace.holds(problem.model):
+            if self.whole is None or not self.workspace.holds(self.whole.problem.model):
                 self.whole = WholeSolve(self.workspace, problem)
             self.whole.replay(problem.images)
             return
-        problem.load(self.workspace)
+        load(problem, self.workspace)
         self.run()
-        self.started |= problem.few  # what the start runs is compiled and loaded now, so it can be recorded
+        self.started |= is_recordable(problem)  # what the start runs is compiled and loaded now, so it can be recorded
 
     def run(self) -> None:
         """The first run compiles the kernels, so that the second can be recorded; from then on it is replayed."""
@@ -65,44 +66,31 @@ class Prepared:
         return self.graph
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What a solve is given."""
+def is_recordable(problem: Problem) -> bool:
+    """Whether fitting the start takes a good part of the time, and can be recorded: it then waits for nothing."""
+    waits = isinstance(problem.spec.step, Fixed)  # for the bound on ‖R‖²
+    few = len(problem.images) <= FEW and problem.images.is_cuda
+    return problem.is_fresh and problem.mask is None and not waits and few
 
-    model: SizedModel
-    images: Tensor
-    latents: Latents
-    phase: Phase
-    spec: InferenceSpec
-    mask: Tensor | None
 
-    @property
-    def few(self) -> bool:
-        """Whether fitting the start takes a good part of the time, and can be recorded: it then waits for nothing."""
-        fresh = self.latents.p is None and not self.latents.pooling_params and self.mask is None
-        waits = isinstance(self.spec.step, Fixed)  # for the bound on ‖R‖²
-        return fresh and not waits and len(self.images) <= FEW and self.images.is_cuda
+def starts_from_zero(problem: Problem) -> bool:
+    """Whether the first step of a schedule fits the pooling variables as well, which fitted apart take longer.
 
-    @property
-    def from_zero(self) -> bool:
-        """Whether the first step of a schedule fits the pooling variables as well, which fitted apart take longer.
+    Products of float16 leave no noise where there is no signal if nothing is negative.
+    """
+    spec = problem.model.spec
+    regular = all(
+        layer.pooling_kind == "gaussian" and layer.stride == layer.pool_size and layer.pool_maps == 1
+        for layer in spec.layers[: problem.phase.layer]
+    )
+    scheduled = problem.spec.schedule is not None and problem.spec.steps > 0
+    return scheduled and problem.is_fresh and regular and spec.nonnegative
 
-        Products of float16 leave no noise where there is no signal if nothing is negative.
-        """
-        spec, layers = self.model.spec, self.model.spec.layers[: self.phase.layer]
-        unknown = self.latents.p is None and not self.latents.pooling_params
-        regular = all(
-            layer.pooling_kind == "gaussian" and layer.stride == layer.pool_size and layer.pool_maps == 1
-            for layer in layers
-        )
-        return self.spec.schedule is not None and self.spec.steps > 0 and unknown and regular and spec.nonnegative
 
-    def load(self, workspace: Workspace) -> None:
-        if self.from_zero:
-            workspace.load(self.model.model, self.images, None, (), self.mask)
-            return
-        p, theta = start_latents(self.model, self.images, self.latents, self.phase, self.spec, self.mask)
-        workspace.load(self.model.model, self.images, p, theta, self.mask)
+def load(problem: Problem, workspace: Workspace) -> None:
+    """Give a workspace the problem and where it starts."""
+    start = None if workspace.from_zero else Latents(start_features(problem), start_pooling(problem))
+    workspace.load(problem, start)
 
 
 class WholeSolve:
@@ -112,7 +100,7 @@ class WholeSolve:
         self.problem = replace(problem, images=problem.images.clone())
         self.graph = torch.cuda.CUDAGraph()
         with recording(self.graph):
-            self.problem.load(workspace)
+            load(self.problem, workspace)
             workspace.run()
 
     def replay(self, images: Tensor) -> None:
@@ -133,57 +121,43 @@ class TritonEngine:
 
     name = "triton"
 
-    def solve(
-        self,
-        model: DeconvNet,
-        images: Tensor,
-        latents: Latents,
-        phase: Phase,
-        spec: InferenceSpec,
-        mask: Tensor | None = None,
-    ) -> Solution:
+    def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
-        sized = check_problem(model, images, latents, phase, mask)
-        require_supported(self.name, unsupported(model, images, phase))
-        problem = Problem(sized, images, latents, phase, spec, mask)
-        prepared = prepare(model, images, phase, spec, masked=mask is not None, from_zero=problem.from_zero)
+        require_supported(self.name, unsupported(problem))
+        prepared = prepare(problem, from_zero=starts_from_zero(problem))
         prepared.solve(problem)
         return Solution(prepared.workspace.latents(), prepared.workspace.stats(), engine=self.name)
 
-    def filter_map(
-        self, model: DeconvNet, k: int, images: Tensor, latents: Latents, mask: Tensor | None = None
-    ) -> TritonFilterMap:
+    def filter_map(self, problem: Problem, k: int) -> TritonFilterMap:
         """`inference.filter_map.FilterMap`, the map from the filters of layer k to the reconstruction, on the GPU."""
         from whatwhere.inference.engines.triton.filters import TritonFilterMap
 
-        phase = check_filter_problem(model, k, images, latents, mask)
-        require_supported(self.name, unsupported(model, images, phase))
-        spec = InferenceSpec(steps=0, step=Fixed())
-        workspace = prepare(model, images, phase, spec, masked=mask is not None).workspace
-        return TritonFilterMap(workspace, model, k, images, latents, mask)
+        problem.require_latents(k)
+        require_supported(self.name, unsupported(problem))
+        without_steps = replace(problem, spec=InferenceSpec(steps=0, step=Fixed()))
+        return TritonFilterMap(prepare(without_steps).workspace, without_steps, k)
 
-    def unsupported_reason(self, model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec) -> str | None:
+    def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         if find_spec("triton") is None:
             return "the package triton is not installed (pip install 'whatwhere[gpu]')"
         if torch.version.hip is not None:
             return "its kernels are tuned and tested for NVIDIA GPUs only"
-        if images.device.type != "cuda":
-            return f"the images are on {images.device}; its kernels run on a CUDA device"
-        return unsupported(model, images, phase)
+        if problem.images.device.type != "cuda":
+            return f"the images are on {problem.images.device}; its kernels run on a CUDA device"
+        return unsupported(problem)
 
 
-def prepare(
-    model: DeconvNet, images: Tensor, phase: Phase, spec: InferenceSpec, *, masked: bool, from_zero: bool = False
-) -> Prepared:
+def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
     """The workspace for batches like this one: the last few are cached."""
     from whatwhere.inference.engines.triton.workspace import Workspace
 
-    key = (model.spec, phase, spec, images.shape, images.device, masked, from_zero)
+    v, masked = problem.images, problem.mask is not None
+    key = (problem.model.spec, problem.phase, problem.spec, v.shape, v.device, masked, from_zero)
     if key not in _prepared:
         while len(_prepared) >= CACHED:
             _prepared.popitem(last=False)
-        _prepared[key] = Prepared(Workspace(model, images, phase, spec, masked, from_zero))
+        _prepared[key] = Prepared(Workspace(problem, from_zero=from_zero))
     _prepared.move_to_end(key)
     return _prepared[key]
 
@@ -193,11 +167,12 @@ def release() -> None:
     _prepared.clear()
 
 
-def unsupported(model: DeconvNet, images: Tensor, phase: Phase) -> str | None:
+def unsupported(problem: Problem) -> str | None:
     """What the kernels do not support, by name."""
-    if model.dtype != torch.float32 or images.dtype != torch.float32:
-        return f"its kernels are for float32; the model is {model.dtype} and the images are {images.dtype}"
-    for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
+    model = problem.model
+    if model.dtype != torch.float32:
+        return f"its kernels are for float32; the model is {model.dtype}"
+    for k, layer in enumerate(model.spec.layers[: problem.phase.layer], start=1):
         if layer.stride > 4:
             return f"the pooling regions of layer {k} have a stride of {layer.stride}; at most 4"
         if layer.pool_maps * layer.pool_size**2 > LARGEST:

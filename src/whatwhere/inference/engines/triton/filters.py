@@ -17,8 +17,7 @@ from torch import Tensor
 from whatwhere.inference.engines.triton import up
 from whatwhere.inference.engines.triton.shapes import LayerShape, down_matrix, filters_of, power_of_two
 from whatwhere.inference.engines.triton.workspace import Workspace
-from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model.problem import Problem
 
 PROGRAMS = 1024  # about so many take part in a sum, each with a share of the rows
 TILE: dict[str, Any] = {"M": 64, "K": 64, "num_warps": 4, "num_stages": 3}
@@ -27,18 +26,9 @@ TILE: dict[str, Any] = {"M": 64, "K": 64, "num_warps": 4, "num_stages": 3}
 class TritonFilterMap:
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        model: DeconvNet,
-        k: int,
-        images: Tensor,
-        latents: Latents,
-        mask: Tensor | None = None,
-    ) -> None:
-        assert latents.p is not None
+    def __init__(self, workspace: Workspace, problem: Problem, k: int) -> None:
         self.workspace, self.k = workspace, k
-        workspace.load(model, images, latents.p, latents.pooling_params, mask)
+        workspace.load(problem, problem.latents)
         workspace.choose_scale()
         workspace.unpool(workspace.top, slice(0, workspace.N), workspace.p[-1])
         workspace.reconstruct(workspace.N, to=k)

@@ -175,7 +175,7 @@ class Workspace(BatchMemory):
     ) -> None:
         """The error below layer k up to its features, and what `role` does with it there; `fit` θ to it first; `keep`
         the weights before θ moves."""
-        shape, spec, lam, count = self.shapes[k - 1], self.spec, self.spec.lam_value, images.stop - images.start
+        shape, spec, lam, count = self.shapes[k - 1], self.spec, self.lam, images.stop - images.start
         rows, cells = count * shape.grid[0] * shape.grid[1], count * shape.cells[0] * shape.cells[1]
         above, last, error = min(k, self.top - 1), t == spec.steps - 1, self.error[k - 1][images]
         sizes = spec.schedule.steps[t] if spec.schedule else None
@@ -222,13 +222,13 @@ class Workspace(BatchMemory):
         """The objective's parts before step t."""
         sums.measure[(self.N,)](
             self.squares_below, self.penalties, self.nonzeros, self.reconstruction[t], self.penalty[t], self.count[t],
-            self.spec.lam_value / 2, **self.lengths(), num_warps=1,
+            self.lam / 2, **self.lengths(), num_warps=1,
         )  # fmt: skip
 
     def take_secant(self, t: int) -> None:
         """β of step t > 0, from what the last step changed."""
         sums.secant[(self.N,)](
-            self.uphill, self.changes_below, self.beta[t], self.beta[t - 1], self.beta[0], self.spec.lam_value,
+            self.uphill, self.changes_below, self.beta[t], self.beta[t - 1], self.beta[0], self.lam,
             RANGE=SECANT_RANGE, **self.lengths(), num_warps=1,
         )  # fmt: skip
 
@@ -253,11 +253,11 @@ class Workspace(BatchMemory):
         shared = self.spec.per_batch
         sums.line_search[(self.sample,)](
             self.squares_above, self.trial_squares, self.beta[t], self.gradient_norm, self.reconstruction_norm,
-            self.spec.lam_value, SHARED=shared, **self.lengths(), num_warps=1,
+            self.lam, SHARED=shared, **self.lengths(), num_warps=1,
         )  # fmt: skip
         if shared:
             sums.shared_step[(triton.cdiv(self.N, SUM),)](
-                self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.spec.lam_value,
+                self.gradient_norm, self.reconstruction_norm, self.beta[t], self.N, self.lam,
                 SAMPLE=self.sample, BLOCK=SUM,
             )  # fmt: skip
 
@@ -271,7 +271,7 @@ class Workspace(BatchMemory):
         step.step[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
             self.gradient, self.p[-1], self.weights[-1], self.z[-1], self.used, float(t + 1), self.features,
             self.beta[t], self.penalties,
-            self.nonzeros, self.uphill, self.scale, rows, spec.lam_value, **constants,
+            self.nonzeros, self.uphill, self.scale, rows, self.lam, **constants,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
             MOMENTUM=spec.momentum, SECANT=self.secant, UNPOOL=shape.tiled and not spec.momentum, MAPS=CHUNK,
             **ELEMENTWISE,
