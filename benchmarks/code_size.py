@@ -20,6 +20,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from whatwhere import load_codes
+from whatwhere.cli.encode import EncodeOptions
 from whatwhere.cli.encoding import Encoder
 from whatwhere.data import random_crops
 from whatwhere.inference import machine
@@ -48,13 +49,13 @@ def main() -> None:
             grey = np.rint(load_sample_image(name).mean(2)).astype(np.uint8)
             Image.fromarray(grey).save(Path(folder) / f"{name}.png")
         crops = random_crops(folder, 64, TILES)
-        encoder = Encoder(recipe, model, [(crops, None)], "auto", True, False, None, 64)
         dense, sparse = Path(folder) / "dense.npz", Path(folder) / "sparse.npz"
-        encoder.write_dense(dense, lambda images: None)
-        encoder.write_sparse(sparse, lambda images: None)
+        Encoder(recipe, model, [(crops, None)], EncodeOptions(where=True)).write(sparse, lambda images: None)
         codes = load_codes(sparse)
+        theta = [codes.latents(i).pooling_params[0] for i in range(len(codes))]
+        mu, gamma = (np.concatenate([np.asarray(getattr(t, name)) for t in theta]) for name in ("mu", "gamma"))
+        np.savez(dense, features=codes.features, mu1=mu, gamma1=gamma)
         with np.load(dense) as file:
-            assert np.array_equal(file["features"], codes.features)
             rows = [sizes("dense", dense, dict(file)), sizes("sparse", sparse, codes.arrays)]
         share = len(codes.arrays["features_values"]) / codes.features.size
     print(rows, share)

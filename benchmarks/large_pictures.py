@@ -26,6 +26,7 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
+from whatwhere.cli.encode import EncodeOptions
 from whatwhere.cli.encoding import Encoder
 from whatwhere.data import load
 from whatwhere.inference import infer, infer_tiled, machine
@@ -99,7 +100,7 @@ def memory(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def encode(args: argparse.Namespace) -> dict[str, Any]:
-    """Encode one picture with pooling variables and reconstruction, as `whatwhere encode --where --reconstruction`."""
+    """Encode one picture with pooling variables, as `whatwhere encode --where`."""
     spec = InferenceSpec(step=Fixed(), lam=args.lam, steps=args.steps)
     learning = (LearningSpec(inference=spec),)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
@@ -108,9 +109,10 @@ def encode(args: argparse.Namespace) -> dict[str, Any]:
         model = gabor_model(maps=args.maps)
         recipe = Recipe(model=model.spec, learning=learning, inference=spec)
         groups = [(load(path), None)]
-        encoder = Encoder(recipe, model, groups, "auto", True, True, args.tile, args.overlap)
+        options = EncodeOptions(where=True, tile=args.tile, overlap=args.overlap)
+        encoder = Encoder(recipe, model, groups, options)
         start = time.perf_counter()
-        encoder.write_sparse(Path(folder) / "codes.npz", lambda _: None)
+        encoder.write(Path(folder) / "codes.npz", lambda _: None)
         seconds = time.perf_counter() - start
         written = (Path(folder) / "codes.npz").stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

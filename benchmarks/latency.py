@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from whatwhere import Latents
 from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES, Engine
 from whatwhere.model.problem import Problem

@@ -27,6 +27,7 @@ from whatwhere.data import Images
 from whatwhere.inference import UnrolledInference, distill, machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
+from whatwhere.spec.distillation import DistillSpec
 
 PART = 5000  # images that are described at a time
 
@@ -37,7 +38,7 @@ def learn(model: DeconvNet, images: Images, steps: int, seed: int, given: argpar
     unrolled, began = UnrolledInference(model, steps, untied=not given.tied), time.process_time()
     names = ("batches", "batch_size", "imitation")
     settings = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
-    distill(unrolled, fitting, **settings, seed=given.seed)
+    distill(unrolled, fitting, DistillSpec(**settings, seed=given.seed))
     learned = unrolled.learned
     ww.save(model.to("cpu"), steps_of(given, steps, seed))
     learned.save(steps_of(given, steps, seed))

@@ -25,7 +25,7 @@ from streaming_gpu import C_GRID, read, streaming_recipe
 from torch import Tensor
 
 import whatwhere as ww
-from whatwhere import Latents, override
+from whatwhere import override
 from whatwhere.classification import describe_images, protocol
 from whatwhere.data import load
 from whatwhere.inference import machine

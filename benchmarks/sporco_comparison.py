@@ -33,7 +33,7 @@ from sporco.pgm import cbpdn as pgm
 from sporco.pgm.backtrack import BacktrackRobust, BacktrackStandard
 from torch import Tensor
 
-from whatwhere import Latents, override
+from whatwhere import override
 from whatwhere.data import load
 from whatwhere.inference import machine
 from whatwhere.inference.engines import get_engine

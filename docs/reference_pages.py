@@ -28,15 +28,16 @@ COMMAND_LINE = f"""\
 # Command line
 
 {MADE_BY}
-`whatwhere COMMAND --help` prints the same. Errors that a user can fix are one line on standard error, with exit status
-2; progress is on standard error, results on standard output, and `--json` prints them for programs.
+`whatwhere COMMAND --help` prints the same. A setting has one name everywhere: `--set NAME=VALUE` changes it, and those
+that are often needed are options, too. Errors that a user can fix are one line on standard error, with exit status 2;
+progress is on standard error, results on standard output, and `--json` prints them for programs.
 """
 RECIPE = f"""\
 # Recipe keys
 
 {MADE_BY}
 A recipe is a TOML file of differences from the paper's settings (`whatwhere train --recipe my.toml`, `ww.read_recipe`).
-`--set KEY=VALUE` and `ww.override` change single settings by the same names. Layers count from 1; `each` means all of
+`--set NAME=VALUE` and `ww.override` change single settings by the same names. Layers count from 1; `each` means all of
 them. A setting that is a choice is a table with its `kind`: `step = {{ kind = "fixed", momentum = true }}`, or the kind
 alone, `step = "fixed"`. Without `kind` the choice stays as it is: `--set inference.step.per=batch`. A key that is not a
 setting raises an error that suggests the nearest one.
@@ -74,7 +75,17 @@ def commands(command: Any, name: str) -> Iterator[str]:
     for parameter in command.params:
         if not getattr(parameter, "hidden", False):
             yield row(parameter)
+    for line in (command.epilog or "").split("\n\n"):  # the settings that have no option
+        spelled, _, text = line.partition("  ")
+        name, _, default = spelled.partition("=")
+        if line:
+            yield f"| `{name}` | {cell(text)} | {f'`{default}`' if is_default(default) else ''} |"
     yield ""
+
+
+def is_default(text: str) -> bool:
+    """Whether the text is a value; otherwise it stands for one, as N does."""
+    return text not in ("N", "NUMBER", "TEXT") and "|" not in text
 
 
 def is_argument(parameter: Any) -> bool:

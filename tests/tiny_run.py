@@ -9,7 +9,7 @@ from whatwhere.cli import app
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
-PLAIN = ("--engine", "reference", "--device", "cpu")
+PLAIN = ("--set", "engine=reference", "--device", "cpu")
 
 
 def recipe() -> Recipe:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from whatwhere.model.solution import Solution as Solution
     from whatwhere.spec import AutoLam as AutoLam
     from whatwhere.spec import DescriptorSpec as DescriptorSpec
+    from whatwhere.spec import DistillSpec as DistillSpec
     from whatwhere.spec import EveryBatch as EveryBatch
     from whatwhere.spec import EveryEpoch as EveryEpoch
     from whatwhere.spec import Fixed as Fixed
@@ -60,6 +61,7 @@ _HOME = {
     "DeconvNet": "model",
     "DeconvNetFeatures": "classification.estimator",
     "DescriptorSpec": "spec",
+    "DistillSpec": "spec",
     "EveryBatch": "spec",
     "EveryEpoch": "spec",
     "Fixed": "spec",

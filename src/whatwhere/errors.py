@@ -1,8 +1,10 @@
 """The errors that a user can fix: each says what was given, what was expected and what to do."""
 
+import difflib
 import os
 import shlex
 import unicodedata
+from collections.abc import Iterable
 
 
 class WhatwhereError(Exception):
@@ -55,6 +57,16 @@ def printable(text: object) -> str:
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories: control, format (such as right-to-left override), surrogate, line and paragraph separator."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A question that ends an error: which of the known names, if any, is spelt like the given one.
+
+    >>> did_you_mean("minst", ["digits", "mnist"])
+    "; did you mean 'mnist'?"
+    """
+    close = difflib.get_close_matches(given, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def command(*words: str | os.PathLike[str]) -> str:

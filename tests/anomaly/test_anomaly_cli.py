@@ -20,7 +20,7 @@ def test_scores_and_maps_are_those_of_the_detector(tmp_path: Path) -> None:
     np.save(tmp_path / "normal.npy", normal)
     np.save(tmp_path / "odd.npy", odd)
     arguments = (run, tmp_path / "odd.npy", "--normal", tmp_path / "normal.npy", "--out", tmp_path / "new" / "maps")
-    printed = json.loads(whatwhere("anomaly", *arguments, "--examples", "20", "--json", *PLAIN))
+    printed = json.loads(whatwhere("anomaly", *arguments, "--set", "examples=20", "--json", *PLAIN))
     model = ww.load(run / "model.safetensors")
     detector = ww.AnomalyDetector(model, recipe=tiny.recipe(), engine="reference").fit(normal[spread(40, 20)])
     expected, maps = detector.decision_and_map(odd)

@@ -8,7 +8,7 @@ import torch
 from tiny_run import whatwhere
 from whatwhere.cli import speed
 from whatwhere.cli.speed import Measurement, bench_inference, cases, speedup_rows
-from whatwhere.errors import RunError, SpecError
+from whatwhere.errors import SpecError
 from whatwhere.model import DeconvNet
 from whatwhere.spec import LayerSpec, ModelSpec
 
@@ -61,11 +61,8 @@ def test_a_name_that_no_case_has_is_an_error_before_anything_is_trained():
         bench_inference(CPU, images=3, steps=1, repeats=1, only="nothing")
 
 
-def test_the_command_prints_and_writes_json(tmp_path):
-    arguments = ["--images", 2, "--steps", 1, "--repeats", 1, "--only", "layer 1, image", "--device", "cpu"]
-    printed = json.loads(whatwhere("bench", "inference", *arguments, "--json", "--out", tmp_path / "speed.json"))
-    assert json.loads((tmp_path / "speed.json").read_text()) == printed
+def test_the_command_prints_text_or_json():
+    arguments = ["--images", 2, "--steps", 1, "--device", "cpu"]
+    printed = json.loads(whatwhere("bench", *arguments, "--json"))
     assert {row["engine"] for row in printed["measurements"]} == {"reference"}
-    assert "speed-up" in whatwhere("bench", "inference", *arguments)
-    with pytest.raises(RunError, match=r"writing .* failed: .*; choose another file"):
-        whatwhere("bench", "inference", *arguments, "--out", tmp_path / "nowhere" / "speed.json")
+    assert "speed-up" in whatwhere("bench", *arguments)

@@ -44,17 +44,19 @@ def test_without_images_it_uses_those_of_the_run(files: Path, tmp_path: Path) ->
     training = ("--set", "learning.each.epochs=1", "--set", "learning.each.inference.steps=2")
     training += ("--set", "model.layers=[{maps=4}]", "--set", "inference.steps=5")
     whatwhere("train", files / "train.npz", "--out", tmp_path / "run", *training, "--quiet")
-    assert "train.npz" in whatwhere("classify", tmp_path / "run", "--C", 1, *PLAIN)
+    assert "train.npz" in whatwhere("classify", tmp_path / "run", "--set", "C=[1]", *PLAIN)
 
 
 def test_a_model_file_is_classified_with_the_papers_settings(run: Path, files: Path) -> None:
-    output = whatwhere("classify", run / "model.safetensors", files / "train.npz", "--C", 1, "--json", *PLAIN)
+    output = whatwhere("classify", run / "model.safetensors", files / "train.npz", "--set", "C=[1]", "--json", *PLAIN)
     assert json.loads(output)["error"] < 0.3
     assert json.loads(output)["run"].endswith("model.safetensors")
 
 
 def test_output_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
-    output = whatwhere("classify", run, files / "train.npz", "--C", 1, "--layer", 1, "--layer", 2, *PLAIN)
+    output = whatwhere(
+        "classify", run, files / "train.npz", "--set", "C=[1]", "--set", "descriptor.layers=[1, 2]", *PLAIN
+    )
     assert "(100 images), tested on a held-out sixth of" in output
     assert "95 % interval" in output
     assert "C = 1, liblinear" in output
@@ -66,7 +68,7 @@ def test_progress_goes_to_standard_error_unless_quiet(run: Path, files: Path) ->
 
     from whatwhere.cli import app
 
-    arguments = ["classify", str(run), str(files / "train.npz"), "--C", "1", *PLAIN]
+    arguments = ["classify", str(run), str(files / "train.npz"), "--set", "C=[1]", *PLAIN]
     result = CliRunner().invoke(app, arguments)
     assert "describing 100 training images" in result.stderr
     assert "describing" not in result.stdout
@@ -87,6 +89,6 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
     with pytest.raises(SpecError, match="--test-labels was given without --test"):
         whatwhere("classify", run, files / "train.npz", "--test-labels", files / "labels.npy", *PLAIN)
     with pytest.raises(SpecError, match="layer 3"):
-        whatwhere("classify", run, files / "train.npz", "--layer", 3, *PLAIN)
-    with pytest.raises(SpecError, match="C = -1"):
-        whatwhere("classify", run, files / "train.npz", "--C", -1, *PLAIN)
+        whatwhere("classify", run, files / "train.npz", "--set", "descriptor.layers=[3]", *PLAIN)
+    with pytest.raises(SpecError, match=r"C = \(-1"):
+        whatwhere("classify", run, files / "train.npz", "--set", "C=[-1]", *PLAIN)

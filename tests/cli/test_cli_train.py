@@ -41,12 +41,12 @@ def whatwhere(*arguments) -> str:
     return result.output
 
 
-OPTIONS = ("--engine", "reference", "--device", "cpu")
+OPTIONS = ("--set", "engine=reference", "--device", "cpu")
 
 
 def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
     out = tmp_path / "run"
-    said = whatwhere("train", images, "--out", out, "--recipe", recipe, "--store", "file", *OPTIONS)
+    said = whatwhere("train", images, "--out", out, "--recipe", recipe, "--set", "store=file", *OPTIONS)
     lines = said.splitlines()
     assert lines[0] == "latents in the tier 'file': asked for"
     assert lines[1] == "engine reference; costs and non-zeros are per image, cost = reconstruction + penalty"
@@ -90,7 +90,7 @@ def test_settings_are_changed_by_name(images, recipe, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [("learning.each.epoch=1", "did you mean 'learning.each.epochs'"), ("a b=1", "expected KEY=VALUE")],
+    [("learning.each.epoch=1", "did you mean 'learning.each.epochs'"), ("a b=1", "expected NAME=VALUE")],
 )
 def test_a_bad_setting_raises_an_error_that_names_it(change, message, images, tmp_path):
     with pytest.raises(SpecError, match=message):
@@ -122,7 +122,9 @@ def test_tensorboard_in_a_folder_that_is_not_writable(images, recipe, tmp_path):
 
 def test_a_rejected_command_leaves_nothing_behind(images, recipe, tmp_path):
     with pytest.raises(EngineError):
-        whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--tensorboard", "--engine", "warp")
+        whatwhere(
+            "train", images, "--out", tmp_path / "run", "--recipe", recipe, "--tensorboard", "--set", "engine=warp"
+        )
     assert not (tmp_path / "run").exists()
 
 

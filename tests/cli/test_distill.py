@@ -11,7 +11,7 @@ import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.errors import ImageError, RunError, SpecError
 
-QUICK = ("--batches", 10, "--batch-size", 4, *PLAIN)
+QUICK = ("--set", "batches=10", "--set", "batch_size=4", *PLAIN)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_cost_after_the_learned_steps_is_reported_and_lower_than_before(run: Path) -> None:
-    options = ("--steps", 2, "--set", "inference.lam=3", "--imitation", 0.1, *QUICK)
+    options = ("--steps", 2, "--set", "inference.lam=3", "--set", "imitation=0.1", *QUICK)
     result = json.loads(whatwhere("distill", run, run / "bars.npz", *options, "--json"))
     assert result["images"] == 6
     assert result["file"] == str(run / "inference-2.safetensors")
@@ -48,13 +48,13 @@ def test_the_cost_after_the_learned_steps_is_reported_and_lower_than_before(run:
 
 
 def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path) -> None:
-    whatwhere("encode", run, run / "bars.npz", "--out", tmp_path / "codes.npz", "--dense", "--steps", "learned", *PLAIN)
+    whatwhere("encode", run, run / "bars.npz", "--out", tmp_path / "codes.npz", "--preset", "learned", *PLAIN)
     images = ww.data.load(run / "bars.npz")
     expected = ww.infer(ww.load(run), images, steps="learned", engine="reference").features
     assert (expected != 0).any()
-    assert np.allclose(np.load(tmp_path / "codes.npz")["features"], expected.numpy(), atol=1e-6)
-    with pytest.raises(SpecError, match=r"inference\.lam=2' was given with --steps learned"):
-        whatwhere("encode", run, "digits", "--out", "x.npz", "--steps", "learned", "--set", "inference.lam=2")
+    assert np.allclose(ww.load_codes(tmp_path / "codes.npz").features, expected.numpy(), atol=1e-6)
+    with pytest.raises(SpecError, match=r"--set inference\.… was given with --preset learned"):
+        whatwhere("encode", run, "digits", "--out", "x.npz", "--preset", "learned", "--set", "inference.lam=2")
 
 
 def test_classify_describes_images_by_the_learned_steps(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,11 +68,11 @@ def test_classify_describes_images_by_the_learned_steps(run: Path, monkeypatch: 
 
     original = classification.describe_images
     monkeypatch.setattr(classification, "describe_images", describe_images)
-    arguments = ("classify", run, run / "bars.npz", "--C", 1, "--steps", "learned-3")
+    arguments = ("classify", run, run / "bars.npz", "--set", "C=[1]", "--preset", "learned-3")
     assert json.loads(whatwhere(*arguments, "--json", *PLAIN))["error"] < 0.5
     assert seen == [ww.LearnedSteps.load(run).spec] * 2
     with pytest.raises(SpecError, match=r"layers \(1,\) was requested with learned steps"):
-        whatwhere(*arguments, "--layer", 1, *PLAIN)
+        whatwhere(*arguments, "--set", "descriptor.layers=[1]", *PLAIN)
 
 
 def test_what_is_missing_is_named(run: Path, tmp_path: Path) -> None:
@@ -80,4 +80,4 @@ def test_what_is_missing_is_named(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="expected at least 2"):
         whatwhere("distill", run, tmp_path / "one.npy", *QUICK)
     with pytest.raises(RunError, match=r"7 learned steps were requested.*whatwhere distill .* --steps 7"):
-        whatwhere("classify", run, run / "bars.npz", "--steps", "learned-7", *PLAIN)
+        whatwhere("classify", run, run / "bars.npz", "--preset", "learned-7", *PLAIN)

@@ -26,7 +26,9 @@ def carried(path: Path) -> dict[str, Any]:
 
 
 def test_the_included_model_is_explored_without_a_run(tmp_path: Path) -> None:
-    whatwhere("explore", "--out", tmp_path / "new" / "page.html", "--examples", "3", "--engine", "reference", "--quiet")
+    whatwhere(
+        "explore", "--out", tmp_path / "new" / "page.html", "--examples", "3", "--set", "engine=reference", "--quiet"
+    )
     data = carried(tmp_path / "new" / "page.html")
     assert data["name"] == "mnist"
     assert data["examples"]["count"] == 3
@@ -41,7 +43,7 @@ def test_a_hostile_file_name_stays_text(tmp_path: Path) -> None:
     model.write_bytes(models.path("mnist").read_bytes())
     Image.fromarray(np.zeros((28, 28), np.uint8)).save(hostile / "a.png")
     out = tmp_path / "page.html"
-    whatwhere("explore", model, "--data", hostile, "--out", out, "--engine", "reference", "--quiet")
+    whatwhere("explore", model, hostile, "--out", out, "--set", "engine=reference", "--quiet")
     page = out.read_text(encoding="utf-8")
     assert carried(out)["name"] == '"><img src=x onerror=alert(1)>'
     assert "<img" not in page
@@ -107,9 +109,7 @@ def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     save(DeconvNet(recipe.model), run / "model.safetensors")
     (run / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
     np.save(tmp_path / "bars.npy", tiny.bars(6)[0])
-    whatwhere(
-        "explore", run, "--data", tmp_path / "bars.npy", "--out", tmp_path / "page.html", *("--engine", "reference")
-    )
+    whatwhere("explore", run, tmp_path / "bars.npy", "--out", tmp_path / "page.html", *("--set", "engine=reference"))
     data = carried(tmp_path / "page.html")
     assert data["name"] == "run"
     assert data["settings"]["lambda"] == recipe.learning[-1].inference.lam

@@ -1,11 +1,15 @@
-"""`whatwhere info`: what it says about the engines is true."""
+"""`whatwhere info` and `whatwhere get`: what they say about engines and files is true."""
 
 import json
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tiny_run import whatwhere
+from whatwhere.cli import app
 from whatwhere.cli.info import engine_states, installed_version, run_engine
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.engines import ENGINES
 from whatwhere.inference.engines.reference import ReferenceEngine
 
@@ -32,3 +36,41 @@ def test_a_check_runs_the_engines_and_reports_failures(monkeypatch: pytest.Monke
     monkeypatch.setattr(ReferenceEngine, "solve", broken)
     assert engine_states(check=True)["reference"] == "fails: RuntimeError: no compiler here"
     assert engine_states(check=False)["reference"] == "supported"
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_data_sets_are_listed_and_described(empty_cache: Path) -> None:
+    shown = whatwhere("info")
+    assert "5,000 training and 2,000 test digits" in shown
+    assert "(not available: whatwhere get kmnist)" in shown
+    facts = json.loads(whatwhere("info", "digits", "--json"))["data set"]
+    assert facts["available"]
+    assert set(facts["files"].values()) == {"verified"}
+    assert facts["licence"] == "CC BY-SA 3.0"
+    both = json.loads(whatwhere("info", "mnist", "--json"))
+    assert both["model"]["available"]
+    assert not both["data set"]["available"]
+    assert both["data set"]["folder"] == str(empty_cache / "mnist")
+    assert "not available: whatwhere get mnist" in whatwhere("info", "mnist")
+
+
+def test_damage_is_reported_by_the_exit_status(empty_cache: Path) -> None:
+    (empty_cache / "mnist").mkdir(parents=True)
+    (empty_cache / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(bytes(10_008))
+    result = CliRunner().invoke(app, ["info", "mnist"])
+    assert result.exit_code == 1
+    assert f"damaged   {empty_cache}/mnist/t10k-labels-idx1-ubyte" in result.stdout
+    assert f"missing   {empty_cache}/mnist/t10k-images-idx3-ubyte" in result.stdout
+
+
+def test_get_raises_for_an_unknown_name_and_an_incomplete_folder(empty_cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"'mnsit' was given; expected one of .*; did you mean 'mnist'\?"):
+        whatwhere("get", "mnsit")
+    with pytest.raises(ImageError, match=r"does not contain train-images-idx3-ubyte\.gz"):
+        whatwhere("get", "mnist", "--from", tmp_path)
+    assert "4 files verified" in whatwhere("get", "digits")

@@ -52,7 +52,7 @@ def test_three_interrupts_end_the_program_quietly() -> None:
     """One while it works, one while it cleans up, one while Python exits."""
     code = """
 import atexit, sys, time
-from whatwhere import cli
+from whatwhere import __main__, cli
 
 def pause(word):
     print(word, flush=True)
@@ -67,7 +67,7 @@ def wait():
 
 atexit.register(pause, "exiting")
 sys.argv = ["whatwhere", "wait"]
-cli.main()
+__main__.main()
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -10,21 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import whatwhere as ww
 from file_server import Mirror, serving
-from whatwhere.cli import app
+from tiny_run import whatwhere
 from whatwhere.cli.inputs import source_of
+from whatwhere.data import cache
+from whatwhere.data.catalogue import CATALOGUE
 from whatwhere.data.models import catalogue
-from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.errors import ImageError, RunError
 from whatwhere.model import load as load_file
 
 NAMES = ("digits-demo", "fashion", "mnist", "photographs")
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["models", *arguments], catch_exceptions=False)
 
 
 def test_the_models_of_the_package_are_known_by_name() -> None:
@@ -60,7 +57,7 @@ def test_a_run_or_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: p
 def test_an_unknown_name_is_answered_with_those_that_exist() -> None:
     with pytest.raises(RunError, match=r"'minst'.*no model of that name.*digits-demo, fashion, mnist, photographs"):
         ww.load("minst")
-    with pytest.raises(RunError, match="known by name are digits-demo, fashion"):
+    with pytest.raises(RunError, match=r"known by name are digits-demo, fashion.*did you mean 'mnist'\?"):
         ww.models.path("minst")
 
 
@@ -69,21 +66,20 @@ def test_runs_and_commands_accept_a_name(tmp_path: Path, monkeypatch: pytest.Mon
     assert ww.read_run("fashion").name == "fashion"
     assert ww.read_run("fashion").model == ww.load("fashion")
     assert (source_of(Path("fashion")), source_of(Path("mnist"))) == ("fashion-mnist", "digits")
-    shown = CliRunner().invoke(app, ["figures", "digits-demo", "--only", "filters", "--out", "drawn"])
-    assert shown.exit_code == 0, shown.output
+    whatwhere("figures", "digits-demo", "--only", "filters", "--out", "drawn")
     assert Path("drawn/filters.png").exists()
 
 
-def test_the_command_lists_models_with_their_numbers_and_shows_a_card() -> None:
-    listed = run().stdout
+def test_a_command_lists_models_with_their_numbers_and_shows_a_card() -> None:
+    listed = whatwhere("info")
     for name in NAMES:
-        assert re.search(rf"^{name} ", listed, re.MULTILINE)
+        assert re.search(rf"^  {name} ", listed, re.MULTILINE)
     assert "0.80 %" in listed
-    assert "80,104 bytes" in listed
-    facts = {model["name"]: model for model in json.loads(run("--json").stdout)}
-    assert facts["mnist"]["available"]
-    assert facts["mnist"]["sha256"] == catalogue.find("mnist").facts["sha256"]
-    assert run("mnist").stdout.strip() == ww.models.card("mnist").strip()
+    facts = json.loads(whatwhere("info", "fashion", "--json"))["model"]
+    assert facts["available"]
+    assert facts["files"] == {"fashion.safetensors": "verified"}
+    assert facts["sha256"] == catalogue.find("fashion").facts["sha256"]
+    assert whatwhere("info", "fashion").startswith(ww.models.card("fashion").strip())
 
 
 @pytest.fixture
@@ -105,13 +101,13 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 
 def test_a_large_model_is_downloaded_verified_and_loaded(large: Mirror, tmp_path: Path) -> None:
     pytest.importorskip("pooch")
-    with pytest.raises(RunError, match="`whatwhere models large --get` downloads it"):
+    with pytest.raises(RunError, match="`whatwhere get large` downloads it"):
         ww.load("large")
-    assert "not available: whatwhere models large --get" in run().stdout
-    assert "verified" in run("large", "--get").stdout
+    assert "not available: whatwhere get large" in whatwhere("info")
+    assert "1 files verified" in whatwhere("get", "large")
     assert (tmp_path / "cache" / "models" / "large.safetensors").exists()
     assert ww.load("large").spec.layers[0].maps == 32
-    run("large", "--get")
+    whatwhere("get", "large")
     assert large.asked == ["large.safetensors.gz"], "a model that is there already is not downloaded again"
 
 
@@ -119,7 +115,7 @@ def test_a_damaged_download_is_not_stored(large: Mirror, tmp_path: Path) -> None
     pytest.importorskip("pooch")
     large.answers["large.safetensors.gz"] = gzip.compress(b"something else")
     with pytest.raises(ImageError, match="could not be downloaded"):
-        run("large", "--get")
+        whatwhere("get", "large")
     assert not (tmp_path / "cache" / "models" / "large.safetensors").exists()
 
 
@@ -127,11 +123,16 @@ def test_a_large_model_is_taken_from_a_folder(large: Mirror, tmp_path: Path) -> 
     given = tmp_path / "given"
     given.mkdir()
     shutil.copy(Path(ww.models.__file__).parent / "photographs.safetensors", given / "large.safetensors")
-    run("large", "--from", str(given))
+    whatwhere("get", "large", "--from", given)
     assert ww.load("large").spec.depth == 1
     assert large.asked == []
 
 
-def test_get_needs_a_name() -> None:
-    with pytest.raises(SpecError, match="expected a name"):
-        run("--get")
+@pytest.mark.mnist
+def test_get_takes_mnist_from_a_folder(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+    printed = whatwhere("get", "mnist", "--from", mnist)
+    assert "4 files verified" in printed
+    assert "CC BY-SA 3.0" in printed
+    assert cache.missing_files(CATALOGUE["mnist"]) == []
+    assert len(ww.data.load("mnist")) == 60_000

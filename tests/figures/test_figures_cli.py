@@ -47,7 +47,7 @@ def figures(*args):
 @pytest.mark.filterwarnings("error")
 def test_all_figures_and_the_report_of_a_run(runs):
     first, second, images = runs
-    result = figures(first, "--compare", second, "--data", images, "--engine", "reference")
+    result = figures(first, images, "--compare", second, "--set", "engine=reference")
     assert result.exit_code == 0, result.output
     drawn = {path.name for path in (first / "figures").iterdir()}
     context = FigureContext(read_run(first), torch.zeros(1, 1, 10, 10), (read_run(second),))
@@ -64,7 +64,7 @@ def test_all_figures_and_the_report_of_a_run(runs):
 
 def test_one_figure_in_another_format(runs):
     first, _, images = runs
-    result = figures(first, "--only", "filters", "--format", "svg", "--data", images, "--engine", "reference")
+    result = figures(first, "--only", "filters", "--format", "svg", images, "--set", "engine=reference")
     assert result.exit_code == 0, result.output
     assert [path.name for path in (first / "figures").iterdir()] == ["filters.svg"]
 
@@ -74,7 +74,7 @@ def test_an_existing_report_of_the_run_is_kept(runs, tmp_path, monkeypatch):
     first, _, images = runs
     (first / "report.html").write_text("the error table of a demo")
     for out in ((), ("--out", tmp_path / "elsewhere")):
-        assert figures(first, "--data", images, "--engine", "reference", *out).exit_code == 0
+        assert figures(first, images, "--set", "engine=reference", *out).exit_code == 0
     assert (first / "report.html").read_text() == "the error table of a demo"
     assert (first / "figures" / "report.html").is_file()
     assert (tmp_path / "elsewhere" / "report.html").is_file()
@@ -82,7 +82,7 @@ def test_an_existing_report_of_the_run_is_kept(runs, tmp_path, monkeypatch):
 
 def test_a_model_file_is_drawn_next_to_itself(runs):
     first, _, images = runs
-    result = figures(first / "model.safetensors", "--only", "filters", "--data", images)
+    result = figures(first / "model.safetensors", "--only", "filters", images)
     assert result.exit_code == 0, result.output
     assert (first / "figures" / "filters.png").is_file()
     run = read_run(first / "model.safetensors")
@@ -92,7 +92,7 @@ def test_a_model_file_is_drawn_next_to_itself(runs):
 
 def test_progress_is_shown_on_standard_error(runs):
     first, _, images = runs
-    arguments = (first, "--only", "reconstructions", "--data", images, "--engine", "reference")
+    arguments = (first, "--only", "reconstructions", images, "--set", "engine=reference")
     assert "inferring 5 images with first, layer 2" in figures(*arguments).stderr
     assert figures(*arguments, "--quiet").stderr == ""
 
@@ -102,22 +102,20 @@ def test_a_folder_that_cannot_be_written_raises_an_error_before_inference(runs, 
     (tmp_path / "file").touch()
     monkeypatch.setattr("whatwhere.figures.context.infer", None)
     with pytest.raises(RunError, match=r"creating .* failed: Not a directory .*choose another folder with --out"):
-        figures(first, "--data", images, "--out", tmp_path / "file" / "figures")
+        figures(first, images, "--out", tmp_path / "file" / "figures")
 
 
 def test_a_file_that_cannot_be_written_raises_an_error(runs, tmp_path):
     first, _, images = runs
     (tmp_path / "out" / "filters.png").mkdir(parents=True)
     with pytest.raises(RunError, match=r"writing .*filters\.png failed: Is a directory"):
-        figures(first, "--data", images, "--only", "filters", "--out", tmp_path / "out")
+        figures(first, images, "--only", "filters", "--out", tmp_path / "out")
 
 
 def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(runs, tmp_path):
     _, second, images = runs
     run = make_run(tmp_path / "from $5 to $\\frac")
-    result = figures(
-        run, "--compare", second, "--data", images, "--only", "cost-2", "--only", "reset", "--format", "svg"
-    )
+    result = figures(run, images, "--compare", second, "--only", "cost-2", "--only", "reset", "--format", "svg")
     assert result.exit_code == 0, result.output
     assert "from $5 to $\\frac" in (run / "figures" / "cost-2.svg").read_text()
 

@@ -8,7 +8,6 @@ from whatwhere.inference import infer
 from whatwhere.inference.ista import start, step
 from whatwhere.inference.step_size import line_search
 from whatwhere.inference.target import make_target
-from whatwhere.latents import Latents
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import Problem

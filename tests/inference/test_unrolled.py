@@ -21,7 +21,7 @@ from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import fit_moments, gaussian_weights, pool
-from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Recipe, Schedule, StepSpec
+from whatwhere.spec import DistillSpec, Fixed, InferenceSpec, LineSearch, Recipe, Schedule, StepSpec
 from whatwhere.spec.toml import override, parse_toml, to_toml
 
 SCHEDULE = (
@@ -137,7 +137,7 @@ def test_untied_filters_are_learned_and_stay_connected() -> None:
     costs = {}
     for untied in (False, True):
         unrolled = UnrolledInference(model, 2, InferenceSpec(lam=2.0), untied=untied)
-        distill(unrolled, images, batches=15, batch_size=5, imitation=0.0, filter_rate=0.1)
+        distill(unrolled, images, DistillSpec(batches=15, batch_size=5, imitation=0.0, filter_rate=0.1))
         costs[untied] = unrolled.cost(images).mean()
     learned = unrolled.learned
     assert costs[True] < 0.99 * costs[False]
@@ -159,7 +159,7 @@ def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
     def progress(number: int, cost: float) -> None:
         seen.append(number)
 
-    costs = distill(unrolled, images[:30], batches=20, batch_size=5, imitation=0.0, progress=progress)
+    costs = distill(unrolled, images[:30], DistillSpec(batches=20, batch_size=5, imitation=0.0), progress=progress)
     assert unrolled.cost(images[30:]).mean() < 0.98 * before
     assert seen == list(range(1, 21))
     assert len(costs) == 20
@@ -174,12 +174,12 @@ def test_imitation_brings_the_features_nearer_to_those_of_the_teacher() -> None:
     distances: list[Tensor] = []
     for imitation in (0.0, 30.0):
         unrolled = UnrolledInference(model, 2, InferenceSpec(lam=2.0))
-        options = {"batches": 15, "batch_size": 5, "imitation": imitation, "teacher": teacher, "engine": "reference"}
-        distill(unrolled, images[:15], **options)
+        spec = DistillSpec(batches=15, batch_size=5, imitation=imitation)
+        distill(unrolled, images[:15], spec, teacher=teacher, engine="reference")
         distances.append((unrolled(images[15:]).p.detach() - target).norm() / target.norm())
     assert distances[1] < 0.9 * distances[0]
     with pytest.raises(SpecError, match="imitation = -1"):
-        distill(unrolled, images, imitation=-1)
+        distill(unrolled, images, DistillSpec(imitation=-1))
 
 
 @pytest.mark.filterwarnings("ignore:images with values up to")

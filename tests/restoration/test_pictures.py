@@ -7,12 +7,12 @@ import pytest
 from PIL import Image
 
 from pictures_to_restore import model, noisy, picture
-from tiny_run import whatwhere
+from tiny_run import PLAIN, whatwhere
 from whatwhere.errors import ImageError, RunError
 from whatwhere.model import save
 from whatwhere.restoration.pictures import Task, encode_picture, plan_jobs
 
-SHORT = ("--engine", "reference", "--device", "cpu", "--quiet")
+SHORT = (*PLAIN, "--quiet")
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
 from whatwhere.spec.checks import require_choice
+from whatwhere.spec.distillation import DistillSpec
 from whatwhere.spec.inference import LineSearch
 from whatwhere.spec.recipe import EveryBatch, EveryEpoch
 
@@ -189,7 +190,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
         if learned:
             unrolled = UnrolledInference(trained.model, learned, InferenceSpec(lam=self.lam))
-            distill(unrolled, v / self.scale_, batches=DISTILL_BATCHES, engine=self.engine)
+            distill(unrolled, v / self.scale_, DistillSpec(batches=DISTILL_BATCHES), engine=self.engine)
             self.learned_steps_ = unrolled.learned
         self._n_features_out = self._output(self._blank()).shape[1]
         return self

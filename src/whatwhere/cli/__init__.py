@@ -1,8 +1,7 @@
-"""The command line: one small file per command; torch is imported only when a command runs."""
+"""The command line: a small file for each command; torch is imported only when a command runs."""
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
 from typing import Annotated, NoReturn, TextIO
@@ -13,7 +12,6 @@ from whatwhere.cli import (
     anomaly,
     bench,
     classify,
-    data,
     decode,
     demo,
     distill,
@@ -21,7 +19,6 @@ from whatwhere.cli import (
     explore,
     figures,
     info,
-    models,
     restoration,
     train,
 )
@@ -32,9 +29,24 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-
-INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
+COMMANDS = (
+    demo.demo,
+    explore.explore,
+    train.train,
+    encode.encode,
+    decode.decode,
+    classify.classify,
+    figures.figures,
+    distill.distill,
+    anomaly.anomaly,
+    restoration.denoise,
+    restoration.inpaint,
+    info.info,
+    info.get,
+    bench.bench,
+)
+for each in COMMANDS:
+    each.add_to(app)
 
 
 def _print_version(requested: bool) -> None:
@@ -54,32 +66,10 @@ def _program(
     """Options of the program itself."""
 
 
-app.command("anomaly")(anomaly.anomaly)
-app.command("demo")(demo.demo)
-app.command("denoise")(restoration.denoise)
-app.command("distill")(distill.distill)
-app.command("encode")(encode.encode)
-app.command("decode")(decode.decode)
-app.command("classify")(classify.classify)
-app.command("explore")(explore.explore)
-app.command("figures")(figures.figures)
-app.command("info")(info.info)
-app.command("inpaint")(restoration.inpaint)
-app.command("models")(models.models)
-app.command("train")(train.train)
-app.add_typer(bench.bench, name="bench")
-app.add_typer(data.app, name="data")
-
-
 def main() -> None:
-    """Run the program. An error that a user can fix is printed as one message, without a traceback.
-
-    SIGTERM raises SystemExit, so that temporary files are removed. A command that has been interrupted is not
-    interrupted again while it exits.
-    """
+    """Run a command. An error that a user can fix is printed as one message, without a traceback."""
     from whatwhere.errors import WhatwhereError
 
-    signal.signal(signal.SIGTERM, _terminate)
     warnings.showwarning = _print_warning
     try:
         app()
@@ -87,12 +77,6 @@ def main() -> None:
         _fail(str(error))
     except OSError as error:  # a disk, a folder or a file that no command foresaw
         _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-    except (KeyboardInterrupt, SystemExit) as stop:
-        status = stop.code if isinstance(stop, SystemExit) else INTERRUPTED
-        if status in (INTERRUPTED, TERMINATED):
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise SystemExit(status) from None
 
 
 def _fail(message: str) -> NoReturn:
@@ -100,10 +84,6 @@ def _fail(message: str) -> NoReturn:
 
     typer.secho("error: " + "\n".join(map(printable, message.split("\n"))), fg="red", err=True)
     raise SystemExit(2) from None
-
-
-def _terminate(number: int, frame: object) -> NoReturn:
-    raise SystemExit(TERMINATED)
 
 
 def _print_warning(

@@ -3,83 +3,96 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatwhere.cli.options import Device, Engine, Json, Quiet, RunOrModel, Source, Split
+from whatwhere.cli.command import command
+from whatwhere.cli.inputs import EXECUTION, open_run, read_images, source_of
+from whatwhere.cli.settings import Settings
+from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the maps and of scores.csv.")]
-Normal = Annotated[
-    str | None, typer.Option(metavar="IMAGES", help="Normal images. Default: those that the run was trained on.")
-]
-Examples = Annotated[int, typer.Option(min=2, help="Use at most this many of the normal images.")]
-Anywhere = Annotated[
-    bool, typer.Option("--anywhere", help="Compare a place with all places of normal images (textures).")
-]
 
 RED_AT = 6.0  # standard deviations above normal at which a pixel is entirely red
 BATCH = 500
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnomalyOptions:
+    """What `anomaly` compares with.
+
+    anywhere  compare a place with all places of normal images (textures)
+    examples  use at most this many of the normal images
+    """
+
+    anywhere: bool = False
+    examples: int = 5000
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require_count("examples", self.examples, least=2)
+
+
+@command(AnomalyOptions, EXECUTION, flags="anywhere device")
 def anomaly(
-    run: RunOrModel,
-    images: Source,
-    out: Out,
-    split: Split = None,
-    normal: Normal = None,
-    examples: Examples = 5000,
-    anywhere: Anywhere = False,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    as_json: Json = False,
-    quiet: Quiet = False,
+    run: Path,
+    images: str,
+    *,
+    out: Path,
+    overwrite: bool = False,
+    normal: str | None = None,
+    settings: Settings,
+    json_: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Score images by how unlike normal ones they are, with a model trained on normal images.
 
     The folder gets a picture for each image, red where it is unlike normal ones, and `scores.csv`: the number of the
     image, its score (negative: an anomaly) and the name of its picture, the least normal first.
+
+    out     folder of the maps and of scores.csv
+    normal  normal images; default: those that the run was trained on
     """
     from dataclasses import replace
 
-    from whatwhere import data
     from whatwhere.anomaly import AnomalyDetector
     from whatwhere.anomaly.detector import TEXTURE_INFERENCE
-    from whatwhere.cli.inputs import open_run, source_of
+    from whatwhere.cli.outputs import claim, write
     from whatwhere.cli.stages import Stages
-    from whatwhere.files import disk_errors, write_atomic
     from whatwhere.model.picture import png
 
-    recipe, model = open_run(run, device)
-    if anywhere:
+    execution, options, stages = settings.of(TrainingOptions), settings.of(AnomalyOptions), Stages(quiet)
+    recipe, model = open_run(run, execution.device)
+    if options.anywhere:
         recipe = replace(recipe, inference=TEXTURE_INFERENCE)
-    source, stages = data.load(images, split=split), Stages(quiet=quiet)
-    known = data.load(normal or source_of(run))
-    known = known.subset(spread(len(known), examples))
-    detector = AnomalyDetector(model, recipe=recipe, aligned=not anywhere, engine=engine, device=str(model.device))
+    source, known = read_images(images), read_images(normal or source_of(run))
+    known = known.subset(spread(len(known), options.examples))
+    detector = AnomalyDetector(
+        model, recipe=recipe, aligned=not options.anywhere, engine=execution.engine, device=str(model.device)
+    )
+    names = [f"{i:0{len(str(len(source) - 1))}d}.png" for i in range(len(source))]
+    table = out / "scores.csv"
+    claim([table, *(out / name for name in names)], run, images, normal, folder=out, overwrite=overwrite)
     with stages.stage(f"{known.name}: {len(known):,} normal images", 1) as advance:
         detector.fit(known[:])
         advance(1)
-    rows: list[tuple[int, float, str]] = []
-    with disk_errors(f"writing to {out}", "choose another folder with --out"):
-        out.mkdir(parents=True, exist_ok=True)
-        with stages.stage(f"scoring {source.name}", len(source)) as advance:
-            for batch in source.batches(BATCH):
-                v = source[batch]
-                for image, score, heat in zip(v, *detector.decision_and_map(v), strict=True):
-                    name = f"{len(rows):0{len(str(len(source) - 1))}d}.png"
-                    write_atomic(out / name, png(overlay(image, heat)))
-                    rows.append((len(rows), float(score), name))
-                advance(len(v))
-        rows.sort(key=lambda row: row[1])
-        lines = ["image,score,map", *(f"{number},{score:.4f},{name}" for number, score, name in rows)]
-        write_atomic(out / "scores.csv", ("\n".join(lines) + "\n").encode())
-    report(out, rows, as_json)
+    scores: list[float] = []
+    with stages.stage(f"scoring {source.name}", len(source)) as advance:
+        for batch in source.batches(BATCH):
+            v = source[batch]
+            for image, score, heat in zip(v, *detector.decision_and_map(v), strict=True):
+                write(out / names[len(scores)], png(overlay(image, heat)))
+                scores.append(float(score))
+            advance(len(v))
+    rows = sorted(zip(range(len(names)), scores, names, strict=True), key=lambda row: row[1])
+    lines = ["image,score,map", *(f"{number},{score:.4f},{name}" for number, score, name in rows)]
+    write(table, ("\n".join(lines) + "\n").encode())
+    report(out, rows, json_)
 
 
 def spread(count: int, most: int) -> Any:

@@ -4,135 +4,132 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from whatwhere.cli.options import Device, Engine, Json, LearnedSteps, OptionalSource, Quiet, RunOrModel
+from whatwhere.cli.command import command
+from whatwhere.cli.inputs import EXECUTION, open_run, read_examples, read_images, source_of, with_preset
+from whatwhere.cli.settings import Settings
+from whatwhere.spec import Recipe
+from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from whatwhere.classification import Matrix
     from whatwhere.classification.protocol import FewLabels, Score
-    from whatwhere.cli.stages import Stages
     from whatwhere.data import Images
-    from whatwhere.model import DeconvNet
-    from whatwhere.spec import Recipe
-
-LabelFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of IMAGES: an IDX or .npy file.")]
-TestSource = Annotated[
-    str | None,
-    typer.Option(
-        "--test", metavar="IMAGES", help="Test images; default: the test split of a named set, or a held-out sixth."
-    ),
-]
-TestLabels = Annotated[Path | None, typer.Option(metavar="FILE", help="Labels of the test images.")]
-Layers = Annotated[
-    list[int] | None, typer.Option("--layer", help="Describe this layer; repeatable; default: as in the recipe.")
-]
-Few = Annotated[
-    list[int] | None,
-    typer.Option("--few", metavar="N", help="Also classify with only N labels, over ten random draws; repeatable."),
-]
-Cs = Annotated[list[float] | None, typer.Option("--C", metavar="C", help="A value of C to choose from; repeatable.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClassifyOptions:
+    """How `classify` measures.
+
+    few  also classify with only N labels, over ten random draws; repeatable
+    C    of the SVM: the values to choose from
+    """
+
+    few: tuple[int, ...] = ()
+    C: tuple[float, ...] = (0.3, 3.0, 30.0)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for count in self.few:
+            require_count("few", count)
+        require(len(self.C) > 0 and min(self.C) > 0, f"C = {self.C}", "numbers above 0")
+
+
+@command(ClassifyOptions, EXECUTION, (Recipe, "inference descriptor"), flags="few device")
 def classify(
-    run: RunOrModel,
-    images: OptionalSource = None,
-    labels: LabelFile = None,
-    test: TestSource = None,
-    test_labels: TestLabels = None,
-    layer: Layers = None,
-    few: Few = None,
-    C: Cs = None,
-    steps: LearnedSteps = None,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    as_json: Json = False,
-    quiet: Quiet = False,
+    run: Path,
+    images: str | None = None,
+    *,
+    labels: Path | None = None,
+    test: str | None = None,
+    test_labels: Path | None = None,
+    preset: str = "recipe",
+    settings: Settings,
+    json_: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Classify images by their features with a linear SVM.
 
     C is chosen on a sixth of the training images; then the SVM is fitted to all of them and tested once.
-    """
-    from dataclasses import asdict, replace
 
-    from whatwhere.classification import protocol
-    from whatwhere.cli.inputs import learned_settings, open_run, source_of
+    images       as for `encode`, with labels; default: those that the run was trained on
+    labels       labels of the images: an IDX or .npy file
+    test         test images; default: the test images of a named set, or a held-out sixth
+    test_labels  labels of the test images
+    """
+    from dataclasses import asdict
+
+    from whatwhere.classification import describe_images, protocol
     from whatwhere.cli.stages import Stages
 
-    recipe, model = open_run(run, device)
-    if layer:
-        recipe = replace(recipe, descriptor=replace(recipe.descriptor, layers=tuple(layer)))
-    if steps is not None:
-        model, inference = learned_settings(model, steps, [])
-        recipe = replace(recipe, inference=inference, plan=())
+    execution, options, stages = settings.of(TrainingOptions), settings.of(ClassifyOptions), Stages(quiet)
+    recipe, model = with_preset(*open_run(run, execution.device), preset, settings)
     sets = read_sets(images or source_of(run), labels, test, test_labels)
-    grid, stages = tuple(C or protocol.C_GRID), Stages(quiet=quiet)
-    (x, y), (x_test, y_test) = _describe(model, sets, recipe, engine, stages)
-    with stages.stage("choosing C on validation images", len(grid)) as advance:
-        best, trials = protocol.choose({"": x}, y, grid=grid, device=model.device, progress=advance)
+    rows = []
+    for name, part in zip(("training", "test"), sets, strict=True):
+        with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
+            rows.append(describe_images(model, part, recipe, engine=execution.engine, progress=advance))
+    (x, x_test), (y, y_test) = rows, [cast("np.ndarray", part.labels) for part in sets]
+    with stages.stage("choosing C on validation images", len(options.C)) as advance:
+        best, trials = protocol.choose({"": x}, y, grid=options.C, device=model.device, progress=advance)
     with stages.stage("testing", 1):
         score = protocol.evaluate(x, y, x_test, y_test, best.C, device=model.device)
     draws = []
-    for count in few or ():
+    for count in options.few:
         with stages.stage(f"{count} labels, ten draws", 10) as advance:
-            draws.append(
-                protocol.evaluate_few_labels(
-                    x, y, x_test, y_test, count, grid=grid, device=model.device, progress=advance
-                )
-            )
-    if as_json:
+            how: dict[str, Any] = {"grid": options.C, "device": model.device, "progress": advance}
+            draws.append(protocol.evaluate_few_labels(x, y, x_test, y_test, count, **how))
+    if json_:
         facts = {"run": str(run), "training": sets[0].name, "test": sets[1].name, "dimensions": x.shape[1]}
         validation = [{"C": trial.C, "error": trial.error} for trial in trials]
         results = {"validation": validation, **asdict(score), "few_labels": [asdict(draw) for draw in draws]}
         typer.echo(json.dumps({**facts, **results}))
     else:
-        typer.echo(f"{sets[0].name} ({len(y):,} images), tested on {sets[1].name} ({len(y_test):,} images)")
+        typer.echo(f"{sets[0].name} ({len(sets[0]):,} images), tested on {sets[1].name} ({len(sets[1]):,} images)")
         typer.echo("\n".join(result_lines(score, draws, sets[0].classes)))
-
-
-def _describe(
-    model: DeconvNet, sets: tuple[Images, Images], recipe: Recipe, engine: str, stages: Stages
-) -> list[tuple[Matrix, np.ndarray]]:
-    """Descriptors and labels of the training and of the test images."""
-    from whatwhere.classification import describe_images
-
-    described = []
-    for name, part in zip(("training", "test"), sets, strict=True):
-        with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
-            assert part.labels is not None
-            described.append((describe_images(model, part, recipe, engine=engine, progress=advance), part.labels))
-    return described
 
 
 def read_sets(images: str, labels: Path | None, test: str | None, test_labels: Path | None) -> tuple[Images, Images]:
     """Labelled training and test images; without test images, a sixth of the others is held out, class by class."""
     import numpy as np
 
-    from whatwhere import data
     from whatwhere.classification.linear_svm import check_labels
     from whatwhere.classification.protocol import folds
-    from whatwhere.cli.inputs import labelled
     from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError
 
     if test is None and test_labels is not None:
         raise SpecError("--test-labels was given without --test; also give the test images")
-    training = labelled(data.load(images, labels), "--labels")
+    training = labelled(read_images(images, labels), "--labels")
+    if test is None and images in CATALOGUE:
+        test = images
     if test is not None:
-        split = "test" if test in CATALOGUE else None
-        return training, labelled(data.load(test, test_labels, split=split), "--test-labels")
-    if images in CATALOGUE:
-        return training, data.load(images, split="test")
+        test_images = read_examples(test) if test_labels is None else read_images(test, test_labels)
+        return training, labelled(test_images, "--test-labels")
     assert training.labels is not None
     check_labels(training.pixels, training.labels)
     held_out = folds(training.labels, seed=1) == 0
     test_rows, training_rows = np.flatnonzero(held_out), np.flatnonzero(~held_out)
     return training.subset(training_rows), training.subset(test_rows, f"a held-out sixth of {training.name}")
+
+
+def labelled(images: Images, option: str) -> Images:
+    """The same images; raises an error if they have no labels."""
+    from whatwhere.errors import ImageError
+
+    if images.labels is None:
+        raise ImageError(
+            f"{images.name} has no labels; give them with {option}, an IDX or .npy file, or a folder with a sub-folder "
+            "of pictures for each class"
+        )
+    return images
 
 
 def result_lines(score: Score, draws: Sequence[FewLabels], classes: tuple[str, ...] | None) -> list[str]:

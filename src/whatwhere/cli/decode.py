@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatwhere.cli.options import Device, Quiet, RunOrModel
+from whatwhere.cli.command import command
+from whatwhere.cli.inputs import open_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,56 +19,63 @@ if TYPE_CHECKING:
     from whatwhere.data.codes import Codes
     from whatwhere.model import DeconvNet
 
-CodesFile = Annotated[Path, typer.Argument(metavar="CODES", help="A file that `whatwhere encode --where` wrote.")]
-Out = Annotated[
-    Path,
-    typer.Option(metavar="FILE", help="An .npz file for all images, or a folder for a PNG picture of each."),
-]
 
-
-def decode(run: RunOrModel, codes: CodesFile, out: Out, device: Device = "auto", quiet: Quiet = False) -> None:
+@command()
+def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet: bool = False) -> None:
     """Reconstruct images from their codes, in the units that came in.
 
     An .npz file holds `images` [N, C, H, W] and `labels` where there are any; it needs images of one size. Any other
     name is a folder, in which every image becomes a PNG picture of its own name or number.
+
+    codes  a file that `whatwhere encode --where` wrote
+    out    an .npz file for all images, or a folder for a PNG picture of each
     """
-    from whatwhere.cli.inputs import open_run
+    from whatwhere.cli.outputs import claim
     from whatwhere.cli.stages import Stages
     from whatwhere.data.codes import load_codes
-    from whatwhere.errors import printable
+    from whatwhere.errors import ImageError, printable
 
-    _, model = open_run(run, device)
-    loaded = load_codes(codes)
-    with Stages(quiet=quiet).stage(f"decoding {printable(codes)}", len(loaded)) as advance:
+    _, model = open_run(run, "auto")
+    loaded, as_array = load_codes(codes), out.suffix == ".npz"
+    numbers = [f"{i:0{len(str(len(loaded)))}}" for i in range(len(loaded))]
+    files = [out] if as_array else [out / name for name in picture_names(loaded.names or numbers)]
+    if as_array:
+        loaded.require_one_size("an .npz file of images")
+    elif not set(loaded.arrays["image_shape"][:, 0]) <= {1, 3}:
+        raise ImageError(f"{printable(codes)} has images that are neither grey nor colour; write an .npz file")
+    loaded.decode(model, 0)  # codes of another model are an error before anything is written
+    claim(files, run, codes, folder=None if as_array else out, overwrite=overwrite)
+    with Stages(quiet).stage(f"decoding {printable(codes)}", len(loaded)) as advance:
 
         def images() -> Iterator[Tensor]:
             for i in range(len(loaded)):
-                yield loaded.decode(model, i)
+                yield loaded.decode(model, i).cpu()
                 advance(1)
 
-        write_array(out, loaded, images()) if out.suffix == ".npz" else write_pictures(out, loaded, images(), model)
+        write_array(out, loaded, images()) if as_array else write_pictures(files, images(), model)
     typer.echo(printable(out))
 
 
 def write_array(out: Path, codes: Codes, images: Iterator[Tensor]) -> None:
     from whatwhere.data.npz_writer import write_npz
 
-    codes.require_one_size("an .npz file of images")
-    batches: Iterator[dict[str, np.ndarray[Any, Any]]] = ({"images": image[None].cpu().numpy()} for image in images)
+    batches: Iterator[dict[str, np.ndarray[Any, Any]]] = ({"images": image[None].numpy()} for image in images)
     write_npz(out, len(codes), batches, {} if codes.labels is None else {"labels": codes.labels})
 
 
-def write_pictures(out: Path, codes: Codes, images: Iterator[Tensor], model: DeconvNet) -> None:
-    """A PNG of 8 bits of each image; a name with its label's folder becomes one with an underscore."""
-    from whatwhere.errors import ImageError
-    from whatwhere.files import disk_errors, new_folder, write_atomic
+def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:
+    """An 8-bit PNG of each image."""
+    from whatwhere.cli.outputs import write
     from whatwhere.model.picture import png
 
-    names = codes.names or [f"{i:0{len(str(len(codes)))}}" for i in range(len(codes))]
-    with disk_errors(f"writing {out}", "make room, or choose another folder"), new_folder(out):
-        for name, image in zip(names, images, strict=True):
-            if len(image) not in (1, 3):
-                raise ImageError(f"images of {len(image)} channels are not pictures; write an .npz file")
-            shades = (255 / model.spec.input.white * image.cpu()).clamp(0, 255).round().byte()
-            pixels = shades[0] if len(shades) == 1 else shades.permute(1, 2, 0)
-            write_atomic(out / f"{name.replace('/', '_').rsplit('.', 1)[0]}.png", png(pixels))
+    for file, image in zip(files, images, strict=True):
+        shades = (255 / model.spec.input.white * image).clamp(0, 255).round().byte()
+        write(file, png(shades[0] if len(shades) == 1 else shades.permute(1, 2, 0)))
+
+
+def picture_names(names: list[str]) -> list[str]:
+    """A file for each image: cats/a.jpg becomes cats_a.png. If two of them would be one file, all are numbered."""
+    stems = [re.sub(r"[^\w. -]", "_", name).rsplit(".", 1)[0][:200] for name in names]
+    if len({stem.casefold() for stem in stems}) < len(stems):  # some systems do not distinguish a.png and A.png
+        stems = [f"{i:0{len(str(len(names)))}}_{stem}" for i, stem in enumerate(stems)]
+    return [f"{stem}.png" for stem in stems]

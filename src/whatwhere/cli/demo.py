@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from whatwhere.cli.options import Engine, Json, Quiet
+from whatwhere.cli.command import command
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the run and its report.")] = Path("runs/demo"),
-    engine: Engine = "auto",
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report."""
+@command()
+def demo(*, out: Path = Path("runs/demo"), json_: bool = False, quiet: bool = False) -> None:
+    """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report.
+
+    out  folder of the run and its report
+    """
     from whatwhere.cli.demo_run import run_demo, score_text
     from whatwhere.cli.stages import Stages
 
-    done = run_demo(out, Stages(quiet=quiet).stage, engine=engine)
-    if as_json:
+    done = run_demo(out, Stages(quiet).stage)
+    if json_:
         typer.echo(json.dumps({**done.table(), "report": str(done.report)}))
         return
     typer.echo("test error of a linear SVM")

@@ -1,4 +1,4 @@
-"""Inference on groups of images, each of one size, written to a file as it proceeds."""
+"""Inference on groups of images, each of one size, written to a file of codes as it proceeds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from whatwhere.cli.encode import EncodeOptions
 from whatwhere.data import Images
 from whatwhere.data.codes_writer import CodesWriter
-from whatwhere.data.npz_writer import open_npz, write_npz
+from whatwhere.data.npz_writer import open_npz
 from whatwhere.data.pictures import picture_names
 from whatwhere.data.windows import PictureWindows
-from whatwhere.errors import ImageError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
-from whatwhere.inference.solved_tile import SolvedTile, blended_rows
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiles
 from whatwhere.model import DeconvNet
@@ -27,71 +26,39 @@ from whatwhere.spec import Recipe
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
 Array = np.ndarray[Any, Any]
+Group = tuple[Images, Images | None]  # images of one size, and their masks
 Advance = Callable[[int], None]
 
 
 class Encoder:
-    """Infers images with the settings of a recipe and writes what was asked for."""
+    """Infers images with the settings of a recipe and writes their codes."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        model: DeconvNet,
-        groups: Sequence[tuple[Images, Images | None]],
-        engine: str,
-        where: bool,
-        reconstruction: bool,
-        tile: int | None,
-        overlap: int,
+        self, recipe: Recipe, model: DeconvNet, groups: Sequence[Group], options: EncodeOptions, engine: str = "auto"
     ) -> None:
-        self.recipe, self.model, self.engine = recipe, model, engine
+        self.recipe, self.model, self.options, self.engine = recipe, model, options, engine
         self.groups = [(in_model_units(model.spec, images), masks) for images, masks in groups]
-        self.where, self.reconstruction, self.tile, self.overlap = where, reconstruction, tile, overlap
         self.engine_used = ""
-
-    @property
-    def images(self) -> int:
-        """The number of images."""
-        return sum(len(images) for images, _ in self.groups)
 
     @property
     def pieces(self) -> int:
         """The number of pieces that progress is counted in: images, or tiles of large ones."""
         return sum(len(images) * self._tiles_of(images) for images, _ in self.groups)
 
-    def write_dense(self, out: Path, advance: Advance) -> dict[str, list[int]]:
-        """All features as one array, which needs images of one size."""
-        if len(self.groups) > 1:
-            raise ImageError(
-                f"--dense was given for images of {len(self.groups)} sizes or kinds; expected one (leave --dense out)"
-            )
-        images, _ = self.groups[0]
-
-        def batches() -> Iterator[dict[str, Array]]:
-            for solution in self._solutions(*self.groups[0]):
-                arrays = {"features": solution.features}
-                if self.where:
-                    for k, theta in enumerate(solution.latents.pooling_params, start=1):
-                        arrays |= {f"mu{k}": theta.mu, f"gamma{k}": theta.gamma}
-                if self.reconstruction:
-                    arrays["reconstruction"] = solution.reconstruction
-                yield {name: tensor.cpu().numpy() for name, tensor in arrays.items()}
-                advance(len(solution.features))
-
-        return write_npz(out, len(images), batches(), {} if images.labels is None else {"labels": images.labels})
-
-    def write_sparse(self, out: Path, advance: Advance) -> dict[str, list[int]]:
-        """Only what is not 0 (`load_codes`)."""
+    def write(self, out: Path, advance: Advance) -> dict[str, list[int]]:
+        """Write all codes; returns the shapes of the arrays in the file."""
+        count = sum(len(images) for images, _ in self.groups)
         with open_npz(out) as npz:
-            writer = CodesWriter(npz, where=self.where)
+            writer = CodesWriter(npz, where=self.options.where)
             for images, masks in self.groups:
                 if self._tiles_of(images) > 1:
                     self._write_in_tiles(writer, images, masks, advance)
                     continue
                 for solution in self._solutions(images, masks):
-                    self._write(writer, solution, images.shape)
+                    for code in self.model.at(*images.shape[1:]).sparse(solution.latents, where=self.options.where):
+                        writer.add(code, images.shape)
                     if len(writer) == len(solution.features):  # the first batch: is there room for all?
-                        npz.expect(self.images / len(writer))
+                        npz.expect(count / len(writer))
                     advance(len(solution.features))
             for name, values in self._descriptions().items():
                 npz.put(name, values)
@@ -108,48 +75,32 @@ class Encoder:
             self.engine_used = solution.engine
             yield solution
 
-    def _write(self, writer: CodesWriter, solution: Solution, shape: tuple[int, int, int]) -> None:
-        codes = self.model.at(*shape[1:]).sparse(solution.latents, where=self.where)
-        pictures = solution.reconstruction if self.reconstruction else [None] * len(codes)
-        for code, picture in zip(codes, pictures, strict=True):
-            writer.add(code, shape, picture)
-
     def _tiles_of(self, images: Images) -> int:
         """The number of tiles of each image; 1: it is inferred as a whole."""
         _, height, width = images.shape
-        if self.tile == 0 or (self.tile is None and height * width <= LARGE_PICTURE):
+        tile = self.options.tile
+        if tile == 0 or (tile is None and height * width <= LARGE_PICTURE):
             return 1
-        return len(TileGrid.of(self.model.spec, height, width, self.tile or TILE, self.overlap))
+        return len(TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap))
 
     def _write_in_tiles(self, writer: CodesWriter, images: Images, masks: Images | None, advance: Advance) -> None:
         """One picture after the other, tile by tile: at most one row of tiles is in memory."""
-        _, _, width = shape = images.shape
         for row in range(len(images)):
-            for first, rows in blended_rows(self._solve_tiles(writer, images, masks, row, advance), width):
-                if self.reconstruction:
-                    window = slice(first, first + rows.shape[1]), slice(0, width)
-                    writer.add_pixels("reconstruction", shape, window, rows)
-            writer.end_image(shape)
-
-    def _solve_tiles(
-        self, writer: CodesWriter, images: Images, masks: Images | None, row: int, advance: Advance
-    ) -> Iterator[SolvedTile]:
-        """The tiles of one picture, whose codes are written on the way."""
-        for solved in infer_tiles(
-            self.model,
-            PictureWindows(images, row),
-            self.recipe.inference,
-            self.recipe.plan,
-            mask=None if masks is None else PictureWindows(masks, row),
-            tile=self.tile or TILE,
-            overlap=self.overlap,
-            engine=self.engine,
-        ):
-            self.engine_used = solved.engine
-            writer.add_part(solved.latents)
-            writer.add_background(solved.latents, images.shape, solved.core)
-            yield solved
-            advance(1)
+            for solved in infer_tiles(
+                self.model,
+                PictureWindows(images, row),
+                self.recipe.inference,
+                self.recipe.plan,
+                mask=None if masks is None else PictureWindows(masks, row),
+                tile=self.options.tile or TILE,
+                overlap=self.options.overlap,
+                engine=self.engine,
+            ):
+                self.engine_used = solved.engine
+                writer.add_part(solved.latents)
+                writer.add_background(solved.latents, images.shape, solved.core)
+                advance(1)
+            writer.end_image(images.shape)
 
     def _descriptions(self) -> dict[str, Array]:
         """Labels of the images and names of their files, where all have them."""

@@ -3,63 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from whatwhere.cli.options import Engine, Quiet
+from whatwhere.cli.command import command
+from whatwhere.cli.inputs import open_run, read_examples, source_of
+from whatwhere.cli.settings import Settings
+from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
-    from whatwhere.data import Images
     from whatwhere.explorer.export import Explorer
     from whatwhere.explorer.server import Content
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExploreOptions:
+    """How `explore` shows its page.
+
+    examples  how many images the page carries, at most
+    port      on this machine; 0: a free one
+    browser   open the page in a browser
+    """
+
+    examples: int = 1000
+    port: int = 0
+    browser: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require_count("examples", self.examples)
+        require(0 <= self.port <= 65535, f"port = {self.port}", "a number from 0 to 65535")
+
+
+@command(ExploreOptions, (TrainingOptions, "engine"), flags="examples port browser")
 def explore(
-    run: Annotated[
-        Path,
-        typer.Argument(metavar="[RUN]", help="A run folder, a model file (.safetensors), or a model known by name."),
-    ] = Path("mnist"),
-    out: Annotated[Path | None, typer.Option(help="Write the page to this HTML file instead of showing it.")] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="IMAGES", help="The examples: a data set, a file or a folder. Default: the run's own."),
-    ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="How many examples the page carries, at most.")] = 1000,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one.")] = 0,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
-    engine: Engine = "auto",
-    quiet: Quiet = False,
+    run: Path = Path("mnist"),
+    images: str | None = None,
+    *,
+    out: Path | None = None,
+    overwrite: bool = False,
+    settings: Settings,
+    quiet: bool = False,
 ) -> None:
-    """Show the model in a browser: draw an image, watch inference explain it, move the explanation with the mouse."""
-    from whatwhere.cli.inputs import open_run, source_of
+    """Show the model in a browser: draw an image, watch inference explain it, move the explanation with the mouse.
+
+    images  the examples, as for `encode`; default: those of the run
+    out     write the page to this HTML file instead of showing it
+    """
+    from whatwhere.cli.outputs import claim, write
     from whatwhere.cli.stages import Stages
     from whatwhere.explorer.export import Explorer
-    from whatwhere.files import write_atomic
 
+    options, engine = settings.of(ExploreOptions), settings.of(TrainingOptions).engine
     recipe, model = open_run(run, "cpu")
-    images = example_images(data or source_of(run))
+    source = images or source_of(run)
     name = run.stem if run.is_file() else run.resolve().name
-    explorer = Explorer(model, recipe, images, name=name, examples=examples, engine=engine)
+    explorer = Explorer(model, recipe, read_examples(source), name=name, examples=options.examples, engine=engine)
     if out is None:
-        serve(explorer, port, browser)
+        serve(explorer, options.port, options.browser)
         return
+    claim([out], run, source, overwrite=overwrite)
     count = len(explorer.images)
-    with Stages(quiet=quiet).stage(f"inferring {count:,} examples", count) as advance:
-        page = explorer.export(advance)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, page.encode("utf-8"))
-    typer.echo(f"{out} ({len(page.encode('utf-8')) / 1e6:.1f} MB)")
-
-
-def example_images(source: str) -> Images:
-    """The test images of a data set known by name, else all images of the source."""
-    from whatwhere import data
-    from whatwhere.data.catalogue import CATALOGUE
-
-    return data.load(source, split="test" if source in CATALOGUE else None)
+    with Stages(quiet).stage(f"inferring {count:,} examples", count) as advance:
+        page = explorer.export(advance).encode()
+    write(out, page)
+    typer.echo(f"{out} ({len(page) / 1e6:.1f} MB)")
 
 
 def serve(explorer: Explorer, port: int, browser: bool) -> None:

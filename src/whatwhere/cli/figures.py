@@ -2,129 +2,123 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+import io
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from whatwhere.cli.options import SOURCE_HELP, Engine, Quiet
+from whatwhere.cli.command import command
+from whatwhere.cli.inputs import read_examples, source_of
+from whatwhere.cli.settings import Settings
+from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whatwhere.figures import Section
+Format = Literal["png", "pdf", "svg"]
+ANIMATION = "inference"
 
 
-class Format(StrEnum):
-    png = "png"
-    pdf = "pdf"
-    svg = "svg"
+@dataclass(frozen=True, kw_only=True)
+class FigureOptions:
+    """What `figures` draws.
+
+    only     draw only this figure; repeatable
+    count    how many images to infer; default: 24 to 200 by their size
+    image    index of the image to decompose, from 0; default: one of them
+    feature  number of the feature whose positions are drawn, from 1; default: the most active one
+    seed     of the choice of images and samples
+    """
+
+    only: tuple[str, ...] = ()
+    count: int | None = None
+    image: int | None = None
+    feature: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, least in (("count", 1), ("image", 0), ("feature", 1), ("seed", 0)):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name), least)
 
 
+@command(FigureOptions, (TrainingOptions, "engine"), flags="only")
 def figures(
-    run: Annotated[
-        Path,
-        typer.Argument(metavar="RUN", help="A run folder, a model file, or a model known by name."),
-    ],
-    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Draw only this figure; repeatable.")] = None,
-    format: Annotated[Format, typer.Option(help="Format of the files; the animation is a GIF.")] = Format.png,
-    compare: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="Another run to compare with; repeatable.")
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="IMAGES", help=f"{SOURCE_HELP} Default: the run's own."),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--images", min=1, help="How many images to infer; default: 24 to 200 by their size.")
-    ] = None,
-    image: Annotated[
-        int | None, typer.Option(min=0, help="Index of the image to decompose, in IMAGES; default: one of them.")
-    ] = None,
-    feature: Annotated[
-        int | None, typer.Option(min=1, help="Feature whose positions are drawn; default: the most active one.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of images and samples.")] = 0,
-    engine: Engine = "auto",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the figures and of report.html; default: RUN/figures.")
-    ] = None,
-    quiet: Quiet = False,
+    run: Path,
+    images: str | None = None,
+    *,
+    format: Format = "png",
+    compare: list[Path] | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
+    settings: Settings,
+    quiet: bool = False,
 ) -> None:
-    """Draw the figures of a run, and write all of them on one page, report.html."""
-    from whatwhere.cli.inputs import source_of
+    """Draw the figures of a run, and write all of them on one page, report.html.
+
+    images   as for `encode`; default: those of the run
+    format   of the files; the animation is a GIF
+    compare  another run to compare with; repeatable
+    out      folder of the figures and of report.html; default: RUN/figures
+    """
+    from whatwhere.cli.outputs import claim, write
     from whatwhere.cli.stages import Stages
     from whatwhere.figures import FigureContext, check_figure, draw, figure_names, run_report
     from whatwhere.learning import read_run
 
+    options, source = settings.of(FigureOptions), images or source_of(run)
     context = FigureContext(
         read_run(run),
-        choose_images(data or source_of(run), count, image, seed),
+        choose_images(source, options),
         tuple(read_run(other) for other in compare or ()),
-        feature=None if feature is None else feature - 1,
-        seed=seed,
-        engine=engine,
-        stage=Stages(quiet=quiet).stage,
+        feature=None if options.feature is None else options.feature - 1,
+        seed=options.seed,
+        engine=settings.of(TrainingOptions).engine,
+        stage=Stages(quiet).stage,
     )
-    names = only or figure_names(context)
+    names = options.only or figure_names(context)
     for name in names:
         check_figure(context, name)
     folder = out or (run if run.is_dir() else run.parent) / "figures"
-    _make_folder(folder)
+    files = {name: folder / f"{name}.{'gif' if name == ANIMATION else format}" for name in names}
+    report = [] if options.only else [folder / "report.html"]
+    claim([*files.values(), *report], run, source, *(compare or ()), folder=folder, overwrite=overwrite)
     drawn = {}
-    for name in names:
+    for name, file in files.items():
         drawn[name] = draw(context, name)
-        typer.echo(_write(drawn[name], folder / name, format))
-    if not only:
-        page = folder / "report.html"
-        _write_bytes(page, run_report(context, drawn).encode())
-        typer.echo(page)
+        write(file, content_of(drawn[name].figure, format))
+        typer.echo(file)
+    for file in report:
+        write(file, run_report(context, drawn).encode())
+        typer.echo(file)
 
 
-def choose_images(source: str, count: int | None, image: int | None, seed: int) -> Tensor:
-    """A varied choice of images, from the test split of a named set; the image of this index, if given, is first."""
+def content_of(figure: Any, format: str) -> bytes:
+    """A figure as the content of a file; an animation is one already."""
+    from whatwhere.figures import save
+
+    if isinstance(figure, bytes):
+        return figure
+    file = io.BytesIO()
+    save(figure, file, format)
+    return file.getvalue()
+
+
+def choose_images(source: str, options: FigureOptions) -> Tensor:
+    """A varied choice of images, from the test images of a named set; the one that was asked for, if any, is first."""
     import numpy as np
 
-    from whatwhere import data
-    from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError
     from whatwhere.figures.selection import default_count, spread
 
-    images = data.load(source, split="test" if source in CATALOGUE else None)
-    chosen = spread(images, count or default_count(images), seed)
+    images, image = read_examples(source), options.image
+    chosen = spread(images, options.count or default_count(images), options.seed)
     if image is not None:
         if image >= len(images):
-            raise SpecError(f"--image {image} was given; {images.name} has {len(images):,} images, counted from 0")
+            raise SpecError(f"image = {image} was given; {images.name} has {len(images):,} images, counted from 0")
         chosen = np.concatenate([[image], chosen[chosen != image]])[: len(chosen)]
     return images[chosen]
-
-
-def _make_folder(folder: Path) -> None:
-    """Create the folder of the figures before anything slow begins."""
-    from whatwhere.files import disk_errors
-
-    with disk_errors(f"creating {folder}", "choose another folder with --out"):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def _write(section: Section, path: Path, format: Format) -> Path:
-    """Write the figure of a section; its suffix is added to the path."""
-    import io
-
-    from whatwhere.figures import save
-
-    assert section.figure is not None
-    if isinstance(section.figure, bytes):
-        return _write_bytes(path.with_name(f"{path.name}.gif"), section.figure)
-    file = io.BytesIO()
-    save(section.figure, file, format)
-    return _write_bytes(path.with_name(f"{path.name}.{format}"), file.getvalue())
-
-
-def _write_bytes(path: Path, content: bytes) -> Path:
-    from whatwhere.files import disk_errors, write_atomic
-
-    with disk_errors(f"writing {path}", "choose another folder with --out"):
-        write_atomic(path, content)
-    return path

@@ -1,42 +1,115 @@
-"""`whatwhere info`: versions, devices, engines, and why an engine is not supported here."""
+"""`whatwhere info` and `whatwhere get`: what is installed, and the models and data sets that are known by name."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatwhere.cli.options import Json
+from whatwhere.cli.command import command
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whatwhere.data.catalogue import Entry
+    from whatwhere.data.models.catalogue import ModelEntry
     from whatwhere.model import DeconvNet
 
 PACKAGES = ("whatwhere", "torch", "numpy", "numba", "triton", "scikit-learn", "matplotlib", "safetensors")
-Check = Annotated[
-    bool, typer.Option("--check", help="Also run every engine on one image; the first time this compiles for a while.")
-]
 
 
-def info(check: Check = False, as_json: Json = False) -> None:
-    """Show versions, devices, and which engines support the paper's model here."""
-    facts = gather(check)
-    if as_json:
-        typer.echo(json.dumps(facts, indent=2))
-        return
-    for title, rows in facts.items():
-        typer.secho(title, bold=True)
-        for name, value in rows.items():
-            typer.echo(f"  {name:<14} {value}")
+@command()
+def info(name: str | None = None, *, check: bool = False, json_: bool = False) -> None:
+    """Show versions, devices, engines, and the models and data sets that are known by name.
+
+    With a name, show what is known of it and verify its files; the exit status is 1 if one is damaged. WHATWHERE_DATA
+    sets another folder for downloads.
+
+    name   of a model or a data set
+    check  also run every engine on one image; the first time this compiles for a while
+    """
+    facts: dict[str, Any]
+    if name is None:
+        facts = gather(check)
+        lines = [line for title, rows in facts.items() for line in (title, *map(row, rows.items()))]
+    else:
+        entries = find(name)
+        facts = {kind: facts_of(entry) for kind, entry in entries.items()}
+        lines = [line for kind, entry in entries.items() for line in description(kind, entry)]
+    typer.echo(json.dumps(facts, indent=2) if json_ else "\n".join(lines).rstrip())
+    if name is not None and any("damaged" in known["files"].values() for known in facts.values()):
+        raise typer.Exit(1)
 
 
-def gather(check: bool = False) -> dict[str, dict[str, str]]:
-    """The installed versions, the devices, and the state of each engine."""
+@command()
+def get(name: str, *, from_: Path | None = None) -> None:
+    """Download a data set or a large model, verify it and store it for all commands.
+
+    WHATWHERE_DATA sets another folder for downloads.
+
+    name  of a data set or a model; `whatwhere info` lists them
+    from  take the files from this folder, compressed or not
+    """
+    from whatwhere.cli.stages import download_bars
+    from whatwhere.data.cache import download, folder_of
+
+    for kind, entry in find(name).items():
+        if entry.embedded is None:
+            with download_bars() as bar:
+                download(entry, from_, bar)
+        typer.echo(f"{kind} {name}: {len(entry.files)} files verified in {folder_of(entry)}")
+        typer.echo("\n".join(f"{key}: {value}" for key, value in entry.facts.items() if key in ("licence", "citation")))
+
+
+def find(name: str) -> dict[str, Entry | ModelEntry]:
+    """The model and the data set of this name; at least one of them exists."""
+    from whatwhere.data.catalogue import CATALOGUE
+    from whatwhere.data.models import catalogue as models
+    from whatwhere.errors import SpecError, did_you_mean
+
+    entries: dict[str, Entry | ModelEntry] = {}
+    if name in models.names():
+        entries["model"] = models.find(name)
+    if name in CATALOGUE:
+        entries["data set"] = CATALOGUE[name]
+    if not entries:
+        known = sorted({*models.names(), *CATALOGUE})
+        raise SpecError(f"{name!r} was given; expected one of {', '.join(known)}{did_you_mean(name, known)}")
+    return entries
+
+
+def facts_of(entry: Entry | ModelEntry) -> dict[str, Any]:
+    """What is known of a model or a data set, and the state of its files."""
+    from whatwhere.data.cache import folder_of, missing_files, verify
+
+    facts = {"title": entry.title, **entry.facts, "folder": str(folder_of(entry))}
+    files = {file.name: str(verify(entry, file)) for file in entry.files}
+    return {**facts, "available": not missing_files(entry), "files": files}
+
+
+def description(kind: str, entry: Entry | ModelEntry) -> list[str]:
+    """A model's card, or the facts of a data set, and the state of the files."""
+    facts = facts_of(entry)
+    files = facts.pop("files")
+    card = getattr(entry, "card", "").splitlines() or [f"# {entry.name}", "", *map(row, facts.items())]
+    states = [f"{state:<9} {facts['folder']}/{name}" for name, state in files.items()]
+    return [*card, "", *states, *([] if facts["available"] else [f"not available: {entry.how_to_get}"]), ""]
+
+
+def row(item: tuple[str, Any]) -> str:
+    return f"  {item[0]:<14} {item[1]}"
+
+
+def gather(check: bool = False) -> dict[str, Any]:
+    """The installed versions, the devices, the state of each engine, models and data sets."""
     import platform
 
     import torch
+
+    from whatwhere.data.catalogue import CATALOGUE
+    from whatwhere.data.models import catalogue as models
 
     devices = {"cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"}
     for i in range(torch.cuda.device_count()):
@@ -46,7 +119,16 @@ def gather(check: bool = False) -> dict[str, dict[str, str]]:
         "devices": devices,
         "engines": engine_states(check),
         "machine code": {"cpu": machine_code_cache()},
+        "models": {name: summary(models.find(name)) for name in models.names()},
+        "data sets": {name: summary(entry) for name, entry in CATALOGUE.items()},
     }
+
+
+def summary(entry: Entry | ModelEntry) -> str:
+    from whatwhere.data.cache import missing_files
+
+    result = f" {entry.facts['result']}." if "result" in entry.facts else ""
+    return f"{entry.title}{result}" + (f" (not available: {entry.how_to_get})" if missing_files(entry) else "")
 
 
 def installed_version(package: str) -> str:

@@ -1,14 +1,101 @@
-"""What commands receive: a run folder or a model file, a source of images, labelled images."""
+"""What commands read: a run folder or a model file, images by name or path."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from whatwhere.cli.settings import Settings
+from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
     from whatwhere.data import Images
     from whatwhere.model import DeconvNet
-    from whatwhere.spec import InferenceSpec, Recipe
+    from whatwhere.spec import Recipe
+
+EXECUTION = (TrainingOptions, "engine device")  # the settings that every command with inference has
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInput:
+    """Images of a command; a run records those that it learns from, and --resume reads the same.
+
+    source       a name or a path
+    mask         unknown pixels: a picture, a folder or an array file, white where pixels are known and black where not,
+                 one for all images or one for each; alpha: transparent pixels; nan: NaN in a file of floats
+    crop         train on square crops of this many pixels, at random places of the pictures. Pictures of several sizes
+                 are cropped anyway (64 pixels, or the smallest side)
+    limit        use only the first images
+    image_count  images that each layer learns from in a stream (learning.each.update=batch); after the last one the
+                 first follows again. Default: whole epochs
+    """
+
+    source: str = "digits"
+    mask: str | None = None
+    crop: int | None = None
+    limit: int | None = None
+    image_count: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("crop", "limit", "image_count"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+
+    def absolute(self) -> ImageInput:
+        """The same with paths in full; names, `alpha` and `nan` stay as they are."""
+        mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
+        return replace(self, source=absolute_source(self.source), mask=mask)
+
+    def by_size(self) -> list[tuple[Images, Images | None]]:
+        """The images of each size and kind, and their masks, where there are any."""
+        from whatwhere.data import load_groups
+
+        return load_groups(named(self.source), self.mask)
+
+    def for_training(self) -> tuple[Images, Images | None]:
+        """Images of one size or their crops, and their masks; of both only the first `limit`."""
+        import numpy as np
+
+        from whatwhere.data import load_for_training
+
+        images, masks = load_for_training(named(self.source), self.mask, crop=self.crop)
+        if self.limit is None or self.limit >= len(images):
+            return images, masks
+        rows = np.arange(self.limit)
+        return images.subset(rows), None if masks is None else masks.subset(rows)
+
+
+def named(source: str) -> str | Images:
+    """The images of NAME:test or NAME:train; another source as it is."""
+    from whatwhere import data
+    from whatwhere.data.catalogue import CATALOGUE
+
+    name, colon, split = source.partition(":")
+    return data.load(name, split=split) if colon and name in CATALOGUE else source
+
+
+def read_images(source: str, labels: Path | None = None) -> Images:
+    """The images of a name or a path, with their labels, where there are any."""
+    from whatwhere import data
+
+    return data.load(named(source), labels)
+
+
+def read_examples(source: str) -> Images:
+    """The test images of a data set known by name, all images of another source."""
+    from whatwhere.data.catalogue import CATALOGUE
+
+    return read_images(f"{source}:test" if source in CATALOGUE else source)
+
+
+def absolute_source(source: str) -> str:
+    """The source as a run records it: a name of a data set as it is, a path in full."""
+    from whatwhere.data.catalogue import CATALOGUE
+
+    return source if source.partition(":")[0] in CATALOGUE else str(Path(source).absolute())
 
 
 def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
@@ -19,41 +106,6 @@ def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
     home = choose_device(device)
     trained = read_run(run)
     return trained.recipe, trained.model.to(home)
-
-
-def inference_settings(recipe: Recipe, preset: str, changes: list[str]) -> InferenceSpec:
-    """The settings of inference of a run by --preset, with those of --set changed."""
-    from dataclasses import replace
-
-    from whatwhere.errors import SpecError
-    from whatwhere.spec.inference import CODING
-    from whatwhere.spec.toml import override
-
-    spec = replace(recipe.inference, **CODING) if preset == "coding" else recipe.inference
-    for change in changes:
-        table = parse_change(change)
-        if not isinstance(table.get("inference"), dict) or len(table) > 1:
-            raise SpecError(f"--set {change[:80]!r} was given; expected a setting of inference, as inference.lam=2")
-        spec = override(spec, table["inference"], "inference.")
-    return spec
-
-
-def learned_settings(model: DeconvNet, steps: str, changes: list[str]) -> tuple[DeconvNet, InferenceSpec]:
-    """The model and the settings for the learned steps next to it, which --set does not change."""
-    from whatwhere.errors import SpecError
-    from whatwhere.inference.learned_steps import resolve_steps
-
-    if changes:
-        raise SpecError(f"--set {changes[0][:80]!r} was given with --steps {steps}; learned steps have their settings")
-    return resolve_steps(model, steps)
-
-
-def open_model(name: str, device: str) -> DeconvNet:
-    """A model by its name, or of a run folder or a model file."""
-    from whatwhere.learning import load
-    from whatwhere.learning.distributed import choose_device
-
-    return load(name).to(choose_device(device))
 
 
 def source_of(run: Path) -> str:
@@ -76,36 +128,19 @@ def notes_of(folder: Path) -> dict[str, Any]:
     return RunFolder(folder).read().notes
 
 
-def absolute_source(source: str) -> str:
-    """The source as a run records it: a name of a data set as it is, a path in full."""
-    from whatwhere.data.catalogue import CATALOGUE
-
-    return source if source in CATALOGUE else str(Path(source).absolute())
-
-
-def absolute_mask(mask: str) -> str:
-    """The mask as a run records it: a file in full, `alpha` and `nan` as they are."""
-    return mask if mask in ("alpha", "nan") else absolute_source(mask)
-
-
-def labelled(images: Images, option: str) -> Images:
-    """The same images; raises an error if they have no labels."""
-    from whatwhere.errors import ImageError
-
-    if images.labels is None:
-        raise ImageError(f"{images.name} has no labels; give them with {option}, an IDX or .npy file")
-    return images
-
-
-def parse_change(change: str) -> dict[str, Any]:
-    """KEY=VALUE as a parsed TOML table; a word as the value needs no quotes."""
+def with_preset(recipe: Recipe, model: DeconvNet, preset: str, settings: Settings) -> tuple[Recipe, DeconvNet]:
+    """The recipe with the inference that --preset names and what --set changes, and the model for it."""
     from whatwhere.errors import SpecError
-    from whatwhere.spec.toml import parse_toml
+    from whatwhere.inference.learned_steps import resolve_steps
+    from whatwhere.spec.inference import CODING
 
-    key, _, value = change.partition("=")
-    for text in (f"{key} = {value}", f"{key} = {value!r}"):
-        try:
-            return parse_toml(text, "--set")
-        except SpecError:
-            continue
-    raise SpecError(f"--set {change[:80]!r} was given; expected KEY=VALUE, such as --set learning.each.epochs=5")
+    if preset == "coding":
+        recipe = replace(recipe, inference=replace(recipe.inference, **CODING))
+    elif preset.startswith("learned"):
+        if settings.given("inference"):
+            raise SpecError(f"--set inference.… was given with --preset {preset}; they have their own settings")
+        model, inference = resolve_steps(model, preset)
+        recipe = replace(recipe, inference=inference, plan=())
+    elif preset != "recipe":
+        raise SpecError(f"--preset {preset!r} was given; expected coding, recipe, learned, or learned-5 for 5 steps")
+    return settings.override(recipe), model

@@ -3,105 +3,85 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from whatwhere.cli.options import Device, Engine, Quiet
+from whatwhere.cli.command import command
+from whatwhere.cli.inputs import EXECUTION
+from whatwhere.cli.settings import Settings
+from whatwhere.spec.restoration import DENOISING, INPAINTING
+from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
-    from whatwhere.restoration.pictures import Job
-
-In = Annotated[Path, typer.Argument(metavar="IN", help="A picture, or a folder of pictures.")]
-Out = Annotated[
-    Path,
-    typer.Argument(
-        metavar="OUT", help="The picture to write, or the folder for those of a folder; its ending is the format."
-    ),
-]
-MaskPicture = Annotated[
-    str,
-    typer.Argument(
-        metavar="MASK",
-        help="A picture, black where pixels are to be filled in; for a folder one for all, or a folder of masks with "
-        "the names of the pictures. alpha: transparent pixels are filled in.",
-    ),
-]
-Model = Annotated[
-    str, typer.Option(metavar="MODEL", help="A model known by name (whatwhere models), a run folder or a model file.")
-]
-Noise = Annotated[
-    float | None,
-    typer.Option(metavar="SIGMA", help="Standard deviation of the noise, white being 1. Default: estimated."),
-]
-KnownNoise = Annotated[
-    float,
-    typer.Option(
-        "--noise", metavar="SIGMA", help="Noise of the known pixels, white being 1; with 0 they stay as they are."
-    ),
-]
-Learn = Annotated[bool, typer.Option("--learn", help="Adapt the model to each picture before restoring it.")]
-Views = Annotated[
-    int | None, typer.Option(metavar="N", help="Restorations to average; more are better and take longer.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Restore again what OUT holds already.")]
+    from whatwhere.restoration.pictures import Task
 
 
+@command(DENOISING, EXECUTION, flags="device")
 def denoise(
-    pictures: In,
-    out: Out,
-    model: Model = "photographs",
-    noise: Noise = None,
-    learn: Learn = False,
-    views: Views = None,
-    overwrite: Overwrite = False,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    quiet: Quiet = False,
+    pictures: Path,
+    out: Path,
+    *,
+    model: str = "photographs",
+    noise: float | None = None,
+    learn: bool = False,
+    overwrite: bool = False,
+    settings: Settings,
+    quiet: bool = False,
 ) -> None:
     """Remove noise from a picture, or from all pictures of a folder.
 
     8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues where it stopped.
+
+    out        the picture to write, or the folder for those of a folder; its ending is the format
+    noise      standard deviation of the noise, white being 1; default: estimated
+    overwrite  restore again what OUT holds already
     """
     from whatwhere.restoration.pictures import Task
 
-    task = Task("denoise", noise=noise, learn=learn, views=views, model=model)
-    _restore(task, pictures, None, out, overwrite, engine, device, quiet)
+    task = Task("denoise", model, settings.override(DENOISING), noise, learn)
+    restore(task, pictures, None, out, overwrite, settings.of(TrainingOptions), quiet)
 
 
+@command(INPAINTING, EXECUTION, flags="device")
 def inpaint(
-    pictures: In,
-    mask: MaskPicture,
-    out: Out,
-    model: Model = "photographs",
-    noise: KnownNoise = 0.0,
-    learn: Learn = False,
-    views: Views = None,
-    overwrite: Overwrite = False,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    quiet: Quiet = False,
+    pictures: Path,
+    mask: str,
+    out: Path,
+    *,
+    model: str = "photographs",
+    noise: float = 0.0,
+    learn: bool = False,
+    overwrite: bool = False,
+    settings: Settings,
+    quiet: bool = False,
 ) -> None:
-    """Fill in missing pixels of a picture, or of all pictures of a folder; known pixels stay as they are."""
+    """Fill in missing pixels of a picture, or of all pictures of a folder; known pixels stay as they are.
+
+    mask       a picture, black where pixels are to be filled in; for a folder one for all, or a folder of masks with
+               the names of the pictures. alpha: transparent pixels are filled in
+    out        the picture to write, or the folder for those of a folder; its ending is the format
+    noise      noise of the known pixels, white being 1; with 0 they stay as they are
+    overwrite  restore again what OUT holds already
+    """
     from whatwhere.restoration.pictures import Task
 
-    task = Task("inpaint", noise=noise, learn=learn, views=views, model=model)
-    _restore(task, pictures, mask, out, overwrite, engine, device, quiet)
+    task = Task("inpaint", model, settings.override(INPAINTING), noise, learn)
+    restore(task, pictures, mask, out, overwrite, settings.of(TrainingOptions), quiet)
 
 
-def _restore(
-    task: Any, pictures: Path, mask: str | None, out: Path, overwrite: bool, engine: str, device: str, quiet: bool
+def restore(
+    task: Task, pictures: Path, mask: str | None, out: Path, overwrite: bool, execution: TrainingOptions, quiet: bool
 ) -> None:
     """Check everything, then restore picture after picture."""
-    from whatwhere.cli.inputs import open_model
+    from whatwhere.cli.inputs import open_run
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
-    net = open_model(task.model, device)
-    jobs: list[Job] = plan_jobs(task, net, pictures, mask, out, overwrite)
-    stages = Stages(quiet=quiet)
+    _, net = open_run(Path(task.model), execution.device)
+    jobs, stages = plan_jobs(task, net, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.tiles) as advance:
-            restore_picture(task, net, job, engine, advance)
+            restore_picture(task, net, job, execution.engine, advance)
     typer.echo(f"{printable(out)}: {len(jobs):,} restored" + ("" if jobs else " (all were there already)"))

@@ -196,7 +196,7 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
     if missing := cache.missing_files(entry):
         raise ImageError(
             f"{entry.name}: {', '.join(file.name for file in missing)} not in {cache.folder_of(entry)}; "
-            f"run `whatwhere data get {entry.name}`, or set WHATWHERE_DATA to the folder that contains {entry.name}/"
+            f"run `{entry.how_to_get}`, or set WHATWHERE_DATA to the folder that contains {entry.name}/"
         )
     files = entry.train if split == "train" else entry.test
     name = f"{entry.name}/{split}"

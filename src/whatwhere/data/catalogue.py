@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, did_you_mean
 
 FOLDER = Path(__file__).parent
 
@@ -87,7 +87,12 @@ class Entry:
     @property
     def how_to_get(self) -> str:
         """The command that downloads it."""
-        return f"whatwhere data get {self.name}"
+        return f"whatwhere get {self.name}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is known of it besides its files."""
+        return {"licence": self.licence, "citation": self.citation}
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -113,5 +118,6 @@ def checksums(name: str) -> list[str]:
 def find(name: str) -> Entry:
     """The data set of this name."""
     if name not in CATALOGUE:
-        raise ImageError(f"no data set is called {name!r}; the known ones are {', '.join(CATALOGUE)}")
+        known = ", ".join(CATALOGUE)
+        raise ImageError(f"no data set is called {name!r}; the known ones are {known}{did_you_mean(name, CATALOGUE)}")
     return CATALOGUE[name]

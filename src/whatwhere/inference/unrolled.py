@@ -33,6 +33,7 @@ from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem, lam_of
 from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
 from whatwhere.spec.checks import require_count
+from whatwhere.spec.distillation import DistillSpec
 
 SMALLEST = 1e-12  # a step of 0 has no logarithm
 
@@ -184,15 +185,10 @@ def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[
 def distill(
     unrolled: UnrolledInference,
     images: ImageSource,
+    spec: DistillSpec | None = None,
     *,
-    batches: int = 200,
-    batch_size: int = 20,
-    learning_rate: float = 0.1,
-    filter_rate: float = 0.03,
-    imitation: float = 10.0,
     teacher: InferenceSpec | None = None,
     engine: str = "auto",
-    seed: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Learn the sizes of the steps, and untied filters, from images without labels; return the mean cost of each batch.
@@ -200,40 +196,32 @@ def distill(
     Adam, with a learning rate that falls to 0 along a cosine, on `loss`: the cost after the last step, and how far the
     features are from those of many plain steps. The lowest cost alone gives features that a classifier can use less.
 
-    unrolled       the steps, which are changed in place
-    images         a tensor [N, C, H, W], or images that are read batch by batch
-    batches        how many random batches to learn from
-    batch_size     images in a batch
-    learning_rate  of Adam for the sizes, at the beginning
-    filter_rate    the learning rate of untied filters, as a multiple of `learning_rate`
-    imitation      weight of the distance from the features of the teacher
-    teacher        settings of the plain steps that are imitated; None: 50 steps of a line search
-    engine         of the teacher
-    seed           of the choice of images
-    progress       called after every batch with its number and its mean cost
+    unrolled  the steps, which are changed in place
+    images    a tensor [N, C, H, W], or images that are read batch by batch
+    spec      how long and how fast to learn, and how closely to follow the teacher
+    teacher   settings of the plain steps that are imitated; None: 50 steps of a line search
+    engine    of the teacher
+    progress  called after every batch with its number and its mean cost
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
-    >>> costs = ww.distill(unrolled, ww.data.load("digits")[:20], batches=2, batch_size=5)
+    >>> costs = ww.distill(unrolled, ww.data.load("digits")[:20], ww.DistillSpec(batches=2, batch_size=5))
     >>> len(costs)
     2
     """
-    require_count("batches", batches)
-    require_count("batch_size", batch_size)
-    if not 0 <= imitation < float("inf"):
-        raise SpecError(f"imitation = {imitation} was given; expected a number of at least 0")
+    spec = spec or DistillSpec()
     plain = teacher or replace(unrolled.settings, steps=50)
-    optimizer = torch.optim.Adam(groups(unrolled, filter_rate * learning_rate), learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, batches)
-    generator, costs = torch.Generator().manual_seed(seed), []
+    optimizer = torch.optim.Adam(groups(unrolled, spec.filter_rate * spec.learning_rate), spec.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)
+    generator, costs = torch.Generator().manual_seed(spec.seed), []
     model = unrolled.model.with_upward(None)  # of the teacher
     unrolled.contrast = mean_contrast(model, images)
-    for number in range(1, batches + 1):
-        chosen = torch.randint(len(images), (batch_size,), generator=generator).tolist()
+    for number in range(1, spec.batches + 1):
+        chosen = torch.randint(len(images), (spec.batch_size,), generator=generator).tolist()
         batch = torch.stack([images[i] for i in chosen]).to(unrolled.model.device)
-        target = infer(model, batch, plain, engine=engine).features if imitation > 0 else None
+        target = infer(model, batch, plain, engine=engine).features if spec.imitation > 0 else None
         latents, end = unrolled.unroll(batch)
         assert latents.p is not None
-        value = loss(latents.p, end.cost, target, imitation)
+        value = loss(latents.p, end.cost, target, spec.imitation)
         optimizer.zero_grad()
         value.backward()
         if value.isfinite():  # steps that are far too long teach nothing

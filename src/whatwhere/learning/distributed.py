@@ -122,7 +122,7 @@ def _lost(error: RuntimeError) -> str:
     return (
         f"process {rank()} of {world_size()} lost the others: {names} ended, or did not answer{limit} "
         f"({_first_line(error)}). The last checkpoint is intact: start all processes again with --resume. If a batch "
-        "takes longer than this limit, raise it with --timeout"
+        "takes longer than this limit, raise it with --set timeout=SECONDS"
     )
 
 

@@ -11,10 +11,9 @@ from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_nois
 from whatwhere.restoration.planes import restore_planes
 from whatwhere.restoration.scales import Restorer
 from whatwhere.restoration.views import Progress
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.restoration import INPAINTING, RestorationSpec
 
 LEAST_NOISE = 0.2  # of the strength of the known details: what a model of photographs leaves unexplained of them
-INPAINTING = RestorationSpec(steps=24, scales=3)
 
 
 def inpaint(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +18,10 @@ from whatwhere.errors import ImageError, MissingExtra, RunError, command, printa
 from whatwhere.files import disk_errors, write_atomic
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.denoise import denoise
-from whatwhere.restoration.inpaint import INPAINTING, inpaint
+from whatwhere.restoration.inpaint import inpaint
 from whatwhere.restoration.learn import adapt
 from whatwhere.restoration.scales import Restorer
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.restoration import DENOISING, RestorationSpec
 
 RECORD = "restoration.json"  # in a folder of results: the settings that made them
 FORMATS = {
@@ -40,18 +40,13 @@ WHITE = {"uint8": 255, "uint16": 65535}
 
 @dataclass(frozen=True)
 class Task:
-    """What is done to every picture. `model` is its name or path, `views` see `RestorationSpec`."""
+    """What is done to every picture; `model` is its name or path."""
 
     name: Literal["denoise", "inpaint"]
     model: str
+    spec: RestorationSpec = DENOISING
     noise: float | None = None
     learn: bool = False
-    views: int | None = None
-
-    @property
-    def spec(self) -> RestorationSpec:
-        default = INPAINTING if self.name == "inpaint" else RestorationSpec()
-        return default if self.views is None else replace(default, views=self.views)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 `toml` reads and writes recipes as files.
 """
 
+from whatwhere.spec.distillation import DistillSpec
 from whatwhere.spec.inference import AutoLam, Fixed, InferenceSpec, LineSearch, MomentFit, Schedule, StepSpec
 from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec, PoolingKind
 from whatwhere.spec.recipe import DescriptorSpec, EveryBatch, EveryEpoch, LearningSpec, Phase, Recipe, follow_depth
@@ -12,6 +13,7 @@ from whatwhere.spec.toml import build
 __all__ = [
     "AutoLam",
     "DescriptorSpec",
+    "DistillSpec",
     "EveryBatch",
     "EveryEpoch",
     "Fixed",

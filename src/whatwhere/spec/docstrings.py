@@ -40,7 +40,7 @@ def parse(text: str | None) -> Docstring:
         for names, description in rows or ():
             entries |= dict.fromkeys(names, description)
         if rows is None and not is_example(block):
-            prose.append("\n".join(block))
+            prose.append(" ".join(map(str.strip, block)))
     summary = " ".join(blocks[0]) if blocks else ""
     return Docstring(summary, "\n\n".join(prose), entries, any(map(is_example, blocks)))
 

@@ -48,3 +48,7 @@ class RestorationSpec:
             f"overlap = {self.overlap} with tile = {self.tile}",
             "an overlap of at most half a tile",
         )
+
+
+DENOISING, INPAINTING = RestorationSpec(), RestorationSpec(steps=24, scales=3)
+"""The settings of `denoise` and `inpaint`."""

@@ -185,7 +185,9 @@ def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> 
         if key == "each":
             continue
         if not key.isdecimal() or not 1 <= int(key) <= len(items) + 1:
-            raise SpecError(f"{name}.{key} was given; expected a number from 1 to {len(items) + 1}, or 'each'")
+            near = " or ".join(repr(path) for path, last in _paths(kind, f"{name}.each.") if last == key)
+            expected = f"expected a number from 1 to {len(items) + 1}, or 'each'"
+            raise SpecError(f"{name}.{key} was given; {expected}" + (f"; did you mean {near}?" if near else ""))
         number, path = int(key), f"{name}.{key}."
         items[number] = (
             override(items[number], _table(path[:-1], item), path) if number in items else build(kind, item, path)
@@ -225,6 +227,11 @@ def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     close = close or [path for path, name in paths.items() if name in alike]
     suggestion = " or ".join(map(repr, sorted(close, key=len)))
     return f"; did you mean {suggestion}?" if close else f"; the settings here are {', '.join(known)}"
+
+
+def setting_paths(kind: type) -> list[str]:
+    """The full name of every setting below a spec, as `override` and recipe files use it."""
+    return [path for path, _ in _paths(kind, "")]
 
 
 def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:

@@ -12,8 +12,9 @@ from whatwhere.spec.checks import check_fields, require, require_count
 class TrainingOptions:
     """How a training runs; the recipe says what it computes.
 
-    engine            'auto' takes the fastest that supports the model; `whatwhere info` lists them
-    device            auto, cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
+    engine            what computes inference: one that `whatwhere info` lists; 'auto' takes the fastest that supports
+                      the model
+    device            where: cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
     store             where latents wait for the next epoch: 'device', 'ram', 'file', or 'auto', the fastest that fits
     latent_dtype      the type latents are stored in: float32 by default, float16 and bfloat16 take half the room
     checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None writes one every

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from whatwhere.data.catalogue import File
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, did_you_mean
 
 FOLDER = Path(__file__).parent
 ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
@@ -56,7 +56,7 @@ class ModelEntry:
     @property
     def how_to_get(self) -> str:
         """The command that downloads it."""
-        return f"whatwhere models {self.name} --get"
+        return f"whatwhere get {self.name}"
 
 
 def names() -> tuple[str, ...]:
@@ -71,5 +71,8 @@ def names() -> tuple[str, ...]:
 def find(name: str) -> ModelEntry:
     """The model of this name."""
     if name not in names():
-        raise RunError(f"{name!r} was given as a model; the models known by name are {', '.join(names())}")
+        raise RunError(
+            f"{name!r} was given as a model; the models known by name are {', '.join(names())}"
+            f"{did_you_mean(name, names())}"
+        )
     return ModelEntry(name, (FOLDER / f"{name}.md").read_text(encoding="utf-8"))

@@ -1,0 +1,172 @@
+"""Commands from functions and dataclasses: their options, `--set`, suggestions; and how many there are."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from whatwhere.cli import app
+from whatwhere.cli.command import command, sentence
+from whatwhere.cli.settings import Settings, known_settings
+from whatwhere.errors import SpecError
+from whatwhere.spec import Recipe
+from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.restoration import INPAINTING, RestorationSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tea:
+    """How tea is made.
+
+    minutes  of waiting; default: as the packet says
+    sugar    spoons of sugar
+    milk     with milk
+    names    of the guests; repeatable
+    kettle   which kettle
+    """
+
+    minutes: int | None = None
+    sugar: float = 1.5
+    milk: bool = False
+    names: tuple[str, ...] = ()
+    kettle: str = "black"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require_count("minutes", self.minutes or 1)
+
+
+def make(*arguments: object) -> tuple[Tea, dict[str, object]]:
+    """What a command for tea gets."""
+    result, got = run(*arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return got[0]
+
+
+def run(*arguments: object) -> tuple[Result, list[tuple[Tea, dict[str, object]]]]:
+    got, program = [], typer.Typer()
+
+    @command(Tea, (Recipe, "inference seed"), flags="minutes milk names")
+    def brew(cup: Path, *, count: int = 1, settings: Settings, json_: bool = False) -> None:
+        """Make tea.
+
+        cup    to pour it into
+        count  of cups
+        """
+        got.append((settings.of(Tea), {"cup": cup, "count": count, "json": json_, "settings": settings}))
+
+    brew.add_to(program)
+    return CliRunner().invoke(program, [str(a) for a in arguments]), got
+
+
+def test_flags_and_set_give_the_same_value() -> None:
+    flags, rest = make("mug", "--minutes", 3, "--milk", "--names", "ann", "--names", "bob", "--count", 2, "--json")
+    assert flags == Tea(minutes=3, milk=True, names=("ann", "bob"))
+    assert (rest["cup"], rest["count"], rest["json"]) == (Path("mug"), 2, True)
+    by_set, _ = make("mug", *(f"--set={change}" for change in ("minutes=3", "milk=true", "names=['ann', 'bob']")))
+    assert by_set == flags
+    assert make("mug", "--set", "kettle=2024", "--set", "sugar=2")[0] == Tea(kettle="2024", sugar=2.0)
+    assert make("mug")[0] == Tea()
+
+
+def test_settings_of_a_recipe_are_changed_by_their_full_names() -> None:
+    _, given = make("mug", "--set", "inference.steps=7", "--set", "seed=3")
+    settings = given["settings"]
+    assert isinstance(settings, Settings)
+    changed = settings.override(Recipe.paper())
+    assert (changed.inference.steps, changed.seed) == (7, 3)
+    assert settings.given("inference")
+    assert not settings.given("minutes")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("minutes=x", "minutes = 'x' was given; expected int"),
+        ("minutes=0.5", "minutes = 0.5 was given"),
+        ("minutes=-1", "an integer of at least 1"),
+        ("minute=3", "minute is not a setting of this command; did you mean 'minutes'"),
+        ("steps=3", "did you mean 'inference.steps'"),
+        ("inference.stepp=3", "did you mean 'inference.step"),
+        ("xyzzy=3", "the settings are minutes, sugar"),
+        ("minutes", "expected NAME=VALUE"),
+        ("model.layers=[]", "model.layers is not a setting of this command"),
+    ],
+)
+def test_a_wrong_setting_raises_an_error_that_names_it(change: str, message: str) -> None:
+    known = known_settings([Tea, (Recipe, "inference seed")])
+    with pytest.raises(SpecError, match=re.escape(message)):
+        assert Settings(known, {}, [change]).override(Recipe.paper()) and Settings(known, {}, [change]).of(Tea)  # noqa: PT018
+
+
+def test_a_list_and_then_a_change_of_one_item() -> None:
+    known = known_settings([Recipe])
+    layers = ["model.layers=[{maps=2}, {maps=3}]", "model.layers.2.maps=4", "learning.each.epochs=1"]
+    recipe = Settings(known, {}, layers).override(Recipe.paper())
+    assert [layer.maps for layer in recipe.model.layers] == [2, 4]
+    assert [layer.epochs for layer in recipe.learning] == [1, 1]
+
+
+def test_settings_that_depend_on_each_other_are_applied_together() -> None:
+    spec = Settings(known_settings([RestorationSpec]), {}, ["tile=100", "overlap=50"]).of(RestorationSpec)
+    assert (spec.tile, spec.overlap) == (100, 50)
+
+
+def test_an_unknown_option_is_answered_with_a_setting() -> None:
+    def message(*arguments: str) -> str:
+        return " ".join(re.sub(r"[│╭╮╰╯─]", "", run("mug", *arguments)[0].output).split())
+
+    assert "--sugar. Did you mean --set sugar=VALUE?" in message("--sugar", "2")
+    assert "--steps. Did you mean --set inference.steps=VALUE?" in message("--steps", "2")
+    assert "--minute-s. Did you mean --minutes?" in message("--minute-s", "2")
+    assert "Did you mean" not in message("--xyzzy")
+
+
+def test_the_help_has_the_words_of_the_docstrings() -> None:
+    shown = " ".join(re.sub(r"[│╭╮╰╯─]", "", run("--help")[0].output).split())
+    assert "To pour it into." in shown
+    assert "Of waiting; default: as the packet says." in shown
+    assert "--set sugar=1.5 Spoons of sugar." in shown
+    assert "The settings are sugar, kettle, inference.…, seed." in shown
+    assert "Print the result as JSON." in shown
+    assert known_settings([INPAINTING])["steps"].shown_default == "24"
+    assert sentence("β of inference") == "β of inference."
+
+
+def count() -> dict[str, list[str]]:
+    """The options of every command.
+
+    The rule of the count: a command is one that runs, so sub-commands count in place of their group. Options begin with
+    a dash; arguments, --help and the options of the program itself (--version, completion) are not counted.
+    """
+
+    def walk(each: object, name: str) -> dict[str, list[str]]:
+        if hasattr(each, "commands"):
+            return {k: v for key, sub in each.commands.items() for k, v in walk(sub, f"{name} {key}".strip()).items()}
+        return {name: [p.name for p in each.params if p.param_type_name == "option"]}  # type: ignore[attr-defined]
+
+    return walk(typer.main.get_command(app), "")
+
+
+def test_there_are_few_commands_and_options() -> None:
+    """There were 19 commands with 145 options before they were made from dataclasses."""
+    options = count()
+    assert len(options) <= 17
+    assert sum(map(len, options.values())) <= 90, {name: len(each) for name, each in options.items()}
+    assert max(map(len, options.values())) <= 12
+
+
+def test_options_of_one_name_mean_the_same_in_every_command() -> None:
+    program = typer.main.get_command(app)
+    words: dict[str, set[str]] = {}
+    for each in program.commands.values():  # type: ignore[attr-defined]
+        for option in each.params:
+            if option.param_type_name == "option" and option.name in ("device", "quiet", "json_", "mask"):
+                words.setdefault(option.name, set()).add(option.help)
+    assert all(len(texts) == 1 for texts in words.values()), words
+    assert len(words) == 4
