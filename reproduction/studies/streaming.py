@@ -1,6 +1,6 @@
 """Which update suits a stream? Layer by layer on the embedded digits, at equal images seen and by processor seconds.
 
-    python -m reproduction.studies.streaming     # writes results/streaming_updates.json, in about 20 minutes
+    python -m reproduction.studies.streaming     # adds to results/streaming.json, in about 20 minutes
 
 Learned from the first 4,000 training digits at most; judged by the cost of the next 500 after 50 steps from scratch
 (λ = 2, α = ½). Test digits have no part in it. Updates that were tried, of which one is in the package:
@@ -31,7 +31,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.problem import Problem
 from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
 
-RESULTS = Path(__file__).parent / "results" / "streaming_updates.json"
+RESULTS = Path(__file__).parent / "results" / "streaming.json"
 ENGINE = get_engine("cpu")
 
 
@@ -185,7 +185,7 @@ def main() -> None:
         about = {"name": name, "layer": k, "images": images, "steps": steps, "batch": batch, "step_size": per}
         rows.append({**about, "processor_seconds": round(seconds, 2), **judge(model, k, digits[4000:])})
         print(json.dumps(rows[-1]), flush=True)
-        RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+        RESULTS.write_text(json.dumps({**json.loads(RESULTS.read_text()), "updates": rows}, indent=1) + "\n")
         if (name, k) == ("momentum 0.5", 1):
             below = model  # layer 2 learns on these
 
