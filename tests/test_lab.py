@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.util
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +84,11 @@ def test_the_package_does_not_import(package: str) -> None:
     folders = (ROOT / "src", ROOT / "examples")
     users = [path for folder in folders for path in folder.rglob("*.py") if list(imports(path, package))]
     assert users == []
+
+
+def test_the_wheel_holds_the_package_alone() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/whatwhere"]
 
 
 def test_what_is_not_public_is_found(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import torch
 from reproduction import classifiers
 from reproduction.classifiers import DualEvaluation, LabelledRows, dense
 from reproduction.jobs import DataSpec, FewLabelJob
-from reproduction.reproduce import ReproduceOptions, TimeLimit, open_evaluator
+from reproduction.reproduce import RESULTS, ReproduceOptions, TimeLimit, open_evaluator
 from reproduction.results import CTrial
 from reproduction.scale import read_scale
 from reproduction.studies.best_search import DEVICE, Log, Steps, targets
@@ -188,7 +188,7 @@ def few(s: Choices) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--cache", type=Path, default=Path("runs/reproduce"))
     parser.add_argument("--seconds", type=float, default=500.0)
     parser.add_argument("--part", choices=("moves", "few"), required=True)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
 from reproduction.records import Record
-from reproduction.reproduce import open_store
+from reproduction.reproduce import RESULTS, open_store
 from reproduction.results import TrainingResult
 from reproduction.scale import SCALES, read_scale
 from reproduction.table import cells_of
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     scale = read_scale(arguments.scale)
-    store = open_store(Path("results"), scale)
+    store = open_store(RESULTS, scale)
     (cell,) = (cell for cell in cells_of("pooling", scale) if cell.name == "Gaussian pooling / Layer 2")
     job = cell.jobs[0]
     assert isinstance(job, EvaluationJob)
