@@ -28,6 +28,7 @@ COVERED_BY = {
     "cli/figures.py": "figures/test_figures_cli.py",
     "cli/encoding.py": "cli/test_encode.py",
     "cli/inputs.py": "cli/test_encode.py",
+    "cli/outputs.py": "cli/test_program.py",
     "cli/settings.py": "cli/test_command.py",
     "cli/stages.py": "cli/test_demo.py",
     "cli/tensorboard.py": "cli/test_cli_train.py",

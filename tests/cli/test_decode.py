@@ -12,6 +12,7 @@ from tiny_run import PLAIN as ENGINE
 from tiny_run import whatwhere
 from whatwhere.cli.decode import picture_names
 from whatwhere.errors import ImageError
+from whatwhere.files import RECORD
 
 PLAIN = ("--preset", "recipe", *ENGINE)  # few steps
 
@@ -41,7 +42,7 @@ def test_codes_of_several_sizes_become_pictures(run: Path, tmp_path: Path) -> No
         Image.fromarray(np.full(size, 200, np.uint8)).save(tmp_path / "pictures" / name)
     whatwhere("encode", run, tmp_path / "pictures", "--out", tmp_path / "codes.npz", "--where", *PLAIN)
     whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
-    assert sorted(path.name for path in (tmp_path / "decoded").iterdir()) == ["a.png", "b.png"]
+    assert sorted(path.name for path in (tmp_path / "decoded").iterdir()) == [RECORD, "a.png", "b.png"]
     codes, model = ww.load_codes(tmp_path / "codes.npz"), ww.load(run)
     names = codes.names
     assert names is not None
@@ -71,9 +72,9 @@ def test_every_picture_has_a_file_of_its_own(run: Path, tmp_path: Path) -> None:
         for i, name in enumerate(names):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(np.full((9, 12), 60 * i, np.uint8)).save(folder / name)
-        whatwhere("encode", run, folder, "--out", tmp_path / "codes.npz", "--where", *PLAIN)
-        whatwhere("decode", run, tmp_path / "codes.npz", "--out", folder / "decoded")
-        assert len(list((folder / "decoded").iterdir())) == 3
+        whatwhere("encode", run, folder, "--out", folder / "codes.npz", "--where", *PLAIN)
+        whatwhere("decode", run, folder / "codes.npz", "--out", folder / "decoded")
+        assert len(list((folder / "decoded").glob("*.png"))) == 3
     assert picture_names(["a.png", "a.bmp"]) == ["0_a.png", "1_a.png"]
     assert picture_names(["x/a.png", "x_a.png"]) == ["0_x_a.png", "1_x_a.png"]
     assert picture_names(["../../etc/a.png", "b\0.png"]) == [".._.._etc_a.png", "b_.png"]

@@ -34,8 +34,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
 
-DESCRIPTOR_STEPS = 30
-LEARNED_STEPS, DISTILL_BATCHES = 5, 100
+DESCRIPTOR_STEPS, LEARNED_STEPS, DISTILL_BATCHES = 30, 5, 100
 
 
 def _invertible(features: DeconvNetFeatures) -> bool:
