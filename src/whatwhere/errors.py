@@ -69,6 +69,12 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def listed(items: Iterable[object]) -> str:
+    """Things in a row: '4, 6 and 8'."""
+    *first, last = map(str, items)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def command(*words: str | os.PathLike[str]) -> str:
     """A command line that can be pasted; it has no control characters, whatever the names in it."""
     return " ".join(map(_quoted, words))

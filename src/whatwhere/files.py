@@ -178,10 +178,10 @@ def claim_outputs(
     own = _recorded(folder) if folder is not None else set()
     others = [path for path in existing if folder is None or os.path.relpath(path, folder) not in own]
     if others and not overwrite:
-        more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+        more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         raise RunError(
-            f"{printable(others[0])}{more} exists already and is not a result that can be made again here; choose "
-            "another place, or replace it with --overwrite (overwrite=True)"
+            f"{printable(others[0])} exists already{more} and is not a result that can be made again here; choose another "
+            "place, or replace it with --overwrite"
         )
     if folder is not None:
         names = sorted(own | {os.path.relpath(path, folder) for path in paths})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import tiny_run as tiny
 import whatwhere as ww
@@ -93,3 +94,51 @@ def test_a_run_records_names_as_they_are_and_paths_in_full(tmp_path: Path, monke
     (tmp_path / "digits").mkdir()
     assert absolute_source("digits") == "digits"
     assert absolute_source("./digits") == str(tmp_path / "digits")
+
+
+def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
+    """Not even with --overwrite; without it, not onto any file that is no result of its own folder."""
+    run, pictures = tiny.make(tmp_path / "run"), tmp_path / "pictures"
+    pictures.mkdir()
+    for i in range(3):
+        Image.fromarray(np.full((10, 10), 60 * i, np.uint8)).save(pictures / f"{i}.png")
+    whatwhere("encode", run, pictures, "--out", tmp_path / "codes.npz", "--where", *PLAIN)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    commands = [
+        ("denoise", pictures, pictures, "--model", run),
+        ("denoise", pictures / "0.png", pictures / "0.png", "--model", run),
+        ("anomaly", run, pictures, "--normal", pictures, "--out", pictures),
+        ("encode", run, pictures, "--out", run / "model.safetensors"),
+        ("encode", run, pictures, "--out", pictures / "0.png"),
+        ("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "codes.npz"),
+        ("explore", run, pictures, "--out", run / "recipe.toml"),
+    ]
+    for command in commands:
+        with pytest.raises(RunError, match="is read by this command"):
+            whatwhere(*command, "--overwrite")
+    for command in (*commands, ("decode", run, tmp_path / "codes.npz", "--out", pictures)):
+        with pytest.raises(RunError, match=r"is read by this command|exists already"):
+            whatwhere(*command)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
+    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")  # its own results again
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.3, 0.8, 1.5])
+def test_a_signal_while_modules_are_imported_ends_the_program_quietly(delay: float) -> None:
+    code = f"""
+import os, signal, sys, threading, time
+from whatwhere.__main__ import main
+
+def interrupt():
+    time.sleep({delay})
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+sys.argv = ["whatwhere", "info"]
+main()
+time.sleep(3)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 130)  # 0: it had ended before
+    assert "Traceback" not in done.stderr

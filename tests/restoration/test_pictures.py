@@ -91,7 +91,7 @@ def test_an_interrupted_folder_continues_where_it_stopped(
     monkeypatch.setattr(pictures, "restore_picture", interrupted)
     with pytest.raises(AssertionError):
         whatwhere("denoise", folder, out, "--model", net, *SHORT)
-    assert sorted(path.name for path in out.iterdir()) == ["0.png", "1.png", "restoration.json"]
+    assert sorted(path.name for path in out.iterdir()) == [".whatwhere.json", "0.png", "1.png", "restoration.json"]
     before = (out / "0.png").stat().st_mtime_ns
     whatwhere("denoise", folder, out, "--model", net, *SHORT)
     assert restored == ["0.png", "1.png", "2.png", "2.png"]
@@ -132,7 +132,8 @@ def test_wrong_requests_raise_before_anything_is_written(net: Path, folder: Path
     Image.fromarray(np.zeros((12, 12), np.uint8)).save(folder.parent / "black.png")
     wrong = [
         (denoise, folder / "0.png", None, out / "a.txt", "expected a name"),
-        (denoise, folder / "0.png", None, folder / "0.png", "to read and to write"),
+        (denoise, folder / "0.png", None, folder / "0.png", "is read by this command"),
+        (denoise, folder, None, folder, "is read by this command"),
         (denoise, folder.parent / "deep.png", None, out / "a.jpg", "cannot hold"),
         (inpaint, folder / "0.png", str(folder / "0.png"), out / "a.jpg", "JPEG changes"),
         (inpaint, folder / "0.png", str(folder / "1.png"), out / "a.png", "masks"),
@@ -141,8 +142,8 @@ def test_wrong_requests_raise_before_anything_is_written(net: Path, folder: Path
         (denoise, folder.parent / "missing.png", None, out / "a.png", "neither a file"),
     ]
     for task, source, mask, target, message in wrong:
-        with pytest.raises(ImageError, match=message):
-            plan_jobs(task, model(), source, mask, target)
+        with pytest.raises((ImageError, RunError), match=message):
+            plan_jobs(task, model(), source, mask, target, overwrite=True)
     with pytest.raises(ImageError, match="channels"):
         plan_jobs(denoise, model(channels=3), folder / "0.png", None, out / "a.png")
     assert not out.exists()

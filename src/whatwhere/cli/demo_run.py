@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from whatwhere import data
 from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
-from whatwhere.errors import ImageError, RunError
+from whatwhere.errors import ImageError, RunError, listed
 from whatwhere.explorer.export import Explorer
 from whatwhere.files import disk_errors, new_folder, write_atomic
 from whatwhere.inference import infer
@@ -236,7 +236,7 @@ def demo_page(demo: Demo, test: Images) -> str:
 def facts(demo: Demo) -> dict[str, str]:
     """The settings and the time, by name."""
     recipe = demo.recipe
-    maps = " and ".join(str(layer.maps) for layer in recipe.model.layers)
+    maps = listed(layer.maps for layer in recipe.model.layers)
     return {
         "model": f"{recipe.model.depth} layers of {maps} maps",
         "training": ", ".join(

@@ -16,7 +16,7 @@ from whatwhere.data.images import Images, Pixels, brightest_used, check_finite
 from whatwhere.data.mixed import Group, MixedPictures, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.splits import few_labels, train_validation
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, did_you_mean, printable
 from whatwhere.files import is_folder
 
 __all__ = [
@@ -216,7 +216,8 @@ def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | Non
         return arrays.read_file(path)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)
-        raise ImageError(f"{path}: neither a file or folder nor the name of a data set ({names})") from None
+        meant = did_you_mean(path.name, catalogue.CATALOGUE)
+        raise ImageError(f"{path}: neither a file or folder nor the name of a data set ({names}){meant}") from None
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from whatwhere.data import Images
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, listed
 from whatwhere.explorer.bundle import bundle, read
 from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import infer
@@ -145,7 +145,7 @@ def test_settings(spec: InferenceSpec) -> dict[str, float]:
 
 
 def about(model: DeconvNet, images: Images) -> str:
-    maps = " and ".join(str(layer.maps) for layer in model.spec.layers)
+    maps = listed(layer.maps for layer in model.spec.layers)
     return (
         f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps} features, learned "
         f"without labels. {len(images):,} examples of {images.name}. "

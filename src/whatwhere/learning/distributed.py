@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from whatwhere.errors import RunError, SpecError
+from whatwhere.errors import RunError, SpecError, listed
 
 
 def is_main_process() -> bool:
@@ -116,7 +116,7 @@ def all_reduce_sum(tensor: Tensor) -> Tensor:
 def _lost(error: RuntimeError) -> str:
     """Which process does not answer, and what to do."""
     absent = [] if _meeting is None else _meeting.absent()
-    numbers = " and ".join(map(str, absent))
+    numbers = listed(absent)
     names = f"process{'es' if len(absent) > 1 else ''} {numbers}" if absent else "another process"
     limit = "" if _meeting is None else f" within {_meeting.timeout:g} s"
     return (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from whatwhere.data.models import names, resolve
-from whatwhere.errors import RunError, SpecError, command, printable
+from whatwhere.errors import RunError, SpecError, command, did_you_mean, printable
 from whatwhere.files import is_folder, is_regular, read_regular
 from whatwhere.learning.recipe_changes import difference, settings
 from whatwhere.learning.reports import EpochReport
@@ -90,6 +90,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
         create = command("whatwhere", "train", "--out", path)
         raise RunError(
             f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates a run)"
+            f"{'' if is_folder(path) else did_you_mean(path.name, names())}"
         )
     model, recipe = load_file(path / "model.safetensors"), read_run_recipe(path)
     if recipe.model != model.spec:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, listed
 from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.engines import Engine, resolve
@@ -65,7 +65,7 @@ class TrainedModel:
     folder: Path | None = None
 
     def __repr__(self) -> str:
-        maps = " and ".join(str(layer.maps) for layer in self.model.spec.layers)
+        maps = listed(layer.maps for layer in self.model.spec.layers)
         last = f", cost {self.history[-1].cost:.4g} per image" if self.history else ""
         where = "" if self.folder is None else f", in {str(self.folder)!r}"
         return f"TrainedModel(layers of {maps} maps, {len(self.history)} epochs{last}{where})"

@@ -15,7 +15,7 @@ from torch import Tensor
 from whatwhere.data import load_with_mask
 from whatwhere.data.pictures import picture_files
 from whatwhere.errors import ImageError, MissingExtra, RunError, command, printable
-from whatwhere.files import disk_errors, write_atomic
+from whatwhere.files import claim_outputs, disk_errors, write_atomic
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.denoise import denoise
 from whatwhere.restoration.inpaint import inpaint
@@ -63,16 +63,19 @@ def plan_jobs(
     task: Task, model: DeconvNet, source: Path, mask: str | None, out: Path, overwrite: bool = False
 ) -> list[Job]:
     """The pictures that are still to be restored. All of them are checked, before any work is done."""
-    spec = task.spec
+    spec, inputs = task.spec, [source, *([] if mask is None else [Path(mask)])]
     if not source.is_dir():
         _check_format(source, out, task)
-        return [_checked_job(task, model, spec, source, mask, out)]
+        job = _checked_job(task, model, spec, source, mask, out)
+        claim_outputs([out], inputs, overwrite=overwrite)
+        return [job]
     files = [file for file, _ in picture_files(source)[0]]
     targets = {file: out / f"{file.stem}{_suffix(file)}" for file in files}
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:
         raise ImageError(f"{source} holds {' and '.join(doubled)}, which would have one name as a result; rename one")
     jobs = [_checked_job(task, model, spec, file, _mask_of(mask, file), targets[file]) for file in files]
+    claim_outputs(targets.values(), inputs, folder=out, overwrite=overwrite)
     _record_settings(task, out, overwrite)
     return [job for job in jobs if overwrite or not job.out.exists()]
 
@@ -151,8 +154,6 @@ def _check_format(source: Path, out: Path, task: Task) -> None:
         raise ImageError(
             f"{printable(out)} was given as the picture to write; expected a name with one of {', '.join(FORMATS)}"
         )
-    if out.exists() and source.exists() and out.samefile(source):
-        raise ImageError(f"{printable(out)} was given as the picture to read and to write; give another name")
     if kind == "JPEG" and task.name == "inpaint" and not task.noise:
         raise ImageError(f"{printable(out)} was given; JPEG changes known pixels, expected .png, .tif, .bmp or .webp")
     dtype = load_with_mask(source, None)[0].pixels[0:1].dtype

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from whatwhere.errors import listed
 from whatwhere.spec.checks import check_fields, require, require_count
 from whatwhere.spec.inference import InferenceSpec, LineSearch
 from whatwhere.spec.model import ModelSpec
@@ -214,8 +215,8 @@ class Recipe:
         return cls(model=model, learning=follow_depth(_paper_learning(), model.depth))
 
     def __repr__(self) -> str:
-        maps = " and ".join(str(layer.maps) for layer in self.model.layers)
-        epochs = " and ".join(str(learning.epochs) for learning in self.learning)
+        maps = listed(layer.maps for layer in self.model.layers)
+        epochs = listed(learning.epochs for learning in self.learning)
         return f"Recipe(layers of {maps} maps, {epochs} epochs, batch_size={self.batch_size}, seed={self.seed})"
 
 
