@@ -180,8 +180,8 @@ def claim_outputs(
     if others and not overwrite:
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         raise RunError(
-            f"{printable(others[0])} exists already{more} and is not a result that can be made again here; choose another "
-            "place, or replace it with --overwrite"
+            f"{printable(others[0])} exists already{more} and is not a result that can be made again here; choose "
+            "another place, or replace it with --overwrite"
         )
     if folder is not None:
         names = sorted(own | {os.path.relpath(path, folder) for path in paths})
