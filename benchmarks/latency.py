@@ -22,7 +22,7 @@ import torch
 import whatwhere as ww
 from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES, Engine
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))

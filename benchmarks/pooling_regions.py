@@ -31,8 +31,7 @@ from whatwhere.data import load
 from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
 
 OVERLAPPING = {"pool_size": 3, "pool_stride": 2}

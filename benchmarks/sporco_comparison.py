@@ -41,7 +41,7 @@ from whatwhere.inference.engines.cpu.batch_solver import initial_latents
 from whatwhere.inference.step_size import lipschitz
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem as Asked
+from whatwhere.model import Problem as Asked
 from whatwhere.spec import EveryEpoch, Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
 
 CLOSE = 1.01  # of the best objective

@@ -12,8 +12,7 @@ from whatwhere.inference import ista
 from whatwhere.inference.engines import Engine
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec, Phase
 

@@ -4,8 +4,7 @@ import torch
 
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import LayerSpec, ModelSpec, Phase
 
 SPECS = {

@@ -27,8 +27,7 @@ from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap, LinearMap
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.learning.filter_problem import project_filters
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
 
 RESULTS = Path(__file__).parent / "results" / "streaming.json"

@@ -16,8 +16,7 @@ from whatwhere import models
 from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
-from whatwhere.model import load
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem, load
 from whatwhere.spec import InferenceSpec
 
 CASES = {

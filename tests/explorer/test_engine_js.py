@@ -15,8 +15,7 @@ from whatwhere.data import load as load_data
 from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
-from whatwhere.model import DeconvNet, load
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, MomentFit
 
 TRAINED = models.path("mnist")

@@ -22,8 +22,7 @@ from whatwhere.errors import WhatwhereError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Phase
 

@@ -34,8 +34,7 @@ from examples import random_images, random_latents
 from whatwhere.inference import ista
 from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
 

@@ -16,8 +16,7 @@ from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, get_engine
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, ModelSpec, Phase
 
 SPEC = SPECS["2 layers"]

@@ -14,8 +14,7 @@ from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_ste
 from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
 

@@ -14,8 +14,7 @@ from examples import SPECS, random_images
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 

@@ -11,8 +11,7 @@ from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Fixed, InferenceSpec, LineSearch, ModelSpec, Phase
 
 pytest.importorskip("numba")

@@ -17,8 +17,7 @@ from whatwhere.inference import infer, ista
 from whatwhere.inference.engines import get_engine, resolve, unsupported_reasons
 from whatwhere.inference.engines.triton import engine as triton_engine
 from whatwhere.inference.engines.triton.shapes import filter_blocks, filters_of, layer_shapes
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -107,7 +106,7 @@ from whatwhere.inference.ista import start_features
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Schedule, StepSpec
 
 class NoDevice:  # a driver that only says what to compile for

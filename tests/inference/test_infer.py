@@ -10,8 +10,7 @@ from whatwhere.inference import infer
 from whatwhere.inference.engines import resolve, unsupported_reasons
 from whatwhere.inference.plan import ONE_PHASE, joint
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 SPEC = SPECS["2 layers"]

@@ -10,8 +10,7 @@ from whatwhere.inference import infer as infer_with
 from whatwhere.inference.ista import solve
 from whatwhere.inference.plan import ONE_PHASE, ONE_PHASE_WITHOUT_U1, TWO_PHASES, joint
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase
 
 infer = partial(infer_with, engine="reference")  # every other engine is compared with this one

@@ -3,8 +3,7 @@ import torch
 
 from examples import SPECS, random_images, random_latents
 from whatwhere.inference.step_size import batch_sample, line_search, lipschitz
-from whatwhere.model import DeconvNet, SizedModel
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem, SizedModel
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
 

@@ -9,8 +9,7 @@ from whatwhere.inference.ista import start, step
 from whatwhere.inference.step_size import line_search
 from whatwhere.inference.target import make_target
 from whatwhere.learning import train
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Phase, Recipe
 
 LAYERS = (LayerSpec(maps=4, filter_size=3), LayerSpec(maps=5, filter_size=3, fan_in=2))

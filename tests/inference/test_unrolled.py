@@ -16,9 +16,8 @@ from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import safe_step
 from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.files import model_checksum
-from whatwhere.model.problem import Problem
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import fit_moments, gaussian_weights, pool
 from whatwhere.spec import DistillSpec, Fixed, InferenceSpec, LineSearch, Recipe, Schedule, StepSpec

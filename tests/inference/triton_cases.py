@@ -23,8 +23,7 @@ from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase, Schedule, StepSpec
 

@@ -10,7 +10,7 @@ import whatwhere.learning.algorithm
 import whatwhere.learning.distributed
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.latents import Latents
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.spec import LearningSpec, Phase
 
 

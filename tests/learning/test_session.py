@@ -17,8 +17,7 @@ from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.storage import LatentStore
 from whatwhere.learning.training_data import TrainingData
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import LayerSpec, ModelSpec
 
 

@@ -16,8 +16,7 @@ from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.storage import has_checkpoint
 from whatwhere.learning.streaming import update_filters_from_batch
-from whatwhere.model import DeconvNet, load
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import EveryBatch, LearningSpec
 
 COUNT = 9  # images for each layer: five batches

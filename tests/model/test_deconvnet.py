@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from examples import SPECS, random_images, random_latents
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.pooling_update import start_pooling
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.ops.pooling import gaussian_weights, pooling_gradient, unpool
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase

@@ -146,8 +146,7 @@ def engine_states(check: bool) -> dict[str, str]:
 
     from whatwhere.inference.engines import unsupported_reasons
     from whatwhere.inference.plan import ONE_PHASE
-    from whatwhere.model import DeconvNet
-    from whatwhere.model.problem import Problem
+    from whatwhere.model import DeconvNet, Problem
     from whatwhere.spec import ModelSpec
 
     home = "cuda" if torch.cuda.is_available() else "cpu"

@@ -21,8 +21,7 @@ from whatwhere.errors import SpecError
 from whatwhere.inference import ista
 from whatwhere.inference.engines import ENGINES
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, PoolingKind, Recipe
 from whatwhere.spec.toml import override

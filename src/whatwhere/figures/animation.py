@@ -30,8 +30,7 @@ from whatwhere.figures.tiles import image_to_rgb, shade
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, Phase
 
 DPI = 100

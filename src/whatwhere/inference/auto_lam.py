@@ -29,8 +29,7 @@ from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.plan import joint
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.inference.target import Target, make_target, separate_unknown
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 
 NOISE_FACTOR = 4.0

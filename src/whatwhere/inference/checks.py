@@ -11,9 +11,8 @@ from torch import Tensor
 
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.deconvnet import all_finite
-from whatwhere.model.problem import Problem
 from whatwhere.spec import ModelSpec
 
 FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference.engines import Engine
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec
 

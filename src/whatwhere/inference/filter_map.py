@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.model.sized import masked, residual
 from whatwhere.ops.convolution import convolve_down, filter_gradient
 from whatwhere.ops.pooling import unpool

@@ -11,8 +11,7 @@ from torch import Tensor
 from whatwhere.inference.pooling_update import StartScales, start_pooling, step_pooling
 from whatwhere.inference.step_size import line_search, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import Objective
-from whatwhere.model.problem import Problem
+from whatwhere.model import Objective, Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.ops import sparsity

@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from whatwhere.latents import PoolingParams
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import (
     Regions,

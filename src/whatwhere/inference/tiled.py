@@ -24,8 +24,7 @@ from whatwhere.inference.solved_tile import SolvedTile, finish_tile
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tile_reader import Picture, TileImages, check_picture, join_masks, read_tile
 from whatwhere.latents import Background, SparseLatents
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec.checks import require, require_count

@@ -18,8 +18,7 @@ from whatwhere.inference.engines import Engine
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import update_filters
 from whatwhere.learning.training_data import TrainingData
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
 from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Phase, Recipe

@@ -15,8 +15,7 @@ from whatwhere.inference.engines import REFERENCE, Engine
 from whatwhere.inference.filter_map import LinearMap
 from whatwhere.latents import Latents
 from whatwhere.learning.conjugate_gradient import conjugate_gradient
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Phase
 
 # A fresh pass over (images, latents, mask); the mask is None if all pixels count the same.

@@ -41,8 +41,7 @@ from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.learning.storage import LatentFiles, LatentStore, choose_tier, latent_dtype
 from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.training_data import ImageSource, TrainingData, as_signals, split_batches
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
 

@@ -28,6 +28,11 @@ class Problem:
 
     Shapes, dtypes and devices are checked, values are not, so that it never waits for a GPU. `sized` is the model at
     the images' size.
+
+    >>> problem = ww.model.Problem(ww.load("mnist"), ww.data.load("digits")[:3], ww.Phase(layer=2))
+    >>> solution = ww.inference.engines.resolve("auto", problem).solve(problem)
+    >>> problem.objective(solution.latents).cost.shape
+    torch.Size([3])
     """
 
     model: DeconvNet

@@ -11,7 +11,7 @@ from whatwhere.inference.engines.cpu import CPUEngine
 from whatwhere.inference.engines.reference import ReferenceEngine
 from whatwhere.inference.engines.triton.engine import TritonEngine
 from whatwhere.inference.filter_map import LinearMap
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
 

@@ -9,7 +9,7 @@ import torch
 
 from whatwhere.inference import ista
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
 

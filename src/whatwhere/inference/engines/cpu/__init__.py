@@ -11,7 +11,7 @@ import torch
 
 from whatwhere.inference.checks import require_supported
 from whatwhere.inference.filter_map import LinearMap
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
 __all__ = ["CPUEngine"]

@@ -21,7 +21,7 @@ from whatwhere.inference.engines.cpu.start import copy_latents
 from whatwhere.inference.engines.cpu.steps import reconstruct
 from whatwhere.inference.engines.jit import Array, cached_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 
 CHUNK = 32  # images whose gradients a thread adds up in one call
 

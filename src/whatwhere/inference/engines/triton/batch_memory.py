@@ -20,8 +20,7 @@ from whatwhere.inference.engines.triton.shapes import (
 from whatwhere.inference.engines.triton.step import USERS
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet
-from whatwhere.model.problem import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
 from whatwhere.spec import Fixed, LineSearch
 

@@ -18,7 +18,7 @@ from whatwhere.inference.checks import require_supported
 from whatwhere.inference.ista import start_features
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from whatwhere.inference.engines.triton import up
 from whatwhere.inference.engines.triton.shapes import LayerShape, down_matrix, filters_of, power_of_two
 from whatwhere.inference.engines.triton.workspace import Workspace
-from whatwhere.model.problem import Problem
+from whatwhere.model import Problem
 
 PROGRAMS = 1024  # about so many take part in a sum, each with a share of the rows
 TILE: dict[str, Any] = {"M": 64, "K": 64, "num_warps": 4, "num_stages": 3}
