@@ -21,8 +21,7 @@ from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.trainer import open_data, resolve_engines
 from whatwhere.learning.training_data import TrainingData
-from whatwhere.model import DeconvNet
-from whatwhere.model import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
 
