@@ -31,7 +31,6 @@ COVERED_BY = {
     "cli/outputs.py": "cli/test_program.py",
     "cli/settings.py": "cli/test_command.py",
     "cli/stages.py": "cli/test_demo.py",
-    "cli/tensorboard.py": "cli/test_cli_train.py",
     "cli/train.py": "cli/test_cli_train.py",
     "explorer/bundle.py": "explorer/test_export.py",
     "explorer/pack.py": "explorer/test_export.py",

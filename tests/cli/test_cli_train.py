@@ -103,28 +103,9 @@ def test_where_to_is_asked_for(images):
     assert "--out" in result.output
 
 
-def test_tensorboard_events(images, recipe, tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--tensorboard", *OPTIONS)
-    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
-    costs = [json.loads(line)["cost"] for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
-    assert [event.value for event in events.Scalars("layer2/cost")] == pytest.approx(costs[2:])
-
-
-def test_tensorboard_in_a_folder_that_is_not_writable(images, recipe, tmp_path):
-    out = tmp_path / "run"
-    out.mkdir()
-    (out / "tensorboard").write_text("a file where the folder should be")
-    with pytest.raises(RunError, match=r"writing TensorBoard events to .*tensorboard failed"):
-        whatwhere("train", images, "--out", out, "--recipe", recipe, "--tensorboard", *OPTIONS)
-
-
 def test_a_rejected_command_leaves_nothing_behind(images, recipe, tmp_path):
     with pytest.raises(EngineError):
-        whatwhere(
-            "train", images, "--out", tmp_path / "run", "--recipe", recipe, "--tensorboard", "--set", "engine=warp"
-        )
+        whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--set", "engine=warp")
     assert not (tmp_path / "run").exists()
 
 

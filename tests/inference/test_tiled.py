@@ -9,10 +9,8 @@ import torch
 from examples import SPECS, random_images, random_mask
 from whatwhere.errors import ConvergenceWarning, ImageError, SpecError
 from whatwhere.inference import infer, infer_tiled, resolve_lam
-from whatwhere.inference.solved_tile import blended_rows
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tile_reader import TileImages
-from whatwhere.inference.tiled import infer_tiles
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec
 
@@ -94,20 +92,6 @@ def test_a_picture_in_tiles_equals_the_whole_to_1e_minus_5(engine: str) -> None:
     assert 0.01 < whole.features.count_nonzero() / whole.features.numel() < 0.9
     torch.testing.assert_close(tiled.latents.dense().p, whole.features, rtol=0, atol=1e-5)
     torch.testing.assert_close(tiled.reconstruction, whole.reconstruction[0], rtol=0, atol=1e-5)
-
-
-def test_bands_of_rows_are_the_reconstruction() -> None:
-    model, v = case("1 layer, colour")
-    sides = {"tile": 32, "overlap": 8}  # most of a band is new with every row of tiles
-    tiled = infer_tiled(model, v[0], LOCAL, engine="reference", **sides)
-    tiles = infer_tiles(model, v[0], LOCAL, engine="reference", batch_size=3, **sides)
-    bands, row = [], 0
-    for first, band in blended_rows(tiles, width=80):
-        assert first == row
-        row += band.shape[1]
-        bands.append(band)
-    assert len(bands) > 1
-    torch.testing.assert_close(torch.cat(bands, 1), tiled.reconstruction, rtol=0, atol=0)
 
 
 def test_a_picture_may_be_read_window_by_window() -> None:

@@ -11,28 +11,24 @@ import typer
 from whatwhere.cli.command import command
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from whatwhere.data.catalogue import Entry
     from whatwhere.data.models.catalogue import ModelEntry
-    from whatwhere.model import DeconvNet
 
 PACKAGES = ("whatwhere", "torch", "numpy", "numba", "triton", "scikit-learn", "matplotlib", "safetensors")
 
 
 @command()
-def info(name: str | None = None, *, check: bool = False, json_: bool = False) -> None:
+def info(name: str | None = None, *, json_: bool = False) -> None:
     """Show versions, devices, engines, and the models and data sets that are known by name.
 
     With a name, show what is known of it and verify its files; the exit status is 1 if one is damaged. WHATWHERE_DATA
     sets another folder for downloads.
 
-    name   of a model or a data set
-    check  also run every engine on one image; the first time this compiles for a while
+    name  of a model or a data set
     """
     facts: dict[str, Any]
     if name is None:
-        facts = gather(check)
+        facts = gather()
         lines = [line for title, rows in facts.items() for line in (title, *map(row, rows.items()))]
     else:
         entries = find(name)
@@ -102,7 +98,7 @@ def row(item: tuple[str, Any]) -> str:
     return f"  {item[0]:<14} {item[1]}"
 
 
-def gather(check: bool = False) -> dict[str, Any]:
+def gather() -> dict[str, Any]:
     """The installed versions, the devices, the state of each engine, models and data sets."""
     import platform
 
@@ -117,7 +113,7 @@ def gather(check: bool = False) -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "devices": devices,
-        "engines": engine_states(check),
+        "engines": engine_states(),
         "machine code": {"cpu": machine_code_cache()},
         "models": {name: summary(models.find(name)) for name in models.names()},
         "data sets": {name: summary(entry) for name, entry in CATALOGUE.items()},
@@ -140,8 +136,8 @@ def installed_version(package: str) -> str:
         return "not installed"
 
 
-def engine_states(check: bool) -> dict[str, str]:
-    """For every engine: 'supported', or why not; with `check`, also whether it runs."""
+def engine_states() -> dict[str, str]:
+    """For every engine: 'supported', or why not."""
     import torch
 
     from whatwhere.inference.engines import unsupported_reasons
@@ -153,24 +149,7 @@ def engine_states(check: bool) -> dict[str, str]:
     model = DeconvNet(ModelSpec.paper()).to(home)
     image = torch.full((1, 1, 28, 28), 0.5, device=home)
     reasons = unsupported_reasons(Problem(model, image, ONE_PHASE[0]))
-    return {
-        name: reason or (run_engine(name, model, image) if check else "supported") for name, reason in reasons.items()
-    }
-
-
-def run_engine(name: str, model: DeconvNet, image: Tensor) -> str:
-    """Run an engine for two steps: how long it took, or how it failed."""
-    import time
-
-    from whatwhere.inference import infer
-    from whatwhere.spec import InferenceSpec
-
-    start = time.monotonic()
-    try:
-        infer(model, image, InferenceSpec(steps=2), engine=name)
-    except Exception as error:  # whatever a compiler may raise: to report it is the purpose of this command
-        return f"fails: {type(error).__name__}: {error}"
-    return f"runs (two steps on one image took {time.monotonic() - start:.1f} s, compiling included)"
+    return {name: reason or "supported" for name, reason in reasons.items()}
 
 
 def machine_code_cache() -> str:

@@ -34,7 +34,6 @@ def train(
     resume: Path | None = None,
     recipe: str | None = None,
     settings: Settings,
-    tensorboard: bool = False,
     quiet: bool = False,
 ) -> None:
     """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume continues it.
@@ -43,12 +42,10 @@ def train(
 
     Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train IMAGES --out RUN
 
-    out          folder of a new run
-    resume       folder of a run to continue from its last checkpoint, with the settings that it began with
-    recipe       differences from the paper's settings: a TOML file, `demo` or `photographs`
-    tensorboard  also write TensorBoard events
+    out     folder of a new run
+    resume  folder of a run to continue from its last checkpoint, with the settings that it began with
+    recipe  differences from the paper's settings: a TOML file, `demo` or `photographs`
     """
-    from whatwhere.cli.tensorboard import EventWriter
     from whatwhere.learning import TrainingCallbacks
     from whatwhere.learning import train as train_model
     from whatwhere.learning.distributed import is_main_process
@@ -64,8 +61,6 @@ def train(
     chosen, (pictures, masks) = settings.override(read_base(recipe, resume)), given.for_training()
     with report_interrupts(folder), stop_on_signal() as stop:
         callbacks = TrainingCallbacks(stop=stop)
-        if tensorboard and is_main_process():
-            callbacks = replace(callbacks, on_epoch=EventWriter(folder).on_epoch)
         train_model(
             chosen, pictures, folder, mask=masks, image_count=given.image_count, resume=resume is not None,
             progress=not quiet, options=options, callbacks=callbacks,

@@ -205,7 +205,7 @@ def _check_images(arrays: Mapping[str, Array]) -> None:
     """The shapes of the images, and what belongs to their pixels."""
     shapes = arrays["image_shape"]
     _check_shapes("image_shape", shapes, len(shapes) if shapes.ndim else 0)
-    pixels = {"reconstruction": shapes.prod(1), "low": shapes.prod(1), "scale": shapes[:, 1:].prod(1)}
+    pixels = {"low": shapes.prod(1), "scale": shapes[:, 1:].prod(1)}
     for name, sizes in pixels.items():
         if name in arrays:
             _require(arrays[name].size == sizes.sum(), f"{name} is not of the size of the images")

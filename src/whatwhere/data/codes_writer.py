@@ -37,13 +37,10 @@ class CodesWriter:
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def add(self, code: SparseLatents, shape: Shape, reconstruction: Tensor | None = None) -> None:
-        """The code of one image of this shape [C, H, W], and its reconstruction if that is written, too."""
+    def add(self, code: SparseLatents, shape: Shape) -> None:
+        """The code of one image of this shape [C, H, W]."""
         self.add_part(code)
-        everything = slice(0, shape[1]), slice(0, shape[2])
-        if reconstruction is not None:
-            self.add_pixels("reconstruction", shape, everything, reconstruction)
-        self.add_background(code, shape, everything)
+        self.add_background(code, shape, (slice(0, shape[1]), slice(0, shape[2])))
         self.end_image(shape)
 
     def add_part(self, code: SparseLatents) -> None:
@@ -88,7 +85,7 @@ class CodesWriter:
         self.npz.put("format", np.array(FORMAT))
         if len(set(self._shapes)) == 1:
             C, H, W = self._shapes[0]
-            for name, channels in (("reconstruction", C), ("low", C), ("scale", 1)):
+            for name, channels in (("low", C), ("scale", 1)):
                 self.npz.shapes[name] = (len(self), channels, H, W)
         return self.npz.finish()
 

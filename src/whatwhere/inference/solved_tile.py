@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -83,24 +82,3 @@ def take_core(
     y, x = grid.rows.starts[tile[0]] // places.stride, grid.columns.starts[tile[1]] // places.stride
     inside = slice(top - y, bottom - y), slice(left - x, right - x)
     return SparseMap.of(values[:, :, *inside], features[:, *inside] != 0, shape, (top, left))
-
-
-def blended_rows(tiles: Iterable[SolvedTile], width: int) -> Iterator[tuple[int, Tensor]]:
-    """The reconstruction of a picture as bands of finished rows: the first row's number, and [C, n, W].
-
-    At most the rows of one tile are in memory.
-    """
-    band, top = None, 0
-    for tile in tiles:
-        if band is None:
-            band = tile.reconstruction.new_zeros(*tile.reconstruction.shape[:2], width)
-        if tile.rows.start > top:  # a new row of tiles: nothing is added above it any more
-            done = tile.rows.start - top
-            yield top, band[:, :done].clone()
-            kept = band[:, done:].clone()
-            band[:, : kept.shape[1]] = kept
-            band[:, kept.shape[1] :] = 0
-            top = tile.rows.start
-        band[:, :, tile.columns] += tile.reconstruction
-    if band is not None:
-        yield top, band
