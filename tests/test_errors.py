@@ -2,7 +2,7 @@
 
 import pytest
 
-from whatwhere.errors import ImageError, MissingExtra, WhatwhereError, printable
+from whatwhere.errors import ImageError, MissingExtra, WhatwhereError, did_you_mean, listed, one_or, printable
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,10 @@ def test_errors_escape_what_they_quote_and_keep_their_own_lines() -> None:
     assert str(error) == "a\\x07.png: damaged\n  copy it again"
     assert isinstance(error, WhatwhereError)
     assert "pip install 'whatwhere[data]'" in str(MissingExtra("Pillow", "data", "reading pictures"))
+
+
+def test_lists_and_suggestions_in_words() -> None:
+    assert [listed(range(n)) for n in (1, 2, 3)] == ["0", "0 and 1", "0, 1 and 2"]
+    assert (one_or(1), one_or(3)) == ("1", "1 or 3")
+    assert did_you_mean("minst", ["digits", "mnist"]) == "; did you mean 'mnist'?"
+    assert did_you_mean("photographs", ["digits", "mnist"]) == ""

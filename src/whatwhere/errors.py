@@ -75,6 +75,11 @@ def listed(items: Iterable[object]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def one_or(count: int) -> str:
+    """How many channels a mask may have: '1 or 3', or '1'."""
+    return "1" if count == 1 else f"1 or {count:,}"
+
+
 def command(*words: str | os.PathLike[str]) -> str:
     """A command line that can be pasted; it has no control characters, whatever the names in it."""
     return " ".join(map(_quoted, words))

@@ -140,7 +140,7 @@ def test_an_onoff_model_reconstructs_in_the_units_of_the_image() -> None:
 
 
 BAD = {
-    "shape": (torch.ones(3, 1, 9, 9), r"expected \[3, 1 or 1, 9, 8\]"),
+    "shape": (torch.ones(3, 1, 9, 9), r"expected \[3, 1, 9, 8\]"),
     "number": (torch.ones(2, 1, 9, 8), r"expected \[3"),
     "negative": (-torch.ones(3, 1, 9, 8), "weights ≥ 0"),
     "nan": (torch.full((3, 1, 9, 8), float("nan")), "weights ≥ 0"),

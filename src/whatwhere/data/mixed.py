@@ -24,7 +24,7 @@ import torch.nn.functional as F
 
 from whatwhere.data.images import Images, brightest_used
 from whatwhere.data.pictures import Picture, Pictures, decode, decode_known
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, one_or, printable
 
 USUAL_SIDE = 64
 MOST_CROPS = 10_000
@@ -211,7 +211,8 @@ def match_mask(mask: Images, images: Images) -> Images:
     if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
         raise ImageError(
             f"{mask.name}: {len(mask):,} masks of {channels} × {height} × {width} were given for {len(images):,} "
-            f"images of {C} × {H} × {W} ({images.name}); expected 1 or {len(images):,} masks of 1 or {C} × {H} × {W}"
+            f"images of {C} × {H} × {W} ({images.name}); expected {one_or(len(images))} masks of {one_or(C)} × {H} × "
+            f"{W}"
         )
     if len(mask) == len(images):
         return mask

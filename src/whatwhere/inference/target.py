@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, one_or
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
 
@@ -77,7 +77,7 @@ def check_mask(images: Tensor, mask: Tensor, *, allow_unknown: bool = False) -> 
     if not _fits(images, mask):
         raise ImageError(
             f"a mask of shape {list(mask.shape)} was given for images of shape {list(images.shape)}; "
-            f"expected [{N}, 1 or {C}, {H}, {W}]"
+            f"expected [{N}, {one_or(C)}, {H}, {W}]"
         )
     if not mask.isfinite().all() or (mask < 0).any():
         raise ImageError("a mask with negative, NaN or infinite values was given; expected weights ≥ 0 (0: unknown)")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, one_or
 from whatwhere.inference.target import Target, make_target
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.model import DeconvNet
@@ -48,7 +48,7 @@ def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> t
     if mask is not None and (len(mask.shape) != 3 or mask.shape[0] not in (1, C) or mask.shape[1:] != shape[1:]):
         raise ImageError(
             f"a mask of shape {list(mask.shape)} was given for a picture of shape {list(shape)}; "
-            f"expected [1 or {C}, {shape[1]}, {shape[2]}]"
+            f"expected [{one_or(C)}, {shape[1]}, {shape[2]}]"
         )
     return C, shape[1], shape[2]
 

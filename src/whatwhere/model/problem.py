@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, one_or
 from whatwhere.latents import Latents
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.model.sized import Objective, SizedModel, masked, objective, residual
@@ -126,7 +126,8 @@ def check_images(model: DeconvNet, images: Tensor, mask: Tensor | None) -> None:
     if mask is not None and (mask.shape not in ((N, 1, H, W), images.shape) or (mask.dtype, mask.device) != home):
         raise ImageError(
             f"a mask {list(mask.shape)} of {mask.dtype} on {mask.device} was given for images {list(images.shape)} of "
-            f"{images.dtype} on {images.device}; expected [{N}, 1 or {channels}, {H}, {W}] of the same dtype and device"
+            f"{images.dtype} on {images.device}; expected [{N}, {one_or(channels)}, {H}, {W}] of the same dtype and "
+            "device"
         )
 
 
