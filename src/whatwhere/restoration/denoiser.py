@@ -1,0 +1,153 @@
+"""A denoiser whose steps are learned from pairs of clean and noisy pictures.
+
+Sparse coding with a stride: a code z explains squares of 2s × 2s pixels at distances of s = 8, so that every pixel lies in
+four of them. T steps, unrolled, with filters of their own for each pass (Simon and Elad 2019):
+
+    z ← shrink(z + A (y - B z), σ t_k),        picture = C (g z)
+
+The threshold t_k of every feature and step and the gain g of every feature are functions of the noise level σ, given at a
+few levels and interpolated in log σ: one set of filters serves all of them. The grid of squares can lie at s² places; the
+mean over these shifts is the result. In blocks of s × s pixels, A is a product with the 2 × 2 blocks of a square, and B
+and C add four products back: nothing but matrix products of [squares, 4 s²] and [4 s², features].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+BLOCK = 8  # s, pixels
+REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
+SHIFTS = (1, 4, 16, 64)  # how many shifts of the grid can be averaged
+GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """The numbers of the learned steps.
+
+    analysis   A, [4 s², M]
+    residual   B, [M, 4 s²]
+    synthesis  C, [M, 4 s²]
+    levels     noise levels σ at which thresholds and gains are given, in units of white, [L]
+    threshold  t / σ, its logarithm, [L, T, M]
+    gain       g, its logarithm, [L, M]
+    """
+
+    analysis: Tensor
+    residual: Tensor
+    synthesis: Tensor
+    levels: Tensor
+    threshold: Tensor
+    gain: Tensor
+
+    def to(self, device: torch.device | str) -> Denoiser:
+        """The same on another device."""
+        return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+
+    def denoise(
+        self, plane: Tensor, noise: float, shifts: int = 16, tile: int = 512, progress: Callable[[int], None] | None = None
+    ) -> Tensor:
+        """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
+
+        shifts    of the grid that are averaged, one of SHIFTS: more are better and take longer
+        tile      side of the tiles that a larger picture is cut into; the result does not depend on it
+        progress  called with 1 after every tile
+        """
+        result = torch.empty_like(plane)
+        padded = reflect(plane - GREY, REACH)
+        for rows, columns in tiles(*plane.shape, tile):
+            around = padded[rows.start : rows.stop + 2 * REACH, columns.start : columns.stop + 2 * REACH]
+            clean = self._mean_over_shifts(around, noise, shifts)
+            result[rows, columns] = clean[REACH : REACH + rows.stop - rows.start, REACH : REACH + columns.stop - columns.start]
+            if progress is not None:
+                progress(1)
+        return result + GREY
+
+    def _mean_over_shifts(self, plane: Tensor, noise: float, shifts: int) -> Tensor:
+        """The mean of the pictures that the grid gives at several places; a margin of 2 s pixels is not complete."""
+        height, width = plane.shape
+        t, g = noise * self.at_level(noise, self.threshold).exp(), self.at_level(noise, self.gain).exp()
+        h, w = ((side - BLOCK + 1) // BLOCK for side in plane.shape)  # whole blocks, wherever the grid begins
+        total = torch.zeros_like(plane)
+        for top, left in grid_places(shifts):
+            shifted = plane[top : top + h * BLOCK, left : left + w * BLOCK]
+            total[top : top + h * BLOCK, left : left + w * BLOCK] += from_blocks(self._steps(to_blocks(shifted), t, g))
+        return total / shifts
+
+    def at_level(self, noise: float, values: Tensor) -> Tensor:
+        """Values [L, …] at a noise level: interpolated in log σ, the nearest beyond both ends."""
+        knots = self.levels.log()
+        x = min(max(math.log(noise), float(knots[0])), float(knots[-1]))
+        i = int(torch.searchsorted(knots[1:-1].contiguous(), torch.tensor(x, device=knots.device)))
+        share = (x - float(knots[i])) / float(knots[i + 1] - knots[i])
+        return values[i].lerp(values[i + 1], share)
+
+    def _steps(self, y: Tensor, t: Tensor, g: Tensor) -> Tensor:
+        """T steps on blocks y [h, w, s²]; thresholds t [T, M]."""
+        z = shrink(squares(y) @ self.analysis, t[0])
+        for threshold in t[1:]:
+            error = y - overlap_add(z @ self.residual)
+            z = shrink(z + squares(error) @ self.analysis, threshold)
+        return overlap_add((z * g) @ self.synthesis)
+
+
+def shrink(z: Tensor, t: Tensor) -> Tensor:
+    """The soft threshold of every feature."""
+    return z - torch.minimum(torch.maximum(z, -t), t)
+
+
+def squares(blocks: Tensor) -> Tensor:
+    """The 2 × 2 blocks of every square:  [h, w, s²] → [h - 1, w - 1, 4 s²]."""
+    return torch.cat([blocks[:-1, :-1], blocks[:-1, 1:], blocks[1:, :-1], blocks[1:, 1:]], 2)
+
+
+def overlap_add(parts: Tensor) -> Tensor:
+    """The adjoint of `squares`."""
+    h, w, size = parts.shape
+    total = parts.new_zeros(h + 1, w + 1, size // 4)
+    for part, (row, column) in zip(parts.chunk(4, 2), ((0, 0), (0, 1), (1, 0), (1, 1)), strict=True):
+        total[row : row + h, column : column + w] += part
+    return total
+
+
+def to_blocks(plane: Tensor) -> Tensor:
+    """[h s, w s] → [h, w, s²]."""
+    h, w = (side // BLOCK for side in plane.shape)
+    return plane.view(h, BLOCK, w, BLOCK).permute(0, 2, 1, 3).reshape(h, w, BLOCK * BLOCK)
+
+
+def from_blocks(blocks: Tensor) -> Tensor:
+    """The inverse of `to_blocks`."""
+    h, w, _ = blocks.shape
+    return blocks.view(h, w, BLOCK, BLOCK).permute(0, 2, 1, 3).reshape(h * BLOCK, w * BLOCK)
+
+
+def reflect(plane: Tensor, margin: int) -> Tensor:
+    """The plane continued beyond its border by reflection, as often as its size needs; and up to a block more."""
+
+    def places(size: int) -> Tensor:
+        period = max(2 * size - 2, 1)
+        i = torch.arange(-margin, size + margin + BLOCK, device=plane.device) % period
+        return torch.where(i < size, i, period - i)
+
+    return plane[places(plane.shape[0])][:, places(plane.shape[1])]
+
+
+def tiles(height: int, width: int, side: int) -> Iterator[tuple[slice, slice]]:
+    """The tiles of a picture, at multiples of the block, so that all of them share one grid."""
+    side = max(BLOCK, side // BLOCK * BLOCK)
+    for top in range(0, height, side):
+        for left in range(0, width, side):
+            yield slice(top, min(top + side, height)), slice(left, min(left + side, width))
+
+
+def grid_places(shifts: int) -> list[tuple[int, int]]:
+    """Where the grid begins, (row, column), for a number of shifts: evenly over a block."""
+    stride = BLOCK // math.isqrt(shifts)
+    return [(row, column) for row in range(0, BLOCK, stride) for column in range(0, BLOCK, stride)]
