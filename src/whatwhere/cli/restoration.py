@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,7 +22,7 @@ def denoise(
     pictures: Path,
     out: Path,
     *,
-    model: str = "photographs",
+    model: str = "denoiser",
     noise: float | None = None,
     learn: bool = False,
     overwrite: bool = False,
@@ -34,11 +34,14 @@ def denoise(
     8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues where it stopped.
 
     out        the picture to write, or the folder for those of a folder; its ending is the format
+    model      denoiser, whose steps are learned from photographs; or a model known by name, a run or a model file
     noise      standard deviation of the noise, white being 1; default: estimated
+    learn      adapt the model (photographs, unless another is given) to each picture before restoring it
     overwrite  restore again what OUT holds already
     """
     from whatwhere.restoration.pictures import Task
 
+    model = "photographs" if learn and model == "denoiser" else model
     task = Task("denoise", model, settings.override(DENOISING), noise, learn)
     restore(task, pictures, None, out, overwrite, settings.of(TrainingOptions), quiet)
 
@@ -77,9 +80,16 @@ def restore(
     from whatwhere.cli.inputs import open_run
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
+    from whatwhere.learning.distributed import choose_device
+    from whatwhere.restoration import load_denoiser
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
-    _, net = open_run(Path(task.model), execution.device)
+    trained = task.model == "denoiser"
+    net = (
+        load_denoiser().to(choose_device(execution.device))
+        if trained
+        else open_run(Path(task.model), execution.device)[1]
+    )
     jobs, stages = plan_jobs(task, net, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.tiles) as advance:

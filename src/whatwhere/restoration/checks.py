@@ -12,12 +12,13 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.target import check_mask
 from whatwhere.model import DeconvNet
+from whatwhere.restoration.denoiser import Denoiser
 
 Images = Tensor | np.ndarray
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
 
 
-def as_images(model: DeconvNet, images: Images, mask: Tensor | None = None) -> Tensor:
+def as_images(model: DeconvNet | Denoiser, images: Images, mask: Tensor | None = None) -> Tensor:
     """Images [N, C, H, W] in the model's dtype and on its device, once the model can restore them.
 
     Where a mask is 0 they become 0, whatever they were.
@@ -29,7 +30,7 @@ def as_images(model: DeconvNet, images: Images, mask: Tensor | None = None) -> T
             f"{kind} was given; expected a float tensor or array [N, C, H, W] "
             "(whatwhere.data.load scales whole numbers)"
         )
-    C = model.spec.channels
+    C = 1 if isinstance(model, Denoiser) else model.spec.channels
     if tensor.ndim != 4 or 0 in tensor.shape or C not in (1, tensor.shape[1]):
         expected = "C of any number" if C == 1 else f"C = {C}, as the model has it"
         raise ImageError(
@@ -42,7 +43,7 @@ def as_images(model: DeconvNet, images: Images, mask: Tensor | None = None) -> T
     if not tensor.isfinite().all():
         raise ImageError("images with NaN or infinite values were given; `inpaint` fills in what a mask marks with 0")
     tensor = tensor.detach().to(model.device, model.dtype)
-    if model.spec.nonnegative and model.spec.input.kind == "none":
+    if isinstance(model, DeconvNet) and model.spec.nonnegative and model.spec.input.kind == "none":
         tensor = tensor.clamp(min=0)  # noise makes values negative that such a model cannot have
     return tensor
 

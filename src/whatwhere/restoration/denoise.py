@@ -5,18 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whatwhere.inference import noise_level
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, check_noise, like
 from whatwhere.restoration.colour import to_opponent
-from whatwhere.restoration.planes import restore_planes
+from whatwhere.restoration.denoiser import Denoiser, TrainedRestorer
+from whatwhere.restoration.noise import estimate_noise
+from whatwhere.restoration.planes import PlaneRestorer, restore_planes
 from whatwhere.restoration.scales import Restorer
 from whatwhere.restoration.views import Progress
 from whatwhere.spec.restoration import RestorationSpec
 
 
 def denoise(
-    model: DeconvNet,
+    model: DeconvNet | Denoiser,
     images: ImagesT,
     noise: float | None = None,
     *,
@@ -26,8 +27,9 @@ def denoise(
 ) -> ImagesT:
     """Remove white Gaussian noise from images [N, C, H, W]; the result is of the same type, shape and units.
 
-    model     with as many channels, or of one: then colours are restored as brightness and differences of colour
-    images    floats [N, C, H, W]
+    model     the trained denoiser (`load_denoiser`), which is best for photographs; or a model of images like these,
+              with as many channels or one. With one, colours are restored as brightness and differences of colour
+    images    floats [N, C, H, W]; for the trained denoiser, white is 1
     noise     its standard deviation, in units of the images; None estimates it for each image. 0 returns the images
     spec      how: see `RestorationSpec`
     engine    as `infer` takes it
@@ -42,7 +44,7 @@ def denoise(
     """
     y = as_images(model, images)
     check_noise(noise)
-    restorer = Restorer(model, spec or RestorationSpec(), engine, progress)
+    restorer = restorer_for(model, spec or RestorationSpec(), engine, progress)
     with torch.no_grad():
         restored = [_denoise_one(restorer, image[None], noise) for image in y]
     if all(result is None for result in restored):
@@ -50,17 +52,26 @@ def denoise(
     return like(torch.cat([image[None] if r is None else r for image, r in zip(y, restored, strict=True)]), images)
 
 
-def _denoise_one(restorer: Restorer, image: Tensor, noise: float | None) -> Tensor | None:
+def restorer_for(
+    model: DeconvNet | Denoiser, spec: RestorationSpec, engine: str = "auto", progress: Progress | None = None
+) -> PlaneRestorer:
+    """What restores with a model: learned steps, or inference."""
+    if isinstance(model, Denoiser):
+        return TrainedRestorer(model, spec.shifts, spec.tile, progress)
+    return Restorer(model, spec, engine, progress)
+
+
+def _denoise_one(restorer: PlaneRestorer, image: Tensor, noise: float | None) -> Tensor | None:
     """One image [1, C, H, W] without its noise; None if it has none."""
-    sigma = estimate_noise(image) if noise is None else noise
+    sigma = noise_of(image) if noise is None else noise
     return restore_planes(restorer, image, sigma) if sigma > 0 else None
 
 
-def estimate_noise(image: Tensor) -> float:
+def noise_of(image: Tensor) -> float:
     """The noise of an image [1, C, H, W], which is taken to be the same in all channels.
 
-    The median rule takes fine texture for noise, and differences of colour have little texture: so the plane with the
-    least noise decides.
+    Texture may be taken for noise, and differences of colour have little texture: so the plane with the least noise
+    decides.
     """
     planes = to_opponent(image) if image.shape[1] == 3 else image
-    return min(noise_level(planes[:, c : c + 1]) for c in range(planes.shape[1]))
+    return min(estimate_noise(plane) for plane in planes[0])

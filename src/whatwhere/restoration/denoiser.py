@@ -1,14 +1,14 @@
 """A denoiser whose steps are learned from pairs of clean and noisy pictures.
 
-Sparse coding with a stride: a code z explains squares of 2s × 2s pixels at distances of s = 8, so that every pixel lies in
-four of them. T steps, unrolled, with filters of their own for each pass (Simon and Elad 2019):
+Sparse coding with a stride: a code z explains squares of 2s × 2s pixels at distances of s = 8, so that every pixel
+lies in four of them. T steps, unrolled, with filters of their own for each pass (Simon and Elad 2019):
 
     z ← shrink(z + A (y - B z), σ t_k),        picture = C (g z)
 
-The threshold t_k of every feature and step and the gain g of every feature are functions of the noise level σ, given at a
-few levels and interpolated in log σ: one set of filters serves all of them. The grid of squares can lie at s² places; the
-mean over these shifts is the result. In blocks of s × s pixels, A is a product with the 2 × 2 blocks of a square, and B
-and C add four products back: nothing but matrix products of [squares, 4 s²] and [4 s², features].
+The threshold t_k of every feature and step and the gain g of every feature are functions of the noise level σ, given
+at a few levels and interpolated in log σ: one set of filters serves all of them. The grid of squares can lie at s²
+places; the mean over these shifts is the result. In blocks of s × s pixels, A is a product with the 2 × 2 blocks of a
+square, and B and C add four products back: nothing but matrix products of [squares, 4 s²] and [4 s², features].
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 
 import torch
-import torch.nn.functional as F
+from safetensors.torch import load
 from torch import Tensor
 
 BLOCK = 8  # s, pixels
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
 SHIFTS = (1, 4, 16, 64)  # how many shifts of the grid can be averaged
+LARGEST = 2.0  # values beyond it, of a picture from 0 to 1 with noise, mean other units
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
 
@@ -46,12 +48,27 @@ class Denoiser:
     threshold: Tensor
     gain: Tensor
 
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are."""
+        return self.levels.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the pictures that it takes."""
+        return self.levels.dtype
+
     def to(self, device: torch.device | str) -> Denoiser:
         """The same on another device."""
         return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
     def denoise(
-        self, plane: Tensor, noise: float, shifts: int = 16, tile: int = 512, progress: Callable[[int], None] | None = None
+        self,
+        plane: Tensor,
+        noise: float,
+        shifts: int = 16,
+        tile: int = 512,
+        progress: Callable[[int], None] | None = None,
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
@@ -61,17 +78,18 @@ class Denoiser:
         """
         result = torch.empty_like(plane)
         padded = reflect(plane - GREY, REACH)
-        for rows, columns in tiles(*plane.shape, tile):
-            around = padded[rows.start : rows.stop + 2 * REACH, columns.start : columns.stop + 2 * REACH]
-            clean = self._mean_over_shifts(around, noise, shifts)
-            result[rows, columns] = clean[REACH : REACH + rows.stop - rows.start, REACH : REACH + columns.stop - columns.start]
+        height, width = plane.shape
+        beyond = 2 * REACH + BLOCK
+        for rows, columns in tiles(height, width, tile):
+            around = padded[rows.start : rows.stop + beyond, columns.start : columns.stop + beyond]
+            clean = self._mean_over_shifts(around, noise, shifts)[REACH:, REACH:]
+            result[rows, columns] = clean[: rows.stop - rows.start, : columns.stop - columns.start]
             if progress is not None:
                 progress(1)
         return result + GREY
 
     def _mean_over_shifts(self, plane: Tensor, noise: float, shifts: int) -> Tensor:
         """The mean of the pictures that the grid gives at several places; a margin of 2 s pixels is not complete."""
-        height, width = plane.shape
         t, g = noise * self.at_level(noise, self.threshold).exp(), self.at_level(noise, self.gain).exp()
         h, w = ((side - BLOCK + 1) // BLOCK for side in plane.shape)  # whole blocks, wherever the grid begins
         total = torch.zeros_like(plane)
@@ -95,6 +113,49 @@ class Denoiser:
             error = y - overlap_add(z @ self.residual)
             z = shrink(z + squares(error) @ self.analysis, threshold)
         return overlap_add((z * g) @ self.synthesis)
+
+
+def load_denoiser() -> Denoiser:
+    """The denoiser that ships with the package, learned from 401 photographs (reproduction/train_denoiser.py).
+
+    >>> denoiser = ww.restoration.load_denoiser()
+    >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
+    >>> bool(ww.restoration.denoise(denoiser, noisy, 0.1).std() < 0.03)
+    True
+    """
+    numbers = load((files("whatwhere.restoration") / "denoiser.safetensors").read_bytes())
+    return Denoiser(**{name: tensor.float() for name, tensor in numbers.items()})
+
+
+@dataclass(frozen=True)
+class TrainedRestorer:
+    """A denoiser with the settings of one task, for images of one channel.
+
+    shifts    of the grid that are averaged
+    tile      side of the tiles that a larger picture is cut into
+    progress  called with the number of tiles just done
+    """
+
+    denoiser: Denoiser
+    shifts: int
+    tile: int
+    progress: Callable[[int], None] | None = None
+    channels: int = 1
+
+    def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
+        """Images [N, 1, H, W] without their noise."""
+        assert mask is None, "a denoiser fills in nothing"
+        # it has learned pictures from 0 to 1; others are brought to that range
+        scale = max(1.0, float(images.abs().max()) / LARGEST)
+        clean = [
+            self.denoiser.denoise(plane / scale, noise / scale, self.shifts, self.tile, self.progress)
+            for plane in images[:, 0]
+        ]
+        return torch.stack(clean)[:, None] * scale
+
+    def count_tiles(self, channels: int, height: int, width: int) -> int:
+        """How many tiles the restoration of one image takes."""
+        return channels * len(list(tiles(height, width, self.tile)))
 
 
 def shrink(z: Tensor, t: Tensor) -> Tensor:

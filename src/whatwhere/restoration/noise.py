@@ -1,11 +1,13 @@
 """The level of white noise in a picture, estimated from patches without texture (Liu, Tanaka and Okutomi 2013).
 
-The smallest eigenvalue of the covariance of patches is the variance of the noise, if the patches have little texture. A
-patch of pure noise of variance σ² has a sum of squared derivatives that is below τ σ² with near certainty; patches above
-it are left out, and with those that remain the variance is estimated again.
+The smallest eigenvalue of the covariance of patches is the variance of the noise, if the patches have little texture.
+A patch of pure noise of variance σ² has a sum of squared derivatives that is below τ σ² with near certainty; patches
+above it are left out, and with those that remain the variance is estimated again.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -30,7 +32,7 @@ def estimate_noise(plane: Tensor) -> float:
         if int(chosen.sum()) < FEWEST_PATCHES:
             break
         variance = smallest_variance(patches[chosen])
-    return variance**0.5
+    return math.sqrt(variance)
 
 
 def derivative_energy(plane: Tensor, every: int) -> Tensor:

@@ -17,12 +17,13 @@ from whatwhere.data.pictures import picture_files
 from whatwhere.errors import ImageError, MissingExtra, RunError, command, printable
 from whatwhere.files import claim_outputs, disk_errors, write_atomic
 from whatwhere.model import DeconvNet
-from whatwhere.restoration.denoise import denoise
+from whatwhere.restoration.denoise import denoise, restorer_for
+from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.inpaint import inpaint
 from whatwhere.restoration.learn import adapt
-from whatwhere.restoration.scales import Restorer
 from whatwhere.spec.restoration import DENOISING, RestorationSpec
 
+Model = DeconvNet | Denoiser
 RECORD = "restoration.json"  # in a folder of results: the settings that made them
 FORMATS = {
     ".png": "PNG",
@@ -60,7 +61,7 @@ class Job:
 
 
 def plan_jobs(
-    task: Task, model: DeconvNet, source: Path, mask: str | None, out: Path, overwrite: bool = False
+    task: Task, model: Model, source: Path, mask: str | None, out: Path, overwrite: bool = False
 ) -> list[Job]:
     """The pictures that are still to be restored. All of them are checked, before any work is done."""
     spec, inputs = task.spec, [source, *([] if mask is None else [Path(mask)])]
@@ -80,18 +81,21 @@ def plan_jobs(
     return [job for job in jobs if overwrite or not job.out.exists()]
 
 
-def restore_picture(task: Task, model: DeconvNet, job: Job, engine: str, progress: Callable[[int], None]) -> None:
+def restore_picture(
+    task: Task, model: Model, job: Job, engine: str, progress: Callable[[int], None]
+) -> None:
     """Restore one picture and write the result, which appears complete or not at all."""
     images, masks = load_with_mask(job.source, job.mask)
     image, mask = images[0:1], None if masks is None else masks[0:1]
 
-    def restore(net: DeconvNet) -> Tensor:
+    def restore(net: Model) -> Tensor:
         if mask is not None:
+            assert isinstance(net, DeconvNet)
             return inpaint(net, image, mask, task.noise or 0.0, spec=task.spec, engine=engine, progress=progress)
         return denoise(net, image, task.noise, spec=task.spec, engine=engine, progress=progress)
 
     result = restore(model)
-    if task.learn:
+    if task.learn and isinstance(model, DeconvNet):
         result = restore(adapt(model, result[0], engine=engine))
     with disk_errors(f"writing {job.out}", "free some space or give another place"):
         job.out.parent.mkdir(parents=True, exist_ok=True)
@@ -117,18 +121,21 @@ def encode_picture(values: np.ndarray, dtype: np.dtype, kind: str) -> bytes:
     return file.getvalue()
 
 
-def _checked_job(task: Task, model: DeconvNet, spec: RestorationSpec, source: Path, mask: str | None, out: Path) -> Job:
+def _checked_job(
+    task: Task, model: Model, spec: RestorationSpec, source: Path, mask: str | None, out: Path
+) -> Job:
     """A job whose picture and mask can be read and fit together and to the model."""
     images, masks = load_with_mask(source, mask)
     C, H, W = images.shape
-    if model.spec.channels not in (1, C):
+    restorer = restorer_for(model, spec)
+    if restorer.channels not in (1, C):
         raise ImageError(
-            f"{printable(source)} has {C} channels, the model {task.model} has {model.spec.channels}; "
+            f"{printable(source)} has {C} channels, the model {task.model} has {restorer.channels}; "
             "expected a model of one channel or as many"
         )
     if masks is not None and not (masks[0:1] > 0).any():
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
-    work = Restorer(model, spec).count_tiles(C, H, W) * (2 if task.learn else 1)
+    work = restorer.count_tiles(C, H, W) * (2 if task.learn else 1)
     return Job(source, mask, out, work)
 
 

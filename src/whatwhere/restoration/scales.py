@@ -47,6 +47,11 @@ class Restorer:
         return self._at_scale(images, noise, mask, self.spec.scales)
 
     @property
+    def channels(self) -> int:
+        """Of the images that the model explains."""
+        return self.model.spec.channels
+
+    @property
     def has_lowpass(self) -> bool:
         """Does the model take off a low-pass and nothing else, so that another estimate can take its place?"""
         return self.model.spec.input.kind == "highpass" and not self.model.spec.input.contrast
