@@ -24,7 +24,6 @@ from torch import Tensor
 
 BLOCK = 8  # s, pixels
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
-SHIFTS = (1, 4, 16, 64)  # how many shifts of the grid can be averaged
 LARGEST = 2.0  # values beyond it, of a picture from 0 to 1 with noise, mean other units
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
@@ -72,7 +71,7 @@ class Denoiser:
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
-        shifts    of the grid that are averaged, one of SHIFTS: more are better and take longer
+        shifts    of the grid that are averaged, 16 or 64; the steps are learned for the mean of as many
         tile      side of the tiles that a larger picture is cut into; the result does not depend on it
         progress  called with 1 after every tile
         """

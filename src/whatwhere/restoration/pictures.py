@@ -81,9 +81,7 @@ def plan_jobs(
     return [job for job in jobs if overwrite or not job.out.exists()]
 
 
-def restore_picture(
-    task: Task, model: Model, job: Job, engine: str, progress: Callable[[int], None]
-) -> None:
+def restore_picture(task: Task, model: Model, job: Job, engine: str, progress: Callable[[int], None]) -> None:
     """Restore one picture and write the result, which appears complete or not at all."""
     images, masks = load_with_mask(job.source, job.mask)
     image, mask = images[0:1], None if masks is None else masks[0:1]
@@ -121,9 +119,7 @@ def encode_picture(values: np.ndarray, dtype: np.dtype, kind: str) -> bytes:
     return file.getvalue()
 
 
-def _checked_job(
-    task: Task, model: Model, spec: RestorationSpec, source: Path, mask: str | None, out: Path
-) -> Job:
+def _checked_job(task: Task, model: Model, spec: RestorationSpec, source: Path, mask: str | None, out: Path) -> Job:
     """A job whose picture and mask can be read and fit together and to the model."""
     images, masks = load_with_mask(source, mask)
     C, H, W = images.shape

@@ -1,0 +1,153 @@
+"""The trained denoiser: its products against a convolution, its tiles, its guarantees; the estimate of noise."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from whatwhere.errors import SpecError
+from whatwhere.restoration import RestorationSpec, denoise, load_denoiser
+from whatwhere.restoration import noise as noise_module
+from whatwhere.restoration.denoiser import BLOCK, from_blocks, grid_places, overlap_add, reflect, squares, to_blocks
+from whatwhere.restoration.noise import SIDE, estimate_noise
+
+DENOISER = load_denoiser()
+
+
+def picture(height: int, width: int, seed: int = 0) -> torch.Tensor:
+    """Discs of several greys on a ramp: edges, and flat parts; [H, W] from 0 to 1."""
+    generator = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width]
+    image = 0.2 + 0.4 * x / width + 0.1 * y / height
+    for _ in range(6):
+        centre, radius = generator.uniform(0, (height, width)), generator.uniform(0.1, 0.3) * max(height, width)
+        image[np.hypot(y - centre[0], x - centre[1]) < radius] = generator.uniform(0.05, 0.95)
+    return torch.from_numpy(image).float()
+
+
+def noisy(clean: torch.Tensor, sigma: float, seed: int = 0) -> torch.Tensor:
+    return clean + sigma * torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed))
+
+
+def error(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).square().mean())
+
+
+def test_one_grid_is_strided_sparse_coding() -> None:
+    """The steps, written with convolutions of stride 8 and filters of 16 × 16 pixels, in float64."""
+    y, sigma = noisy(picture(48, 40), 0.1).double() - 0.5, 0.1
+    d = load_denoiser()
+    kernels = [  # [M, 1, 16, 16] of A, B and C
+        matrix.double().reshape(-1, 2, 2, BLOCK, BLOCK).permute(0, 1, 3, 2, 4).reshape(-1, 1, 16, 16)
+        for matrix in (d.analysis.T, d.residual, d.synthesis)
+    ]
+    t, g = sigma * d.at_level(sigma, d.threshold).double().exp(), d.at_level(sigma, d.gain).double().exp()
+    z: torch.Tensor | None = None
+    for threshold in t:
+        e = y[None, None] if z is None else y[None, None] - F.conv_transpose2d(z, kernels[1], stride=8)
+        u = F.conv2d(e, kernels[0], stride=8) + (0 if z is None else z)
+        z = u.sign() * (u.abs() - threshold[:, None, None]).clamp(min=0)
+    assert z is not None
+    expected = F.conv_transpose2d(z * g[:, None, None], kernels[2], stride=8)[0, 0]
+    ours = from_blocks(d._steps(to_blocks(y.float()), t.float(), g.float()))
+    torch.testing.assert_close(ours.double(), expected, rtol=0, atol=2e-5)
+
+
+def test_overlap_add_is_the_adjoint_of_squares() -> None:
+    x, z = torch.randn(5, 4, 64, dtype=torch.float64), torch.randn(4, 3, 256, dtype=torch.float64)
+    torch.testing.assert_close((squares(x) * z).sum(), (x * overlap_add(z)).sum())
+
+
+def test_a_level_between_two_is_interpolated_and_beyond_the_ends_the_nearest() -> None:
+    low, high = DENOISER.levels[1], DENOISER.levels[2]
+    middle = DENOISER.at_level(float((low * high).sqrt()), DENOISER.gain)
+    torch.testing.assert_close(middle, (DENOISER.gain[1] + DENOISER.gain[2]) / 2)
+    torch.testing.assert_close(DENOISER.at_level(1e-4, DENOISER.gain), DENOISER.gain[0])
+    torch.testing.assert_close(DENOISER.at_level(3.0, DENOISER.gain), DENOISER.gain[-1])
+
+
+@pytest.mark.parametrize("shifts", [16, 64])
+def test_the_places_of_the_grid_are_spread_evenly(shifts: int) -> None:
+    places = grid_places(shifts)
+    assert len(set(places)) == shifts
+    assert np.mean(places, 0).tolist() == [BLOCK / 2 * (1 - 1 / math.isqrt(shifts))] * 2
+
+
+def test_the_result_does_not_depend_on_tiles() -> None:
+    y = noisy(picture(150, 90), 0.1)
+    whole, tiled = (DENOISER.denoise(y, 0.1, 16, tile) for tile in (512, 48))
+    torch.testing.assert_close(whole, tiled, rtol=0, atol=1e-4)
+
+
+def test_the_result_does_not_depend_on_the_batch() -> None:
+    a, b = noisy(picture(40, 40), 0.1)[None, None], noisy(picture(40, 40, 1), 0.1)[None, None]
+    both = denoise(DENOISER, torch.cat([a, b]), 0.1)
+    torch.testing.assert_close(both[1:], denoise(DENOISER, b, 0.1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("height, width", [(1, 1), (1, 30), (7, 9), (17, 64)])
+def test_every_size(height: int, width: int) -> None:
+    y = noisy(picture(height, width), 0.05)[None, None]
+    clean = denoise(DENOISER, y, 0.05)
+    assert clean.shape == y.shape
+    assert clean.isfinite().all()
+
+
+def test_noise_0_returns_the_picture() -> None:
+    y = noisy(picture(20, 20), 0.1)[None, None]
+    assert denoise(DENOISER, y, 0.0) is y
+
+
+@pytest.mark.parametrize("estimated", [False, True])
+def test_never_worse_than_the_input(estimated: bool) -> None:
+    generator = np.random.default_rng(0)
+    for seed in range(10):
+        sigma = float(np.exp(generator.uniform(np.log(2), np.log(75)))) / 255
+        clean = picture(56, 64, seed)[None, None]
+        y = noisy(clean, sigma, seed)
+        result = denoise(DENOISER, y, None if estimated else sigma, spec=RestorationSpec(shifts=16))
+        assert error(result, clean) < error(y, clean), sigma
+
+
+def test_colours_and_many_channels() -> None:
+    clean = torch.stack([picture(40, 48), 0.8 * picture(40, 48), 1 - picture(40, 48)])[None]
+    for truth in (clean, torch.cat([clean, clean], 1)):
+        y = noisy(truth, 0.1)
+        assert error(denoise(DENOISER, y, 0.1), truth) < 0.35 * error(y, truth)
+
+
+def test_other_units_are_brought_to_those_it_has_learned() -> None:
+    y = noisy(picture(40, 48), 0.1)[None, None]
+    y = y * (2 / float(y.abs().max()))  # the largest value that is taken as it is
+    torch.testing.assert_close(denoise(DENOISER, 100 * y, 20.0) / 100, denoise(DENOISER, y, 0.2), rtol=0, atol=1e-4)
+
+
+def test_a_number_of_shifts_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(SpecError, match="shifts = 5 was given; expected 16 or 64"):
+        RestorationSpec(shifts=5)
+
+
+def test_a_border_is_reflected() -> None:
+    plane = torch.arange(12.0).view(3, 4)
+    ours = reflect(plane, 2)[:7, :8]
+    torch.testing.assert_close(ours, F.pad(plane[None, None], (2, 2, 2, 2), mode="reflect")[0, 0])
+
+
+@pytest.mark.parametrize("sigma", [5, 15, 50])
+def test_the_noise_is_estimated_within_five_per_cent(sigma: int) -> None:
+    y = noisy(picture(160, 200, sigma), sigma / 255, sigma)
+    assert estimate_noise(y) == pytest.approx(sigma / 255, rel=0.05)
+
+
+def test_the_threshold_of_texture_is_a_quantile_of_pure_noise() -> None:
+    """The sum of squared derivatives is a quadratic form nᵀQn: its mean is tr Q, its variance 2 tr Q²."""
+    scipy_stats = pytest.importorskip("scipy.stats")
+    unit = torch.eye(SIDE * SIDE, dtype=torch.float64).view(-1, SIDE, SIDE)
+    along, across = (unit[:, :, 2:] - unit[:, :, :-2]) / 2, (unit[:, 2:] - unit[:, :-2]) / 2
+    D = torch.cat([along.flatten(1), across.flatten(1)], 1)
+    Q = D @ D.T
+    mean, variance = float(Q.trace()), float(2 * Q.square().sum())
+    tau = scipy_stats.gamma.ppf(1 - 1e-6, mean**2 / variance, scale=variance / mean)
+    assert pytest.approx(tau, rel=1e-3) == noise_module.TAU
