@@ -87,7 +87,7 @@ def test_the_result_does_not_depend_on_the_batch() -> None:
     torch.testing.assert_close(both[1:], denoise(DENOISER, b, 0.1), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("height, width", [(1, 1), (1, 30), (7, 9), (17, 64)])
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 30), (7, 9), (17, 64)])
 def test_every_size(height: int, width: int) -> None:
     y = noisy(picture(height, width), 0.05)[None, None]
     clean = denoise(DENOISER, y, 0.05)
