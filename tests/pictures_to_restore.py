@@ -41,3 +41,18 @@ def noisy(images: Tensor, noise: float, seed: int = 0) -> Tensor:
 def error(result: Tensor, truth: Tensor) -> float:
     """Root mean square."""
     return float((result - truth).square().mean().sqrt())
+
+
+def discs(height: int, width: int, seed: int = 0) -> torch.Tensor:
+    """Discs of several greys on a ramp: edges, and flat parts; [H, W] from 0 to 1."""
+    generator = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width]
+    image = 0.2 + 0.4 * x / width + 0.1 * y / height
+    for _ in range(6):
+        centre, radius = generator.uniform(0, (height, width)), generator.uniform(0.1, 0.3) * max(height, width)
+        image[np.hypot(y - centre[0], x - centre[1]) < radius] = generator.uniform(0.05, 0.95)
+    return torch.from_numpy(image).float()
+
+
+def noisy(clean: torch.Tensor, sigma: float, seed: int = 0) -> torch.Tensor:
+    return clean + sigma * torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""The trained denoiser: its products against a convolution, its tiles, its guarantees; the estimate of noise."""
+"""The trained denoiser: its products against a convolution, its tiles, its guarantees."""
 
 import math
 
@@ -7,28 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from pictures_to_restore import discs as picture
+from pictures_to_restore import noisy
 from whatwhere.errors import SpecError
 from whatwhere.restoration import RestorationSpec, denoise, load_denoiser
-from whatwhere.restoration import noise as noise_module
 from whatwhere.restoration.denoiser import BLOCK, from_blocks, grid_places, overlap_add, reflect, squares, to_blocks
-from whatwhere.restoration.noise import SIDE, estimate_noise
 
 DENOISER = load_denoiser()
-
-
-def picture(height: int, width: int, seed: int = 0) -> torch.Tensor:
-    """Discs of several greys on a ramp: edges, and flat parts; [H, W] from 0 to 1."""
-    generator = np.random.default_rng(seed)
-    y, x = np.mgrid[:height, :width]
-    image = 0.2 + 0.4 * x / width + 0.1 * y / height
-    for _ in range(6):
-        centre, radius = generator.uniform(0, (height, width)), generator.uniform(0.1, 0.3) * max(height, width)
-        image[np.hypot(y - centre[0], x - centre[1]) < radius] = generator.uniform(0.05, 0.95)
-    return torch.from_numpy(image).float()
-
-
-def noisy(clean: torch.Tensor, sigma: float, seed: int = 0) -> torch.Tensor:
-    return clean + sigma * torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed))
 
 
 def error(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -133,21 +118,3 @@ def test_a_border_is_reflected() -> None:
     plane = torch.arange(12.0).view(3, 4)
     ours = reflect(plane, 2)[:7, :8]
     torch.testing.assert_close(ours, F.pad(plane[None, None], (2, 2, 2, 2), mode="reflect")[0, 0])
-
-
-@pytest.mark.parametrize("sigma", [5, 15, 50])
-def test_the_noise_is_estimated_within_five_per_cent(sigma: int) -> None:
-    y = noisy(picture(160, 200, sigma), sigma / 255, sigma)
-    assert estimate_noise(y) == pytest.approx(sigma / 255, rel=0.05)
-
-
-def test_the_threshold_of_texture_is_a_quantile_of_pure_noise() -> None:
-    """The sum of squared derivatives is a quadratic form nᵀQn: its mean is tr Q, its variance 2 tr Q²."""
-    scipy_stats = pytest.importorskip("scipy.stats")
-    unit = torch.eye(SIDE * SIDE, dtype=torch.float64).view(-1, SIDE, SIDE)
-    along, across = (unit[:, :, 2:] - unit[:, :, :-2]) / 2, (unit[:, 2:] - unit[:, :-2]) / 2
-    D = torch.cat([along.flatten(1), across.flatten(1)], 1)
-    Q = D @ D.T
-    mean, variance = float(Q.trace()), float(2 * Q.square().sum())
-    tau = scipy_stats.gamma.ppf(1 - 1e-6, mean**2 / variance, scale=variance / mean)
-    assert pytest.approx(tau, rel=1e-3) == noise_module.TAU
