@@ -52,7 +52,3 @@ def discs(height: int, width: int, seed: int = 0) -> torch.Tensor:
         centre, radius = generator.uniform(0, (height, width)), generator.uniform(0.1, 0.3) * max(height, width)
         image[np.hypot(y - centre[0], x - centre[1]) < radius] = generator.uniform(0.05, 0.95)
     return torch.from_numpy(image).float()
-
-
-def noisy(clean: torch.Tensor, sigma: float, seed: int = 0) -> torch.Tensor:
-    return clean + sigma * torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""The estimate of noise, on pictures whose noise is known, and its threshold against the distribution that it is a quantile of."""
+"""The estimate of noise, on pictures whose noise is known, and its threshold as a quantile."""
 
 import pytest
 import torch

@@ -38,6 +38,10 @@ class Denoiser:
     levels     noise levels σ at which thresholds and gains are given, in units of white, [L]
     threshold  t / σ, its logarithm, [L, T, M]
     gain       g, its logarithm, [L, M]
+
+    >>> denoiser = ww.restoration.load_denoiser()
+    >>> denoiser.denoise(torch.rand(24, 32), noise=0.1).shape
+    torch.Size([24, 32])
     """
 
     analysis: Tensor
