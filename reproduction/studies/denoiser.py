@@ -9,7 +9,8 @@ The pictures are archives of JPEG or PNG files: CBSD432 (the 500 of BSDS without
 Set12. Every 14th of the 432 is for validation. The filters begin as cosines under a sine window, a tight frame, so that
 the first state denoises already. The loss is the mean over crops of the logarithm of their squared error, which is the
 mean PSNR; noise levels are drawn evenly in log σ from 2 to 75 of 255. What ships was learned by two runs: 400 s with
-the mean over 8 shifts in batches of 16, then 270 s with --shifts 16 --batch 12 --rate 3e-4 (`results/denoiser.json` has both logs).
+the mean over 8 shifts in batches of 16, then 270 s with --shifts 16 --batch 12 --rate 3e-4 (`results/denoiser.json` has
+both logs).
 """
 
 from __future__ import annotations
