@@ -21,8 +21,8 @@ from typing import Any
 from whatwhere.data import load
 from whatwhere.inference import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
-from whatwhere.learning.checkpointing import Checkpointer
-from whatwhere.learning.storage import LatentFiles
+from whatwhere.learning.latent_store import LatentFiles
+from whatwhere.learning.run_folder import Checkpointer
 from whatwhere.spec import Recipe
 
 RESULTS = Path(__file__).parent / "results" / "checkpoint_overhead.json"
@@ -67,7 +67,7 @@ def main() -> None:
             recipe,
             load("digits")[: given.images],
             Path(folder) / "run",
-            options=TrainingOptions(store="ram", engine=given.engine, device="cpu", checkpoint_every=1),
+            options=TrainingOptions(store="memory", engine=given.engine, device="cpu", checkpoint_every=1),
             callbacks=TrainingCallbacks(on_epoch=epochs.append, on_batch=end),
         )
     epoch = epochs[0]

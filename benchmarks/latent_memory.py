@@ -1,6 +1,6 @@
-"""Peak memory of training by tier and number of images: with latents in files it must not grow with the images.
+"""Peak memory of training by store and number of images: with latents in files it must not grow with the images.
 
-    python benchmarks/latent_memory.py [--images 2000 20000] [--tiers file ram]
+    python benchmarks/latent_memory.py [--images 2000 20000] [--stores file memory]
 
 Each measurement trains layer 2 of the paper's model for one epoch in a process of its own, and reads the highest
 resident memory that the operating system saw (VmHWM; its anonymous part at the end is given next to it).
@@ -19,7 +19,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results" / "latent_memory.json"
 
 
-def measure(images: int, tier: str, engine: str) -> dict[str, object]:
+def measure(images: int, store: str, engine: str) -> dict[str, object]:
     """Train on this many images, digits over and over from a mapped file, and read what it took."""
     import numpy as np
 
@@ -39,12 +39,12 @@ def measure(images: int, tier: str, engine: str) -> dict[str, object]:
             np.lib.format.write_array_header_1_0(file, header)
             for start in range(0, images, len(digits)):
                 file.write(digits[: images - start].tobytes())
-        options = TrainingOptions(store=tier, engine=engine, device="cpu")
+        options = TrainingOptions(store=store, engine=engine, device="cpu")
         run = train(recipe, load(f"{folder}/images.npy"), f"{folder}/run", options=options)
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "images": images,
-        "tier": tier,
+        "store": store,
         "peak_resident_mb": int(status["VmHWM"].split()[0]) // 1024,
         "anonymous_at_end_mb": int(status["RssAnon"].split()[0]) // 1024,
         "latents_mb": round(images * 40384 * 4 / 1e6),
@@ -56,19 +56,19 @@ def measure(images: int, tier: str, engine: str) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[2000, 20000])
-    parser.add_argument("--tiers", nargs="+", default=["file", "ram"])
+    parser.add_argument("--stores", nargs="+", default=["file", "memory"])
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--one", action="store_true", help="measure in this process, print JSON")
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(measure(given.images[0], given.tiers[0], given.engine)))
+        print(json.dumps(measure(given.images[0], given.stores[0], given.engine)))
         return
     from whatwhere.inference import machine
 
     rows = []
-    for tier in given.tiers:
+    for store in given.stores:
         for images in given.images:
-            command = [sys.executable, __file__, "--one", "--images", str(images), "--tiers", tier]
+            command = [sys.executable, __file__, "--one", "--images", str(images), "--stores", store]
             done = subprocess.run([*command, "--engine", given.engine], stdout=subprocess.PIPE, text=True, check=True)
             rows.append(json.loads(done.stdout))
             print(rows[-1], flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,16 +13,14 @@ from whatwhere import Solution
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import resolve
 from whatwhere.learning.algorithm import learn, training_phase
-from whatwhere.learning.callbacks import TrainingCallbacks
-from whatwhere.learning.image_stream import StreamData, as_stream_or_source, open_stream, stream_recipe
+from whatwhere.learning.image_stream import open_images
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.learning.streaming import learn_from_stream
-from whatwhere.learning.trainer import open_data, resolve_engines
-from whatwhere.learning.training_data import TrainingData
+from whatwhere.learning.trainer import TrainingJob, open_data, resolve_engines
+from whatwhere.learning.training_data import StreamData, stream_recipe
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
-from whatwhere.spec.training import TrainingOptions
 
 EVALUATION_STEPS = 50
 RARE = 0.01  # a map that is active in fewer images than this share is hardly used
@@ -76,18 +73,12 @@ def record(
     recipe: Recipe, images: Any, *, image_count: int | None = None, device: str = "cpu", every: int = 10
 ) -> list[Snapshot]:
     """Train by a recipe in memory, with snapshots; evaluating them takes no part in the seconds."""
-    images = as_stream_or_source(images)
-    recipe = stream_recipe(recipe, images, image_count)
-    options, callbacks = TrainingOptions(device=device), TrainingCallbacks()
-    with torch.no_grad(), ExitStack() as closing:
-        model = DeconvNet(recipe.model, seed=recipe.seed).to(device)
-        data: TrainingData | StreamData
-        if recipe.learning[0].streams:
-            data = open_stream(recipe, images, image_count, model)
-        else:
-            opened = open_data(recipe, images, None, model, model.dtype, None, options, callbacks)
-            data = closing.enter_context(opened)
-        engines = resolve_engines(options.engine, model, data.first_image(), recipe)
+    stream = open_images(images, recipe.model)
+    recipe = stream_recipe(recipe, stream, image_count)
+    model = DeconvNet(recipe.model, seed=recipe.seed).to(device)
+    job = TrainingJob(recipe, stream, image_count=image_count)
+    with torch.no_grad(), open_data(job, model, None) as data:
+        engines = resolve_engines("auto", model, data.first_image(), recipe)
         state = TrainingState(model, *first_epoch(recipe))
         session = RecordingSession(recipe, data, state, [engine.name for engine in engines], every=every)
         if isinstance(data, StreamData):

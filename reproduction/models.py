@@ -17,7 +17,7 @@ from whatwhere import DeconvNet, load, save
 from whatwhere.data import Images
 from whatwhere.errors import RunError
 from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, train
-from whatwhere.learning.storage import has_checkpoint
+from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.spec import Recipe
 
 

@@ -81,8 +81,6 @@ COVERED_BY = {
     "spec/old_names.py": "spec/test_toml.py",
     "spec/model.py": "spec/test_spec.py",
     "data/codes_writer.py": "data/test_codes.py",
-    "learning/storage/latent_files.py": "learning/test_latent_store.py",
-    "learning/storage/tiers.py": "learning/test_latent_store.py",
 }
 
 

@@ -11,7 +11,7 @@ import torch
 
 from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions
 from whatwhere.learning import train as train_model
-from whatwhere.learning.storage import has_checkpoint
+from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 

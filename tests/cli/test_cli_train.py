@@ -48,7 +48,7 @@ def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
     out = tmp_path / "run"
     said = whatwhere("train", images, "--out", out, "--recipe", recipe, "--set", "store=file", *OPTIONS)
     lines = said.splitlines()
-    assert lines[0] == "latents in the tier 'file': asked for"
+    assert lines[0] == "latents are kept in files: as asked for"
     assert lines[1] == "engine reference; costs and non-zeros are per image, cost = reconstruction + penalty"
     assert lines[2].startswith("layer 1  epoch 1/2  cost ")
     assert all(word in lines[2] for word in (" + ", "non-zeros", "dead maps", "image-iterations/s"))
@@ -170,7 +170,7 @@ def in_a_terminal(arguments: list[str], output: Path) -> None:
         if not piece:
             break
         shown += piece
-        if b" left" in shown and not asked:
+        if b"batch " in shown and b"image-iterations/s" in shown and not asked:
             asked = True
             os.kill(child, signal.SIGINT)
     _, status = os.waitpid(child, 0)

@@ -3,7 +3,7 @@
 import pytest
 
 import tiny_training as tiny
-from whatwhere.learning.checkpointing import CheckpointSchedule
+from whatwhere.learning.run_folder import CheckpointSchedule
 
 
 @pytest.fixture(scope="module")
@@ -12,7 +12,7 @@ def reference():
     return tiny.train(tiny.recipe(), tiny.images())
 
 
-@pytest.mark.parametrize("store", ["ram", "file"])
+@pytest.mark.parametrize("store", ["memory", "file"])
 @pytest.mark.parametrize("every", [None, 0, 1, 2, 3])
 def test_how_often_checkpoints_are_written_changes_nothing(store, every, reference, tmp_path):
     run = tiny.train(tiny.recipe(), tiny.images(), tmp_path, store=store, checkpoint_every=every)

@@ -98,7 +98,7 @@ def close(filters: list, others: list) -> bool:
     return all(float((f - g).norm() / g.norm()) <= 1e-5 for f, g in zip(filters, others, strict=True))
 
 
-@pytest.mark.parametrize(("count", "store"), [(2, "ram"), (3, "file")])
+@pytest.mark.parametrize(("count", "store"), [(2, "memory"), (3, "file")])
 def test_any_number_of_processes_gives_the_same_filters(count, store, alone, tmp_path):
     assert join(start(count, train_as, tmp_path, False, 0, store)) == [0] * count
     assert close(load(tmp_path / "model.safetensors").filters, alone.model.filters)
@@ -155,7 +155,7 @@ def test_a_killed_process_ends_the_others_and_the_run_resumes_in_another_number(
         message = (tmp_path / f"error{rank}").read_text()
         assert f"process {rank} of 3 lost the others: process 2 ended, or did not answer within 120 s" in message
         assert "start all processes again with --resume" in message
-    assert join(start(2, train_as, tmp_path, True, 0, "ram")) == [0, 0]
+    assert join(start(2, train_as, tmp_path, True, 0, "memory")) == [0, 0]
     assert close(load(tmp_path / "model.safetensors").filters, alone.model.filters)
 
 
@@ -170,7 +170,7 @@ def test_a_process_that_hangs_is_named_after_the_time_out(tmp_path):
 
 
 def test_stopped_by_one_of_them_amid_an_epoch_the_run_resumes_in_another_number(alone, tmp_path):
-    assert join(start(2, train_as, tmp_path, False, 5, "ram")) == [7, 7]
+    assert join(start(2, train_as, tmp_path, False, 5, "memory")) == [7, 7]
     run = tiny.train(tiny.recipe(), tiny.images(IMAGES), tmp_path, resume=True)
     assert close(run.model.filters, alone.model.filters)
     assert [r.cost for r in run.history] == pytest.approx([r.cost for r in alone.history], rel=1e-5)

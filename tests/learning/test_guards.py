@@ -51,11 +51,6 @@ def test_the_likely_cause_is_a_setting_that_was_changed():
     assert "high contrast" in likely_cause(model, usual), "not the default of pooling_step"
 
 
-def test_features_beyond_float16_are_named_as_the_cause():
-    with pytest.raises(TrainingDiverged, match=r"epoch 1, batch 1 of 3: \d+ features are beyond what float16 holds"):
-        tiny.train(tiny.recipe(), tiny.images() * 1e6, latent_dtype="float16")
-
-
 def test_sums_that_are_not_finite_do_not_pass_for_a_filter_that_has_converged(monkeypatch):
     batch_sum = whatwhere.inference.filter_map.filter_gradient
     monkeypatch.setattr(whatwhere.inference.filter_map, "filter_gradient", lambda *a: batch_sum(*a).fill_(float("inf")))

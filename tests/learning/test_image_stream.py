@@ -9,7 +9,8 @@ import torch
 import tiny_training as tiny
 from whatwhere.errors import SpecError
 from whatwhere.learning import StreamError
-from whatwhere.learning.image_stream import IterableStream, SizedStream, open_stream, stream_recipe
+from whatwhere.learning.image_stream import IterableStream, SizedStream
+from whatwhere.learning.training_data import open_stream, stream_recipe
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch
 
@@ -67,8 +68,8 @@ def test_a_bad_stream_is_an_error_that_says_what_it_gave(batches, message):
 
 @pytest.mark.parametrize(("count", "batch_size"), [(1, 4), (9, 4), (1234, 5), (2001, 2)])
 def test_every_layer_learns_from_its_own_images_in_batches_of_nearly_one_size(count, batch_size):
-    recipe = stream_recipe(tiny.stream_recipe(batch_size=batch_size), tiny.images(), count)
-    data = open_stream(recipe, tiny.images(), count, DeconvNet(recipe.model))
+    recipe = stream_recipe(tiny.stream_recipe(batch_size=batch_size), SizedStream(tiny.images()), count)
+    data = open_stream(recipe, SizedStream(tiny.images()), count, DeconvNet(recipe.model))
     ranges = [
         data._range(layer, epoch, batch)
         for layer in (1, 2)
@@ -89,9 +90,9 @@ def test_settings_that_do_not_fit_a_stream_are_errors():
     with pytest.raises(SpecError, match="expected image_count=N"):
         stream_recipe(by_batch, IterableStream([]), None)
     with pytest.raises(SpecError, match="image_count = 4 with update = 'epoch'"):
-        stream_recipe(by_epoch, tiny.images(), 4)
+        stream_recipe(by_epoch, SizedStream(tiny.images()), 4)
     with pytest.raises(SpecError, match="image_count = 0 was given"):
-        stream_recipe(by_batch, tiny.images(), 0)
+        stream_recipe(by_batch, SizedStream(tiny.images()), 0)
     with pytest.raises(SpecError, match="direction_memory = 1"):
         EveryBatch(direction_memory=1)
     with pytest.raises(SpecError, match="update = 'never'"):

@@ -9,7 +9,7 @@ import tiny_training as tiny
 import whatwhere.learning.memory
 from whatwhere.errors import RunError, SpecError
 from whatwhere.inference import infer
-from whatwhere.learning.memory import latents_per_image, memory_errors
+from whatwhere.learning.memory import free_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Recipe
 
@@ -24,7 +24,7 @@ from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Recipe
     ],
 )
 def test_a_model_that_does_not_fit_in_memory_is_rejected(layer, what, tmp_path, monkeypatch):
-    monkeypatch.setattr(whatwhere.learning.memory, "free_ram", lambda: 10**9)
+    monkeypatch.setattr(whatwhere.learning.memory, "free_memory", lambda _: 10**9)
     recipe = replace(Recipe.paper(ModelSpec(layers=(layer,))), batch_size=5)
     with pytest.raises(SpecError, match=f"{what} of this model would take .* of memory, and 1 GB are free"):
         tiny.train(recipe, tiny.images(), tmp_path / "run")
@@ -43,3 +43,14 @@ def test_a_failed_allocation_says_what_to_do():
         torch.empty(2**60)
     with pytest.raises(RuntimeError, match="something else"), memory_errors():
         raise RuntimeError("something else")
+
+
+def test_latents_are_kept_in_memory_if_they_fit(tmp_path, monkeypatch):
+    cpu = torch.device("cpu")
+    assert free_memory(cpu) > 0
+    monkeypatch.setattr(whatwhere.learning.memory, "free_memory", lambda _: 1000)
+    assert latents_fit("auto", 500, cpu, tmp_path) == (True, "500 B, and 1 KB are free")
+    assert latents_fit("auto", 501, cpu, tmp_path) == (False, "501 B are too much for the 1 KB of memory that are free")
+    assert latents_fit("memory", 10**18, cpu, tmp_path) == (True, "as asked for")
+    with pytest.raises(RunError, match="make room"):
+        latents_fit("auto", 10**18, cpu, tmp_path)

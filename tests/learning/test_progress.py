@@ -1,7 +1,6 @@
 """How training proceeds, as a person sees it: the live display, plain lines, the estimate of the time left."""
 
 import io
-import time
 
 import pytest
 from rich.console import Console
@@ -9,7 +8,7 @@ from rich.console import Console
 import tiny_training as tiny
 import whatwhere.learning.progress
 from whatwhere.learning import BatchReport, EpochReport, PhaseReport, TrainingStopped, train
-from whatwhere.learning.progress import Clock, TrainingProgress, duration, rate
+from whatwhere.learning.progress import TrainingProgress, rate
 
 
 def batch_report(batch: int, epoch: int = 1) -> BatchReport:
@@ -19,54 +18,37 @@ def batch_report(batch: int, epoch: int = 1) -> BatchReport:
 def shown(progress: TrainingProgress) -> str:
     """The live display as text."""
     console = Console(file=io.StringIO(), width=200)
-    console.print(progress.render())
+    console.print(progress.display.get_renderable())
     return console.file.getvalue()
-
-
-def test_the_time_left_is_estimated_by_the_pace_of_the_layer(monkeypatch):
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    clock = Clock(tiny.recipe(steps=5), images=20)  # two layers of two epochs: 4 × 100 image-iterations
-    clock.count(batch_report(1))
-    assert clock.left() is None, "the first batch only starts the clock"
-    now += 2.0
-    clock.count(batch_report(2))
-    assert clock.rate() == 25.0
-    assert clock.left() == (400 - 100) / 25
 
 
 def test_the_live_display_follows_the_phases_of_training():
     progress = TrainingProgress(tiny.recipe(), 4, quiet=True)  # two batches of two images
     assert "starting" in shown(progress)
     progress.on_phase(PhaseReport(1, 1, 0, "inferring"))
-    assert "layer 1 of 2, inferring" in shown(progress)
-    assert "epoch 1/2  batch 0/2" in shown(progress)
+    assert "layer 1 of 2, epoch 1/2, inferring" in shown(progress)
     progress.on_batch(batch_report(1))
-    assert "batch 1/2" in shown(progress)
+    assert "layer 1 of 2, epoch 1/2  batch 1/2, inferring" in shown(progress)
     assert "cost 1.5 = 1 + 0.5" in shown(progress)
     progress.on_phase(PhaseReport(1, 1, 2, "updating filters"))
     assert "updating filters" in shown(progress)
     progress.on_epoch(EpochReport(1, 1, 1.0, 0.5, 3.0, 0, 2.0, "reference", 20, 5))
-    progress.on_phase(PhaseReport(1, 1, 0, "writing a checkpoint"))
-    assert "writing a checkpoint" in shown(progress)
+    progress.on_phase(PhaseReport(1, 2, 0, "writing a checkpoint"))
+    assert "epoch 2/2  batch 1/2, writing a checkpoint" in shown(progress)
 
 
-def test_the_first_batch_of_an_epoch_shows_that_epoch_and_what_it_does():
-    progress = TrainingProgress(tiny.recipe(), 4, quiet=True)
+def test_the_time_left_is_estimated_from_image_iterations(monkeypatch):
+    now = 100.0
+    progress = TrainingProgress(tiny.recipe(steps=5), 20, quiet=True)  # two layers of two epochs: 4 × 100
+    monkeypatch.setattr(progress.display, "get_time", lambda: now)
+    progress.display.start_task(progress.task)
+    progress.on_batch(batch_report(1))
+    assert "image-iterations/s" not in shown(progress), "the first batch only starts the clock"
+    now += 2.0
     progress.on_batch(batch_report(2))
-    progress.on_phase(PhaseReport(1, 1, 0, "writing a checkpoint"))
-    progress.on_phase(PhaseReport(1, 2, 0, "inferring"))
-    assert "inferring" in shown(progress)
-    assert "epoch 2/2  batch 0/2" in shown(progress)
-    assert "cost" not in shown(progress), "that of the epoch before"
-
-
-def test_after_a_resume_no_speed_is_shown_until_there_is_one():
-    progress = TrainingProgress(tiny.recipe(), 4, quiet=True)
-    progress.on_phase(PhaseReport(1, 2, 1, "inferring"))
-    assert "batch 1/2" in shown(progress)
-    progress.on_batch(batch_report(2, epoch=2))
-    assert "image-iterations/s" not in shown(progress)
+    task = progress.display.tasks[progress.task]
+    assert task.speed == 25.0
+    assert task.time_remaining == (400 - 100) / 25
 
 
 def test_training_reports_every_phase_in_its_order():
@@ -113,5 +95,3 @@ def test_square_brackets_in_a_line_are_text(capsys):
 def test_numbers_are_written_for_people():
     assert rate(3_210_000) == "3.21M image-iterations/s"
     assert rate(12) == "12 image-iterations/s"
-    assert duration(59.6) == "1:00"
-    assert duration(3_725) == "1:02:05"

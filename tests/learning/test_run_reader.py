@@ -1,5 +1,6 @@
 """One reader for run folders and model files; what does not belong together raises an error."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -83,19 +84,36 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "line 1 is not JSON"),
-        (GOOD + b'\n{"lay', "line 2 is not JSON"),
-        (GOOD + b"\n\n[1, 2]\n", "line 3 has no number for layer, epoch"),
-        (GOOD.replace(b"3.0", b"null"), "line 1 has no number for reconstruction"),
-        (GOOD.replace(b"4.0", b"NaN"), "line 1 has no number for penalty"),
-        (GOOD + b"\xff", "can't decode byte 0xff"),
-        (b"[" * 100_000, "line 1 is not JSON"),
+        (b"{", "line 1: not JSON"),
+        (GOOD + b'\n{"lay', "line 2: not JSON"),
+        (GOOD + b"\n\n[1, 2]\n", "line 3: no number for layer, epoch"),
+        (GOOD.replace(b"3.0", b"null"), "line 1: no number for reconstruction"),
+        (GOOD.replace(b"4.0", b"NaN"), "line 1: no number for penalty"),
+        (GOOD.replace(b"4.0", b"1" + b"0" * 400), "line 1: no number for penalty"),
+        (GOOD.replace(b"4.0", b"1" * 5000), "too many digits"),
+        (GOOD.replace(b"}", b', "seconds": "x"}'), "line 1: no number for seconds"),
+        (GOOD.replace(b"}", b', "engine": [1]}'), "line 1: no text for engine"),
+        (GOOD + b"\xff", "not UTF-8"),
+        (b"[" * 100_000, "line 1: not JSON"),
     ],
 )
 def test_a_damaged_history_is_named(content, message, run):
     (run / "history.jsonl").write_bytes(content)
     with pytest.raises(RunError, match=rf"history\.jsonl is damaged: .*{message}.*train --resume .* writes it again"):
         read_run(run)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_history_is_read_from_a_regular_file_of_limited_size(run, monkeypatch):
+    (run / "history.jsonl").write_bytes(GOOD)
+    monkeypatch.setattr("whatwhere.learning.run_reader.LONGEST_HISTORY", 10)
+    with pytest.raises(RunError, match=r"history\.jsonl cannot be read: The file has more than 10 bytes"):
+        read_run(run)
+    for make in (os.mkfifo, os.mkdir):
+        (run / "history.jsonl").unlink()
+        make(run / "history.jsonl")
+        with pytest.raises(RunError, match=r"history\.jsonl cannot be read: A (pipe|folder)"):
+            read_run(run)
 
 
 def test_a_history_needs_no_more_than_the_costs(run):

@@ -13,9 +13,9 @@ import whatwhere.learning.trainer
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.learning import TrainingStopped
 from whatwhere.learning.algorithm import learn
+from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState
-from whatwhere.learning.storage import LatentStore
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import LayerSpec, ModelSpec
@@ -30,8 +30,8 @@ def test_dead_maps_are_counted():
     batches = [slice(0, 2), slice(2, 4), slice(4, 5)]
 
     def dead_maps(model: DeconvNet) -> int:
-        store = LatentStore("ram", 3, device=torch.device("cpu"))
-        data = TrainingData(tiny.images(), batches, store)
+        store = LatentStore(3, torch.device("cpu"), None, in_memory=True)
+        data = TrainingData(model, tiny.images(), batches, store)
         session = TrainingSession(recipe, data, TrainingState(model, 1, 1), ("reference",))
         with torch.no_grad():
             learn(model, recipe, data, (REFERENCE,), session)

@@ -14,7 +14,7 @@ from whatwhere.inference.engines import REFERENCE
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
-from whatwhere.learning.storage import has_checkpoint
+from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.learning.streaming import update_filters_from_batch
 from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import EveryBatch, LearningSpec

@@ -19,9 +19,8 @@ from whatwhere.classification.matrix import Matrix, collect_rows
 from whatwhere.classification.where_moments import mean_position, where_cells
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
-from whatwhere.inference.checks import in_model_units
+from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.inference.plan import joint
-from whatwhere.learning.training_data import ImageSource
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.spec import DescriptorSpec, Recipe

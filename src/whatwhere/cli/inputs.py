@@ -114,7 +114,7 @@ def source_of(run: Path) -> str:
     Otherwise the included digits.
     """
     from whatwhere.data.models import example_images
-    from whatwhere.learning.storage import has_checkpoint
+    from whatwhere.learning.checkpoint import has_checkpoint
 
     if run.is_dir() and has_checkpoint(run / "checkpoint"):
         return str(notes_of(run).get("source", "digits"))

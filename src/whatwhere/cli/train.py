@@ -23,7 +23,7 @@ Kind = TypeVar("Kind")
 
 @command(
     (ImageInput, "mask crop limit image_count"),
-    (TrainingOptions, "engine device store latent_dtype checkpoint_every timeout"),
+    (TrainingOptions, "engine device store checkpoint_every timeout"),
     Recipe,
     flags="mask crop limit image_count device",
 )
@@ -90,7 +90,7 @@ def report_interrupts(folder: Path) -> Iterator[None]:
     from whatwhere.errors import command as command_line
     from whatwhere.learning import TrainingStopped
     from whatwhere.learning.distributed import is_main_process
-    from whatwhere.learning.storage import has_checkpoint
+    from whatwhere.learning.checkpoint import has_checkpoint
 
     try:
         yield

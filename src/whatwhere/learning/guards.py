@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, command
@@ -25,11 +24,8 @@ class TrainingDiverged(RunError):
 
 
 def check_batch(stats: BatchStats, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
-    """Raise if the cost of a batch is NaN or Inf or runs away, or if its features cannot be stored."""
+    """Raise if the cost of a batch is NaN or Inf or runs away."""
     cost = stats.reconstruction + stats.penalty
-    if stats.overflow:
-        problem = f"{stats.overflow:.0f} features are beyond what float16 holds ({torch.finfo(torch.float16).max:,.0f})"
-        raise diverged(where, problem, "the scale of the images: store latents as bfloat16 or float32, or scale them")
     if not math.isfinite(cost):
         raise diverged(where, f"the cost is {cost}", likely_cause(model, spec))
     if cost > RUNAWAY * stats.zero_cost:

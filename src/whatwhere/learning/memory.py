@@ -1,20 +1,21 @@
-"""Does a training fit in memory? Better an error before it begins than a process that the system ends."""
+"""What fits where: a training in memory, its latents in memory or in files. Better an error before it begins."""
 
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
 from whatwhere.errors import RunError, SpecError
-from whatwhere.learning.storage import size
-from whatwhere.learning.storage.tiers import free_ram
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import ModelSpec
 
 FILTER_COPIES = 3  # drawn in float64, projected, and as they are used
+LATENT_SHARE = 0.5  # of the memory that is free: inference needs room for its own work
 REMEDY = "take fewer or smaller maps and filters, smaller images, or a smaller batch_size"
 
 
@@ -22,7 +23,7 @@ def check_memory(spec: ModelSpec, image_size: tuple[int, int], batch_size: int, 
     """Raise if the filters, or the latents of one batch, are larger than the memory that is free."""
     filters = [spec.maps_below(k) * layer.maps * layer.filter_size**2 for k, layer in enumerate(spec.layers, start=1)]
     latents = 4 * latents_per_image(spec, *image_size) * batch_size
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_ram()
+    free = free_memory(device)
     if not free:  # unknown on this system
         return
     for what, needed in (("the filters", 8 * FILTER_COPIES * sum(filters)), ("the latents of a batch", latents)):
@@ -30,6 +31,23 @@ def check_memory(spec: ModelSpec, image_size: tuple[int, int], batch_size: int, 
             raise SpecError(
                 f"{what} of this model would take {size(needed)} of memory, and {size(free)} are free; {REMEDY}"
             )
+
+
+def latents_fit(store: str, needed: int, device: torch.device, folder: Path) -> tuple[bool, str]:
+    """Are this many bytes of latents kept in memory, and why? `store` is 'auto', 'memory' or 'file'."""
+    if store != "auto":
+        return store == "memory", "as asked for"
+    free = free_memory(device)
+    if needed <= LATENT_SHARE * free:
+        return True, f"{size(needed)}, and {size(free)} are free"
+    on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+    if 2 * needed > (space := shutil.disk_usage(on_disk).free):
+        raise RunError(
+            f"latents need {size(needed)} of memory, of which {size(free)} are free, or twice that on the disk of "
+            f"{on_disk}, which has {size(space)} free: make room, take another folder or fewer images, or learn in a "
+            "stream (learning.each.update=batch)"
+        )
+    return False, f"{size(needed)} are too much for the {size(free)} of memory that are free"
 
 
 def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
@@ -45,6 +63,23 @@ def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
     return largest
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process may still take: of the GPU, of the machine, or of its container where that is less."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return 0  # unknown: latents go to files
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return max(0, min(free, limit - used))
+
+
 @contextmanager
 def memory_errors() -> Iterator[None]:
     """Turn a failed allocation into an error that says what to do."""
@@ -56,3 +91,12 @@ def memory_errors() -> Iterator[None]:
         if "DefaultCPUAllocator" not in str(error):  # PyTorch has no type of its own for this on the CPU
             raise
         raise RunError(f"training ran out of memory; {REMEDY}") from error
+
+
+def size(count: int | float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 Activity = Literal["inferring", "updating filters", "writing a checkpoint"]
+LARGEST = 1e300  # of the numbers in a history
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,19 @@ class EpochReport:
         return {**asdict(self), **derived}
 
     @classmethod
-    def of(cls, table: dict[str, Any]) -> EpochReport:
-        """The report of a line of the history."""
-        return cls(**{f.name: table[f.name] for f in fields(cls) if f.name in table})
+    def of(cls, table: Any) -> EpochReport:
+        """The report of a line of the history; a ValueError for what is none."""
+        given = table if isinstance(table, dict) else {}
+        wrong = [f.name for f in fields(cls) if not _is_valid(given.get(f.name, f.default), f.name)]
+        if wrong:
+            raise ValueError(f"no {'text' if wrong == ['engine'] else 'number'} for {', '.join(wrong)}")
+        return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
+
+
+def _is_valid(value: Any, name: str) -> bool:
+    if name == "engine":
+        return isinstance(value, str)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST  # NaN is not
 
 
 @dataclass(frozen=True)

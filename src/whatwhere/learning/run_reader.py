@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +9,16 @@ from typing import Any
 
 from whatwhere.data.models import names, resolve
 from whatwhere.errors import RunError, SpecError, command, did_you_mean, printable
-from whatwhere.files import is_folder, is_regular, read_regular
+from whatwhere.files import is_folder, is_regular, parse_json, read_regular
+from whatwhere.learning.checkpoint import Checkpoint, has_checkpoint
 from whatwhere.learning.recipe_changes import difference, settings
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.storage import has_checkpoint, load_checkpoint
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_file
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import override, parse_toml, read_toml, to_toml
 
-LONGEST_HISTORY = 2**28  # bytes
-NUMBERS = ("layer", "epoch", "reconstruction", "penalty", "nonzeros")  # in every line of a history
+LONGEST_HISTORY = 2**25  # bytes
 SECTIONS = ("model", "learning", "inference", "descriptor", "batch_size", "seed")  # in every recipe of a run
 
 
@@ -119,7 +116,7 @@ def recipe_in_checkpoint(folder: Path) -> dict[str, Any]:
     if not has_checkpoint(folder / "checkpoint"):
         return {}
     try:
-        return settings(parse_toml(load_checkpoint(folder / "checkpoint").recipe, "the checkpoint's recipe"))
+        return settings(parse_toml(Checkpoint.load(folder / "checkpoint").recipe, "the checkpoint's recipe"))
     except (RunError, SpecError):
         return {}
 
@@ -129,26 +126,20 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
     if not os.path.lexists(path):
         return ()
     try:
-        lines = read_regular(path, LONGEST_HISTORY).decode("utf-8").splitlines()
+        lines = read_regular(path, LONGEST_HISTORY).splitlines()
         return tuple(_epoch(line, number) for number, line in enumerate(lines, start=1) if line.strip())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise RunError(f"{printable(path)} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
         raise RunError(
-            f"{printable(path)} is damaged: {error}; expected one JSON object per line with {', '.join(NUMBERS)} "
+            f"{printable(path)} is damaged: {error}; expected one JSON object per line, an epoch each "
             f"({command('whatwhere', 'train', '--resume', path.parent)} writes it again)"
         ) from None
 
 
-def _epoch(line: str, number: int) -> EpochReport:
+def _epoch(line: bytes, number: int) -> EpochReport:
     """One line of a history; ValueError if it is not an epoch."""
     try:
-        epoch = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"line {number} is not JSON ({error})") from None
-    missing = [name for name in NUMBERS if not isinstance(epoch, dict) or not _is_number(epoch.get(name))]
-    if missing:
-        raise ValueError(f"line {number} has no number for {', '.join(missing)}")
-    return EpochReport.of(epoch)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return EpochReport.of(parse_json(line))
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from None

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from whatwhere.learning import distributed
 from whatwhere.learning.callbacks import TrainingCallbacks
-from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
 from whatwhere.learning.guards import check_batch, check_filters, check_sums, stopped
-from whatwhere.learning.image_stream import StreamData
 from whatwhere.learning.reports import Activity, BatchReport, EpochReport, PhaseReport
+from whatwhere.learning.run_folder import Checkpointer, CheckpointSchedule
 from whatwhere.learning.state import TrainingState
 from whatwhere.learning.stats import AsyncHostCopy, BatchStats, EpochStats, measure_batch
-from whatwhere.learning.training_data import TrainingData
+from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
@@ -144,7 +143,7 @@ class TrainingSession:
             self.state = replace(self.state, model=model)
         zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()
         self._stats.add_active(solution.features)
-        self._measured = AsyncHostCopy(measure_batch(solution, zero_cost, self.data.stored_dtype))
+        self._measured = AsyncHostCopy(measure_batch(solution, zero_cost))
 
     def all_reduce_sum(self, total: Tensor) -> Tensor:
         return check_sums(distributed.all_reduce_sum(total), self._where())

@@ -18,7 +18,6 @@ class BatchStats(NamedTuple):
     """Sums over one batch.
 
     zero_cost  what the batch costs with all features at 0
-    overflow   features too large for the type that they are stored in
     stop       above 0 if someone asked to stop
     """
 
@@ -27,21 +26,18 @@ class BatchStats(NamedTuple):
     nonzeros: float
     images: float
     zero_cost: float
-    overflow: float
     stop: float
 
 
-def measure_batch(solution: Solution, zero_cost: Tensor, stored_dtype: torch.dtype) -> Tensor:
-    """`BatchStats` of one batch, left on the device: [7], float64."""
+def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
+    """`BatchStats` of one batch, left on the device: [6], float64."""
     stats, p = solution.stats, solution.features
-    too_large = p.abs() > torch.finfo(stored_dtype).max if stored_dtype == torch.float16 else p.new_zeros(1)
     sums = {
         "reconstruction": stats.reconstruction[-1].sum(dtype=torch.float64),
         "penalty": stats.penalty[-1].sum(dtype=torch.float64),
         "nonzeros": stats.nonzeros[-1].sum(dtype=torch.float64),
         "images": torch.full_like(zero_cost, len(p)),
         "zero_cost": zero_cost,
-        "overflow": too_large.sum(),
         "stop": torch.zeros_like(zero_cost),
     }
     return torch.stack([sums[name].double() for name in BatchStats._fields])

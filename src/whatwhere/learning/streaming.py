@@ -21,7 +21,7 @@ from whatwhere.inference.engines import Engine
 from whatwhere.inference.filter_map import LinearMap
 from whatwhere.learning.algorithm import Hooks, moving_filters, training_phase
 from whatwhere.learning.filter_problem import Reduce, project_filters
-from whatwhere.learning.image_stream import StreamData
+from whatwhere.learning.training_data import StreamData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import EveryBatch, LearningSpec, Recipe
 

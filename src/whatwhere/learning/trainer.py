@@ -13,34 +13,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.errors import ImageError, SpecError, listed
+from whatwhere.errors import SpecError, listed
 from whatwhere.inference.auto_lam import resolve_recipe
-from whatwhere.inference.checks import in_model_units
+from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.learning import distributed
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.callbacks import TrainingCallbacks
-from whatwhere.learning.checkpointing import Checkpointer, CheckpointSchedule
-from whatwhere.learning.image_stream import (
-    IterableStream,
-    StreamData,
-    StreamError,
-    as_stream_or_source,
-    fingerprint,
-    first_images,
-    images_per_epoch,
-    open_stream,
-    stream_recipe,
-)
-from whatwhere.learning.memory import check_memory, latents_per_image, memory_errors
+from whatwhere.learning.checkpoint import RunFacts
+from whatwhere.learning.image_stream import ImageStream, SizedStream, StreamError, open_images
+from whatwhere.learning.latent_store import LatentFiles, LatentStore
+from whatwhere.learning.memory import check_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.learning.progress import TrainingProgress
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import RunFacts, RunFolder
+from whatwhere.learning.run_folder import Checkpointer, CheckpointSchedule, RunFolder
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState, first_epoch
-from whatwhere.learning.storage import LatentFiles, LatentStore, choose_tier, latent_dtype
 from whatwhere.learning.streaming import learn_from_stream
-from whatwhere.learning.training_data import ImageSource, TrainingData, as_signals, split_batches
+from whatwhere.learning.training_data import (
+    StreamData,
+    TrainingData,
+    as_signals,
+    images_per_epoch,
+    open_stream,
+    split_batches,
+    stream_recipe,
+)
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
@@ -106,68 +104,74 @@ def train(
     True
     """
     options, callbacks = options or TrainingOptions(), callbacks or TrainingCallbacks()
-    source = in_model_units(recipe.model, as_stream_or_source(images))
     if resume and out is None:
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
-    if not isinstance(source, IterableStream) and len(source) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
-    recipe = stream_recipe(recipe, source, image_count, mask)
-    if start is None:  # channels are those of the images
-        recipe = replace(recipe, model=replace(recipe.model, channels=first_images(source).shape[1]))
     if out is not None and "\0" in os.fspath(out):
         raise SpecError(f"out = {os.fspath(out)!r} was given; expected a name without zero bytes")
-    if start is not None and start.spec != recipe.model:
+    source = open_images(images, recipe.model)
+    recipe = stream_recipe(recipe, source, image_count, mask)
+    first = source.first_images()
+    if start is None:  # channels are those of the images
+        recipe = replace(recipe, model=replace(recipe.model, channels=first.shape[1]))
+    elif start.spec != recipe.model:
         raise SpecError("a start model was given that is not the recipe's; expected one of the same ModelSpec")
-    seen = first_images(source) if isinstance(source, IterableStream) else source
-    recipe = resolve_recipe(recipe, seen, mask=mask, start=start)
-    if progress:
-        size = images_per_epoch(recipe, source, image_count)
-        with TrainingProgress(recipe, size, quiet=not distributed.is_main_process()) as display:
-            return run_training(
-                recipe, source, mask, image_count, out, resume, start, options, display.attach(callbacks)
-            )
-    return run_training(recipe, source, mask, image_count, out, resume, start, options, callbacks)
-
-
-def run_training(
-    recipe: Recipe,
-    images: ImageSource | IterableStream,
-    mask: ImageSource | None,
-    image_count: int | None,
-    out: str | os.PathLike[str] | None,
-    resume: bool,
-    start: DeconvNet | None,
-    options: TrainingOptions,
-    callbacks: TrainingCallbacks,
-) -> TrainedModel:
-    """Open what a training needs, run it, close it again."""
-    device = distributed.choose_device(options.device)
+    recipe = resolve_recipe(recipe, source.images if isinstance(source, SizedStream) else first, mask=mask, start=start)
+    job = TrainingJob(recipe, source, mask, image_count, start, options, callbacks)
     folder = None if out is None else RunFolder(Path(out))
-    height, width = first_images(images).shape[-2:]
-    batch = recipe.batch_size if isinstance(images, IterableStream) else min(recipe.batch_size, len(images))
+    if not progress:
+        return run_training(job, folder, resume)
+    size = images_per_epoch(recipe, source, image_count)
+    with TrainingProgress(recipe, size, quiet=not distributed.is_main_process()) as display:
+        return run_training(replace(job, callbacks=display.attach(callbacks)), folder, resume)
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What `train` was given, checked: the recipe with all its numbers, the images as a stream."""
+
+    recipe: Recipe
+    images: ImageStream
+    mask: ImageSource | None = None
+    image_count: int | None = None
+    start: DeconvNet | None = None
+    options: TrainingOptions = field(default_factory=TrainingOptions)
+    callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
+
+    @property
+    def fingerprint(self) -> str:
+        """What distinguishes its images and masks from others."""
+        masks = [] if self.mask is None else [SizedStream(self.mask).fingerprint()]
+        return " ".join([self.images.fingerprint(), *masks])
+
+
+def run_training(job: TrainingJob, folder: RunFolder | None, resume: bool = False) -> TrainedModel:
+    """Open what a training needs, run it, close it again."""
+    recipe, options = job.recipe, job.options
+    device = distributed.choose_device(options.device)
+    _, channels, height, width = job.images.first_images().shape
+    batch = min(recipe.batch_size, job.images.size or recipe.batch_size)
     check_memory(recipe.model, (height, width), batch, device)
     group = distributed.process_group(device, options.timeout)
     with torch.no_grad(), memory_errors(), group, ExitStack() as closing:
-        model = (start or DeconvNet(recipe.model, seed=recipe.seed)).to(device)
-        dtype = latent_dtype(options.latent_dtype, model.dtype)
-        data: TrainingData | StreamData
-        if recipe.learning[0].streams:
-            data = open_stream(recipe, images, image_count, model)
-        else:
-            assert not isinstance(images, IterableStream), "stream_recipe raises"
-            data = closing.enter_context(open_data(recipe, images, mask, model, dtype, folder, options, callbacks))
+        model = (job.start or DeconvNet(recipe.model, seed=recipe.seed)).to(device)
+        data = closing.enter_context(open_data(job, model, folder))
         engines = resolve_engines(options.engine, model, data.first_image(), recipe)
         if folder is not None and distributed.rank() == 0:
             closing.enter_context(folder.locked())
         state, checkpointer = TrainingState(model, *first_epoch(recipe)), None
         if folder is not None:
-            prints = [fingerprint(source, recipe.batch_size) for source in (images, mask) if source is not None]
-            facts = RunFacts(recipe, " ".join(prints), dtype, options.notes)
+            notes = {**options.notes, "image_shape": [channels, height, width]}
+            facts = RunFacts(recipe, job.fingerprint, notes)
             checkpointer = Checkpointer(folder, facts, data if isinstance(data, TrainingData) else None)
             state = checkpointer.resume(device) if resume else checkpointer.begin(state)
-        schedule = CheckpointSchedule(options.checkpoint_every)
         session = TrainingSession(
-            recipe, data, state, [engine.name for engine in engines], callbacks, checkpointer, schedule
+            recipe,
+            data,
+            state,
+            [engine.name for engine in engines],
+            job.callbacks,
+            checkpointer,
+            CheckpointSchedule(options.checkpoint_every),
         )
         with nullcontext() if folder is None else folder.writing("training"):
             if isinstance(data, StreamData):
@@ -196,40 +200,25 @@ def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Re
 
 
 @contextmanager
-def open_data(
-    recipe: Recipe,
-    images: ImageSource,
-    mask: ImageSource | None,
-    model: DeconvNet,
-    dtype: torch.dtype,
-    folder: RunFolder | None,
-    options: TrainingOptions,
-    callbacks: TrainingCallbacks,
-) -> Iterator[TrainingData]:
-    """Checked images, and a store for their latents in the tier asked for; without a folder its files are temporary."""
-    batches = split_batches(len(images), recipe.batch_size)
-    signals, masks = as_signals(model, images, mask, batches)
-    height, width = images[slice(0, 1)].shape[2:]
-    needed = len(images) * latents_per_image(model.spec, height, width) * dtype.itemsize // distributed.world_size()
+def open_data(job: TrainingJob, model: DeconvNet, folder: RunFolder | None) -> Iterator[TrainingData | StreamData]:
+    """A stream; or checked images, and a store for their latents, whose files are temporary without a folder."""
+    if job.recipe.learning[0].streams:
+        yield open_stream(job.recipe, job.images, job.image_count, model)
+        return
+    assert isinstance(job.images, SizedStream), "stream_recipe raises"
+    images = job.images.images
+    batches = split_batches(len(images), job.recipe.batch_size)
+    signals, masks = as_signals(model, images, job.mask, batches)
+    numbers = len(images) * latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])
+    needed = numbers * model.dtype.itemsize // distributed.world_size()
     with ExitStack() as closing:
         home = Path(tempfile.gettempdir()) if folder is None else folder.path
-        tier, reason = choose_tier(options.store, needed, model.device, home)
-        callbacks.on_start(f"latents in the tier {tier!r}: {reason}")
-        if folder is not None:
-            files = LatentFiles(folder.latents, batches, dtype)
-        elif tier == "file":
-            files = LatentFiles(Path(closing.enter_context(tempfile.TemporaryDirectory())), batches, dtype)
-        else:
-            files = None
-        store = LatentStore(tier, len(batches), device=model.device, dtype=model.dtype, stored_dtype=dtype, files=files)
+        in_memory, reason = latents_fit(job.options.store, needed, model.device, home)
+        job.callbacks.on_start(f"latents are kept in {'memory' if in_memory else 'files'}: {reason}")
+        files = None if folder is None else LatentFiles(folder.latents, len(batches))
+        if files is None and not in_memory:
+            files = LatentFiles(Path(closing.enter_context(tempfile.TemporaryDirectory())), len(batches))
+        store = LatentStore(len(batches), model.device, files, in_memory=in_memory)
         closing.callback(store.close)
-        yield TrainingData(
-            on_device(signals, batches, store), batches, store, masks and on_device(masks, batches, store)
-        )
-
-
-def on_device(images: ImageSource, batches: list[slice], store: LatentStore) -> ImageSource:
-    """Images are kept where the latents are: on the device, if that is their tier."""
-    if store.tier != "device" or store.device.type == "cpu":
-        return images
-    return torch.cat([images[batch].to(store.device, store.dtype) for batch in batches])
+        data = TrainingData(model, signals, batches, store, masks)
+        yield data.on_device() if in_memory and model.device.type != "cpu" else data

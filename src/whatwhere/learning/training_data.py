@@ -1,38 +1,25 @@
-"""The images of a training in fixed batches, and the latents that belong to them."""
+"""The images of a training in batches: fixed ones with the latents that belong to them, or those of a stream."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import load, load_for_training
+from whatwhere.errors import WhatwhereError
+from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.learning import distributed
-from whatwhere.learning.storage import LatentStore
+from whatwhere.learning.image_stream import ImageStream, StreamError
+from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InputSpec
+from whatwhere.spec import InputSpec, Recipe
+from whatwhere.spec.checks import require, require_count
 
-
-def as_image_source(images: ImageSource | np.ndarray | str | Path) -> ImageSource:
-    """What `train` was given: an array through `data.load`, a path or name through `data.load_for_training`."""
-    if isinstance(images, str | Path):
-        return load_for_training(images)[0]
-    return load(images) if isinstance(images, np.ndarray) else images
-
-
-class ImageSource(Protocol):
-    """Anything that gives images [n, C, H, W] for a slice: a tensor, or a data set that reads lazily."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, images: slice, /) -> Tensor: ...
+BATCHES_PER_EPOCH = 100
 
 
 @dataclass(frozen=True)
@@ -86,10 +73,12 @@ def as_signals(
 class TrainingData:
     """What stays the same through a run. Batch i belongs to process i modulo their number, from start to end.
 
+    model    whose device and dtype the images get
     images   what the model explains, after its input stage
     masks    the weights of its pixels; None if all count the same
     """
 
+    model: DeconvNet
     images: ImageSource
     batches: Sequence[slice]
     store: LatentStore
@@ -100,13 +89,9 @@ class TrainingData:
         """Batches that are inferred at the same time: one by each process."""
         return distributed.world_size()
 
-    @property
-    def stored_dtype(self) -> torch.dtype:
-        return self.store.stored_dtype
-
     def first_image(self) -> Tensor:
         """One image, for checks before anything is done."""
-        return self.images[slice(0, 1)].to(self.store.device, self.store.dtype)
+        return self.images[slice(0, 1)].to(self.model.device, self.model.dtype)
 
     def batch_count(self, epoch: int) -> int:
         """How many batches an epoch has."""
@@ -117,10 +102,20 @@ class TrainingData:
         return range(distributed.rank(), len(self.batches), distributed.world_size())
 
     def read_images(self, batch: int) -> Tensor:
-        return self.images[self.batches[batch]].to(self.store.device, self.store.dtype)
+        return self.images[self.batches[batch]].to(self.model.device, self.model.dtype)
 
     def read_mask(self, batch: int) -> Tensor | None:
-        return None if self.masks is None else self.masks[self.batches[batch]].to(self.store.device, self.store.dtype)
+        return None if self.masks is None else self.masks[self.batches[batch]].to(self.model.device, self.model.dtype)
+
+    def on_device(self) -> TrainingData:
+        """The same with all images in the memory of the device, where the latents are."""
+        every = range(len(self.batches))
+        masks = (
+            None
+            if self.masks is None
+            else torch.cat([self.masks[self.batches[b]].to(self.model.device) for b in every])
+        )
+        return replace(self, images=torch.cat([self.read_images(b) for b in every]), masks=masks)
 
     def stored(self) -> Iterator[tuple[Tensor, Latents, Tensor | None]]:
         """Images, latents and masks of every batch of this process."""
@@ -128,19 +123,106 @@ class TrainingData:
             yield self.read_images(batch), self.store.read(batch), self.read_mask(batch)
 
 
+@dataclass(frozen=True)
+class StreamData:
+    """The batches of a run: each layer's `count` images, in epochs. Every process takes its share of every batch.
+
+    passes  True: the source is sized and every epoch is one pass over it
+    """
+
+    stream: ImageStream
+    model: DeconvNet
+    count: int
+    epochs: int
+    batch_size: int
+    passes: bool = False
+
+    batches_per_round = 1
+
+    def first_image(self) -> Tensor:
+        """One image, for checks before anything is done."""
+        return self._signal(self.stream.first_images()[:1], 0)
+
+    def batch_count(self, epoch: int) -> int:
+        """How many batches an epoch has."""
+        if self.passes:
+            return self._batches
+        return self._batches * epoch // self.epochs - self._batches * (epoch - 1) // self.epochs
+
+    def read_images(self, layer: int, epoch: int, batch: int) -> tuple[Tensor, int]:
+        """This process's share of a batch, and how many images the whole batch has."""
+        start, stop = self._range(layer, epoch, batch)
+        images = self.stream.read(start, stop)
+        return self._signal(images, start)[distributed.rank() :: distributed.world_size()], len(images)
+
+    def _signal(self, images: Tensor, start: int) -> Tensor:
+        """What the model explains: checked images after its input stage."""
+        try:
+            self.model.check_images(images)
+        except WhatwhereError as error:
+            raise StreamError(f"images {start + 1:,} to {start + len(images):,} of the stream: {error}") from error
+        return self.model.input_stage.forward(images.to(self.model.device, self.model.dtype), None)[0]
+
+    @property
+    def _batches(self) -> int:
+        return -(-self.count // self.batch_size)
+
+    def _range(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
+        if self.passes:
+            before = 0
+        else:
+            before, batch = (layer - 1) * self.count, self._batches * (epoch - 1) // self.epochs + batch
+        start, stop = (before + self.count * b // self._batches for b in (batch, batch + 1))
+        return start, stop
+
+
 def split_batches(images: int, batch_size: int) -> list[slice]:
     """All images in batches of this size; the last one holds the rest."""
     return [slice(start, min(start + batch_size, images)) for start in range(0, images, batch_size)]
 
 
-def image_fingerprint(images: ImageSource, batches: Sequence[slice]) -> str:
-    """What distinguishes these images from others: their own fingerprint if they have one, or a hash of all values."""
-    own: Any = getattr(images, "fingerprint", None)
-    if isinstance(own, str):
-        return own
-    digest = hashlib.sha256()
-    for batch in batches:
-        values = images[batch].detach().cpu().contiguous()
-        digest.update(f"{values.dtype} {list(values.shape)}".encode())
-        digest.update(values.numpy().data)
-    return digest.hexdigest()
+def stream_recipe(recipe: Recipe, images: ImageStream, image_count: int | None, mask: object = None) -> Recipe:
+    """The recipe with the epochs that a stream of `image_count` images for each layer is cut into."""
+    streaming, once = recipe.learning[0].streams, images.size is None
+    require(
+        streaming or not once,
+        "an iterable of batches with update = 'epoch', which stores the latents of every image,",
+        "a tensor or a data set, or a recipe with learning.each.update = 'batch'",
+    )
+    require(image_count is not None or not once, "an iterable of batches alone", "image_count=N, images for each layer")
+    require(mask is None or not streaming, "a mask with update = 'batch'", "update = 'epoch'; a stream has no masks")
+    if image_count is None:
+        return recipe
+    require_count("image_count", image_count)
+    require(streaming, f"image_count = {image_count} with update = 'epoch'", "update = 'batch', or no image_count")
+    epochs = max(1, round(image_count / recipe.batch_size / BATCHES_PER_EPOCH))
+    learning = (replace(layer, epochs=min(1, layer.epochs) * epochs) for layer in recipe.learning)
+    return replace(recipe, learning=tuple(learning))
+
+
+def open_stream(recipe: Recipe, images: ImageStream, image_count: int | None, model: DeconvNet) -> StreamData:
+    """The batches of a run by this recipe (see `stream_recipe`)."""
+    count = image_count or images.size
+    assert count is not None, "stream_recipe raises"
+    processes, smallest = distributed.world_size(), count // -(-count // recipe.batch_size)
+    require(
+        smallest >= processes,
+        f"batches of {smallest} images with {processes} processes",
+        "at least one image for each process (a larger batch_size, or fewer processes)",
+    )
+    for learning in recipe.learning:
+        require(
+            processes == 1 or not learning.inference.per_batch,
+            f"step.per = 'batch' with update = 'batch' and {processes} processes",
+            "step.per = 'image': every process infers a share of the batch and does not see the others",
+        )
+    epochs = max(learning.epochs for learning in recipe.learning)
+    return StreamData(images, model, count, epochs, recipe.batch_size, passes=image_count is None)
+
+
+def images_per_epoch(recipe: Recipe, images: ImageStream, image_count: int | None) -> int:
+    """How many images an epoch has, on the average."""
+    if image_count is None:
+        assert images.size is not None, "stream_recipe raises"
+        return images.size
+    return -(-image_count // max(1, recipe.learning[0].epochs))

@@ -15,8 +15,7 @@ class TrainingOptions:
     engine            what computes inference: one that `whatwhere info` lists; 'auto' takes the fastest that supports
                       the model
     device            where: cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
-    store             where latents wait for the next epoch: 'device', 'ram', 'file', or 'auto', the fastest that fits
-    latent_dtype      the type latents are stored in: float32 by default, float16 and bfloat16 take half the room
+    store             where latents wait for the next epoch: 'memory', 'file', or 'auto', memory if they fit
     checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None writes one every
                       epoch, or as seldom as limits them to a tenth of the time
     timeout           seconds to wait for another process that does not answer
@@ -28,16 +27,13 @@ class TrainingOptions:
 
     engine: str = "auto"
     device: str = "auto"
-    store: Literal["auto", "device", "ram", "file"] = "auto"
-    latent_dtype: Literal["float64", "float32", "float16", "bfloat16"] | None = None
+    store: Literal["auto", "memory", "file"] = "auto"
     checkpoint_every: int | None = None
     timeout: float = 120.0
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "device", str(self.device))  # a torch.device is accepted, and so is a torch.dtype
-        if self.latent_dtype is not None:
-            object.__setattr__(self, "latent_dtype", str(self.latent_dtype).removeprefix("torch."))
+        object.__setattr__(self, "device", str(self.device))  # a torch.device is accepted
         check_fields(self)
         if self.checkpoint_every is not None:
             require_count("checkpoint_every", self.checkpoint_every, least=0)

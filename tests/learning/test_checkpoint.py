@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 
 from whatwhere.errors import RunError
-from whatwhere.learning.storage import Checkpoint, load_checkpoint, save_checkpoint
+from whatwhere.learning.checkpoint import Checkpoint
 
 CHECKPOINT = Checkpoint(
     layer=2,
@@ -15,16 +15,15 @@ CHECKPOINT = Checkpoint(
     batch=1,
     recipe="seed = 1",
     images="abc",
-    latent_dtype="float32",
     notes={"source": "digits"},
-    history=({"layer": 1, "cost": 0.1 + 0.2},),
+    history=[{"layer": 1, "cost": 0.1 + 0.2}],
     tensors={"layer1.filters": torch.randn(2, 3), "tally.active": torch.tensor([True, False])},
 )
 
 
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
-    save_checkpoint(CHECKPOINT, tmp_path)
-    read = load_checkpoint(tmp_path)
+    CHECKPOINT.save(tmp_path)
+    read = Checkpoint.load(tmp_path)
     assert (read.layer, read.epoch, read.batch, read.history) == (2, 3, 1, CHECKPOINT.history)
     assert (read.recipe, read.images, read.notes) == ("seed = 1", "abc", {"source": "digits"})
     assert all(torch.equal(read.tensors[name], tensor) for name, tensor in CHECKPOINT.tensors.items())
@@ -32,16 +31,16 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
 
 
 def test_a_checkpoint_cut_short_anywhere_or_with_any_byte_changed_raises(tmp_path):
-    save_checkpoint(CHECKPOINT, tmp_path)
+    CHECKPOINT.save(tmp_path)
     path = tmp_path / "state.safetensors"
     content = path.read_bytes()
     for place in range(0, len(content), 7):
         path.write_bytes(content[:place])
         with pytest.raises(RunError, match=r"state\.safetensors"):
-            load_checkpoint(tmp_path)
+            Checkpoint.load(tmp_path)
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            read = load_checkpoint(tmp_path)
+            read = Checkpoint.load(tmp_path)
         except RunError:
             continue
         # a byte of the header that says nothing, such as a blank, may change
@@ -56,23 +55,30 @@ def test_a_checkpoint_cut_short_anywhere_or_with_any_byte_changed_raises(tmp_pat
 def test_the_checksum_covers_dtype_and_shape(changed, tmp_path, monkeypatch):
     """The same bytes as another type, or in another shape."""
     checkpoint = replace(CHECKPOINT, tensors={"f": torch.arange(6.0).view(2, 3)})
-    save_checkpoint(checkpoint, tmp_path)
+    checkpoint.save(tmp_path)
     checksum = safe_open(tmp_path / "state.safetensors", framework="pt").metadata()["checksum"]
-    monkeypatch.setattr("whatwhere.learning.storage.checkpoints._checksum", lambda *_: checksum)
-    save_checkpoint(replace(checkpoint, tensors={"f": changed}), tmp_path)
+    monkeypatch.setattr("whatwhere.learning.checkpoint._checksum", lambda *_: checksum)
+    replace(checkpoint, tensors={"f": changed}).save(tmp_path)
     monkeypatch.undo()
     with pytest.raises(RunError, match="its checksum is wrong"):
-        load_checkpoint(tmp_path)
+        Checkpoint.load(tmp_path)
 
 
 def test_a_missing_checkpoint_says_so(tmp_path):
     with pytest.raises(RunError, match="there is no checkpoint here"):
-        load_checkpoint(tmp_path)
+        Checkpoint.load(tmp_path)
 
 
 def test_a_checkpoint_of_another_version_raises(tmp_path, monkeypatch):
-    monkeypatch.setattr("whatwhere.learning.storage.checkpoints.FORMAT", "whatwhere checkpoint 9")
-    save_checkpoint(CHECKPOINT, tmp_path)
+    monkeypatch.setattr("whatwhere.learning.checkpoint.FORMAT", "whatwhere checkpoint 9")
+    CHECKPOINT.save(tmp_path)
     monkeypatch.undo()
     with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 2'"):
-        load_checkpoint(tmp_path)
+        Checkpoint.load(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"layer": "2"}, {"epoch": -1}, {"notes": []}, {"history": {}}, {"recipe": None}])
+def test_content_of_another_type_raises(change, tmp_path):
+    replace(CHECKPOINT, **change).save(tmp_path)
+    with pytest.raises(RunError, match=f"is damaged: {next(iter(change))} is a"):
+        Checkpoint.load(tmp_path)

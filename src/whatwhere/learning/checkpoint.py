@@ -1,0 +1,142 @@
+"""A checkpoint: one file that is renamed into place, and the latents that it points at.
+
+    checkpoint/state.safetensors     filters, where training stands, history, recipe, where each batch's latents lie
+    checkpoint/latents/…             the latents (see `latent_store`)
+
+Everything that one rename makes valid together is in the one file.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from whatwhere.errors import RunError
+from whatwhere.files import is_regular, parse_json, write_atomic
+from whatwhere.learning.reports import EpochReport
+from whatwhere.learning.state import TrainingState
+from whatwhere.learning.stats import EpochStats
+from whatwhere.model import DeconvNet
+from whatwhere.spec import Recipe
+from whatwhere.spec.toml import to_toml
+
+FORMAT = "whatwhere checkpoint 2"
+STATE = "state.safetensors"
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run begins with and is resumed with.
+
+    images  their fingerprint
+    notes   plain values of the caller, such as where the images came from
+    """
+
+    recipe: Recipe
+    images: str
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that training needs to continue, except the latents themselves.
+
+    layer, epoch, batch  what comes next: batches before `batch` of that epoch are inferred already
+    recipe               as TOML
+    images               fingerprint of the images
+    notes                of the program that began the run, for the one that continues it
+    history              one table an epoch
+    tensors              filters and connectivity, the table of the latents, sums of an epoch in progress
+    """
+
+    layer: int
+    epoch: int
+    batch: int
+    recipe: str
+    images: str
+    notes: dict[str, Any]
+    history: list[dict[str, Any]]
+    tensors: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, state: TrainingState, facts: RunFacts, latents: Tensor) -> Checkpoint:
+        tensors = {"latents.table": latents, **(state.stats.tensors() if state.stats is not None else {})}
+        tensors |= {f"memory.{name}": tensor for name, tensor in state.memory.items()}
+        for k, (f, connected) in enumerate(zip(state.model.filters, state.model.connectivity, strict=True), start=1):
+            tensors[f"layer{k}.filters"], tensors[f"layer{k}.connectivity"] = f, connected
+        history = [report.table() for report in state.history]
+        notes = dict(facts.notes)
+        return cls(state.layer, state.epoch, state.batch, to_toml(facts.recipe), facts.images, notes, history, tensors)
+
+    def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
+        """Where training stands, by a recipe whose settings of training are those of the run."""
+        layers = range(1, recipe.model.depth + 1)
+        filters = [self.tensors[f"layer{k}.filters"] for k in layers]
+        connectivity = [self.tensors[f"layer{k}.connectivity"] for k in layers]
+        memory = {n.removeprefix("memory."): t.to(device) for n, t in self.tensors.items() if n.startswith("memory.")}
+        return TrainingState(
+            model=DeconvNet.from_parts(recipe.model, filters, connectivity).to(device),
+            layer=self.layer,
+            epoch=self.epoch,
+            batch=self.batch,
+            stats=EpochStats.from_tensors(self.tensors, device),
+            memory=memory,
+            history=tuple(map(EpochReport.of, self.history)),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint: from the rename on it is the one, until then the last one is."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        content = json.dumps({f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"})
+        metadata = {"format": FORMAT, "content": content, "checksum": str(_checksum(content, tensors))}
+        write_atomic(folder / STATE, to_bytes(tensors, metadata=metadata))
+
+    @classmethod
+    def load(cls, folder: Path) -> Checkpoint:
+        """Read the checkpoint in a folder; a missing, damaged or foreign one raises an error."""
+        path = folder / STATE
+        if not is_regular(path):
+            raise RunError(f"{path}: there is no checkpoint here to continue from")
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+            if metadata.get("format") != FORMAT:
+                raise RunError(f"{path} holds {metadata.get('format')!r}; expected {FORMAT!r}, of this version")
+            if metadata["checksum"] != str(_checksum(metadata["content"], tensors)):
+                raise RunError(f"{path} is damaged: its checksum is wrong")
+            content = parse_json(metadata["content"].encode())
+            return cls(**{name: _checked(content, name, kind) for name, kind in CONTENT.items()}, tensors=tensors)
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+
+
+CONTENT = {"layer": int, "epoch": int, "batch": int, "recipe": str, "images": str, "notes": dict, "history": list}
+
+
+def has_checkpoint(folder: Path) -> bool:
+    return is_regular(folder / STATE)
+
+
+def _checked(content: Any, name: str, kind: type) -> Any:
+    value: Any = content[name]
+    if type(value) is not kind or (isinstance(value, int) and value < 0):
+        raise ValueError(f"{name} is a {type(value).__name__}, expected a {kind.__name__}")
+    return value
+
+
+def _checksum(content: str, tensors: Mapping[str, Tensor]) -> int:
+    checksum = zlib.crc32(content.encode())
+    for name, tensor in sorted(tensors.items()):
+        header = f"{name} {tensor.dtype} {list(tensor.shape)}".encode()
+        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, zlib.crc32(header, checksum))
+    return checksum
