@@ -89,8 +89,8 @@ def report_interrupts(folder: Path) -> Iterator[None]:
     """Say how a training that was stopped is continued."""
     from whatwhere.errors import command as command_line
     from whatwhere.learning import TrainingStopped
-    from whatwhere.learning.distributed import is_main_process
     from whatwhere.learning.checkpoint import has_checkpoint
+    from whatwhere.learning.distributed import is_main_process
 
     try:
         yield
