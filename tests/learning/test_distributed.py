@@ -208,8 +208,9 @@ def test_torchrun_starts_the_command(tmp_path):
     images = tmp_path / "images.npy"
     np.save(images, tiny.images(IMAGES).numpy())
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    settings = ["--set=batch_size=2", "--set=learning.each.epochs=1", "--set=learning.each.inference.steps=1"]
-    command = ["-m", "whatwhere", "train", str(images), f"--out={tmp_path / 'run'}", "--set=engine=reference", *settings]
+    changes = ("engine=reference", "batch_size=2", "learning.each.epochs=1", "learning.each.inference.steps=1")
+    settings = [f"--set={change}" for change in changes]
+    command = ["-m", "whatwhere", "train", str(images), f"--out={tmp_path / 'run'}", *settings]
     done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("layer 2  epoch 1/1") == 1, "only the first process says how it goes"
