@@ -10,6 +10,7 @@ import io
 import sys
 from pathlib import Path
 
+import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -17,7 +18,9 @@ from reproduction.models import read_model
 from reproduction.records import read_records
 from whatwhere.cli.figures import choose_images
 from whatwhere.cli.stages import Stages
-from whatwhere.figures import FigureContext, draw
+from whatwhere.figures import RunFigures, cost, styled
+from whatwhere.figures.run_figures import training_settings
+from whatwhere.inference import infer
 from whatwhere.learning import EpochReport, TrainedRun
 
 DOCS = Path(__file__).parent
@@ -26,7 +29,7 @@ MAX_BYTES = 300_000
 IMAGE = 61  # of the test digits: the one that is decomposed
 
 ALONE = ("composite", "decomposition-1", "decomposition-2", "where-1", "inference")
-COMPARED = ("comparison", "cost-2", "reset")
+COMPARED = ("comparison", "cost-2")
 
 
 def published_run(name: str, file: str) -> TrainedRun:
@@ -52,14 +55,33 @@ def png(figure: Figure) -> bytes:
     return compressed.getvalue()
 
 
+@styled
+def comparison(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
+    """The same images by several models (paper, Fig. maxgauss): the inputs, then a row of reconstructions for each."""
+    rows = {"input": images} | {
+        run.name: infer(run.model, images, training_settings(run.recipe, run.model.spec.depth)).reconstruction
+        for run in runs
+    }
+    figure = Figure(figsize=(7, 0.8 * len(rows)), layout="constrained")
+    for axes, (name, row) in zip(figure.subplots(len(rows), 1), rows.items(), strict=True):
+        axes.imshow(torch.cat(list(row[:, 0]), 1).clamp(0, 1), cmap="gray_r", vmin=0, vmax=1)
+        axes.set(xticks=[], yticks=[], ylabel=name)
+    return figure
+
+
+def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
+    if name == "cost-2":
+        return cost({run.name: [epoch.table() for epoch in run.history] for run in runs}, layer=2)
+    images = choose_images("digits", 200, IMAGE, 0)
+    if name == "comparison":
+        return comparison(runs, images[:9])
+    return RunFigures(runs[0], images, image=0, stage=Stages().stage).draw(name).figure
+
+
 def main(names: list[str]) -> None:
-    gaussian, max_pooling = (
-        published_run("Gaussian", "gaussian-2layers-seed0"),
-        published_run("max", "max-2layers-seed0"),
-    )
-    context = FigureContext(gaussian, choose_images("digits", 200, IMAGE, 0), (max_pooling,), stage=Stages().stage)
+    runs = [published_run("Gaussian", "gaussian-2layers-seed0"), published_run("max", "max-2layers-seed0")]
     for name in names or [*ALONE, *COMPARED]:
-        figure = draw(context, name).figure
+        figure = draw(name, runs)
         path = DOCS / "images" / f"{name}.{'gif' if isinstance(figure, bytes) else 'png'}"
         assert figure is not None
         path.write_bytes(figure if isinstance(figure, bytes) else png(figure))

@@ -8,6 +8,9 @@ break where regions meet.
 
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
+import torch
+
 import whatwhere as ww
 
 model = ww.load("mnist")
@@ -16,5 +19,10 @@ sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of trai
 layers = tuple(replace(layer, pooling_kind="max") for layer in model.spec.layers)
 switches = ww.DeconvNet.from_parts(replace(model.spec, layers=layers), model.filters, model.connectivity)
 images = digits[20:30]
-solutions = {name: (m, ww.infer(m, images, sparse).latents) for name, m in {"Gaussian": model, "max": switches}.items()}
-figure = ww.figures.pooling_comparison(images, solutions)
+rows = {"input": images} | {
+    name: ww.infer(m, images, sparse).reconstruction for name, m in {"Gaussian": model, "max": switches}.items()
+}
+figure, axes = plt.subplots(3, 1, figsize=(8, 2.6), layout="constrained")
+for axis, (name, row) in zip(axes, rows.items(), strict=True):
+    axis.imshow(torch.cat(list(row[:, 0]), 1), cmap="gray_r", vmin=0, vmax=1)
+    axis.set(xticks=[], yticks=[], ylabel=name)

@@ -9,10 +9,12 @@ import pytest
 import torch
 from PIL import Image
 
+from figures.tiny_model import make_tiny
 from whatwhere.figures.animation import _rendered, animation, frame_figure, steps_shown, trace
 from whatwhere.figures.style import RC
 from whatwhere.inference import infer
-from whatwhere.spec import InferenceSpec, LineSearch
+from whatwhere.ops.input_stage import take_lowpass
+from whatwhere.spec import InferenceSpec, InputSpec, LineSearch
 
 
 @pytest.mark.parametrize("momentum", [False, True])
@@ -33,6 +35,16 @@ def test_the_residual_is_what_the_reconstruction_lacks(tiny):
     first, *_, last = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4))
     torch.testing.assert_close(first.residual, -tiny.images[0])
     assert last.residual.norm() < first.residual.norm()
+
+
+def test_an_input_stage_is_undone_in_what_is_shown():
+    """The residual is in pixels of the image; before the first step it is the detail that the stage leaves."""
+    one = make_tiny(input=InputSpec(kind="onoff", sigma=2.0))
+    snapshots = trace(one.model, one.images[0], InferenceSpec(lam=20.0, steps=3))
+    detail, _ = take_lowpass(one.images[:1], 2.0)
+    torch.testing.assert_close(snapshots[0].residual, -detail[0])
+    solution = infer(one.model, one.images[:1], InferenceSpec(lam=20.0, steps=3), engine="reference")
+    torch.testing.assert_close(one.images[0] + snapshots[-1].residual, solution.reconstruction[0])
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 50, 100])

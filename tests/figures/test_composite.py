@@ -15,8 +15,8 @@ def test_an_image_is_left_of_its_reconstruction(tiny):
     for i in range(len(images)):
         row, column = divmod(i, 3)
         y, x = 2 + row * (pair_height + 2) + 1, 2 + column * (pair_width + 2) + 1
-        np.testing.assert_allclose(sheet[y : y + 11, x : x + 13], image_to_rgb(images[i], 1.0))
-        np.testing.assert_allclose(sheet[y : y + 11, x + 14 : x + 27], image_to_rgb(v_hat[i], 1.0))
+        np.testing.assert_allclose(sheet[y : y + 11, x : x + 13], image_to_rgb(images[i], 1.0, ink=True))
+        np.testing.assert_allclose(sheet[y : y + 11, x + 14 : x + 27], image_to_rgb(v_hat[i], 1.0, ink=True))
 
 
 def test_planes_are_grouped_by_the_map_below_and_grey_if_unconnected(tiny):

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from figures.tiny_model import make_tiny
 from whatwhere.figures.decomposition import colour_by_feature, decompose
 from whatwhere.figures.style import feature_colours
+from whatwhere.figures.where_map import draw_on_image, gaussians
 from whatwhere.latents import Latents
 from whatwhere.ops.pooling import unpool
+from whatwhere.spec import InputSpec
 
 
 @pytest.mark.parametrize("layer", [1, 2])
@@ -62,3 +65,34 @@ def test_an_image_without_features_has_no_contributions(tiny):
     parts = decompose(tiny.model, latents, 11, 13)
     assert len(parts.features) == 0
     assert (colour_by_feature(parts, features=6) == 1).all()
+
+
+def test_contributions_of_a_model_with_an_input_stage_are_in_pixels():
+    """They add up to the reconstruction without the low-pass that the stage took off."""
+    one = make_tiny(input=InputSpec(kind="onoff", sigma=2.0, contrast=0.5))
+    latents = one.top[:1]
+    parts = decompose(one.model, latents, 11, 13)
+    assert parts.pixels.shape == (len(parts.features), 1, 11, 13)
+    whole = one.model.at(11, 13).decode(latents) - latents.background.low
+    np.testing.assert_allclose(parts.pixels.sum(0), whole[0].double().numpy(), atol=1e-5)
+
+
+def test_an_ellipse_lies_where_its_feature_draws(tiny):
+    """Each Gaussian on the image is in the middle of what its feature draws, to a few pixels."""
+    import matplotlib.figure
+
+    latents = tiny.layers[0][:1]
+    parts = decompose(tiny.model, latents, 11, 13)
+    for feature in parts.features:
+        alone = Latents(torch.zeros_like(latents.p), latents.pooling_params)
+        j = latents.p[0, feature].flatten().argmax()
+        alone.p[0, feature].view(-1)[j] = 1.0
+        axes = matplotlib.figure.Figure().subplots()
+        draw_on_image(axes, tiny.model, 1, gaussians(tiny.model, tiny.images[:1], alone, 1, int(feature)), "black")
+        ((x, y),) = axes.collections[0].get_offsets()
+        drawn = tiny.model.at(11, 13).decode(alone)[0, 0].numpy()
+        rows, columns = np.mgrid[:11, :13]
+        if drawn[1:-1, 1:-1].sum() < 0.99 * drawn.sum():
+            continue  # cut off by the border
+        assert abs((drawn * columns).sum() / drawn.sum() - x) < 1
+        assert abs((drawn * rows).sum() / drawn.sum() - y) < 1

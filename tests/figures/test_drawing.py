@@ -8,16 +8,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import whatwhere as ww
 from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
-from whatwhere.figures.animation import last_frame, trace
+from whatwhere.figures.animation import frame_figure, trace
 from whatwhere.figures.style import COLUMN, PAGE
 from whatwhere.latents import Latents
-from whatwhere.spec import InferenceSpec
+from whatwhere.spec import InferenceSpec, InputSpec
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-def solved(**models):
-    return {name: (one.model, one.top) for name, one in models.items()}
 
 
 DRAW = {
@@ -28,18 +24,13 @@ DRAW = {
     "invariances": lambda t, m: figures.invariances(t.model, t.images, t.top),
     "decomposition 1": lambda t, m: figures.decomposition(t.model, t.images[0], t.layers[0][:1]),
     "decomposition 2": lambda t, m: figures.decomposition(t.model, t.images[0], t.top[:1]),
-    "comparison": lambda t, m: figures.pooling_comparison(t.images, solved(Gaussian=t, max=m)),
-    "reset": lambda t, m: figures.reset_comparison(solved(one=t, two=m), 11, 13),
     "cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}),
-    "error chart": lambda t, m: figures.error_chart({"raw pixels": (0.09, 0.08, 0.1), "layer 1": (0.03, 0.02, 0.04)}),
-    "narrow reconstructions": lambda t, m: figures.reconstructions(t.model, t.images, t.top, columns=3, width=COLUMN),
-    "narrow planes": lambda t, m: figures.planes(t.model, columns=2, width=COLUMN),
-    "narrow invariances": lambda t, m: figures.invariances(t.model, t.images, t.top, columns=4, width=COLUMN),
-    "narrow cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}, columns=2, width=COLUMN),
-    "narrow error chart": lambda t, m: figures.error_chart({"raw pixels": (0.09, 0.08, 0.1)}, width=COLUMN),
     "where 1": lambda t, m: figures.where_map(t.model, t.images, t.top, 1, 0),
     "where 2": lambda t, m: figures.where_map(t.model, t.images, t.top, 2, 0),
-    "last frame": lambda t, m: last_frame(t.model, t.images[0], trace(t.model, t.images[0], InferenceSpec(steps=2))),
+    "frame": lambda t, m: figures.styled(frame_figure)(
+        t.model, t.images[0], trace(t.model, t.images[0], InferenceSpec(steps=2)), 1
+    ),
+    "decomposition, max": lambda t, m: figures.decomposition(m.model, m.images[0], m.top[:1]),
 }
 
 
@@ -82,6 +73,17 @@ def test_colour_images_and_signed_models_draw(tmp_path):
         figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
 
 
+@pytest.mark.parametrize("stage", [{"kind": "onoff"}, {"kind": "highpass", "contrast": 0.5}])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_models_with_input_stages_draw(stage, channels, tmp_path):
+    one = make_tiny(input=InputSpec(sigma=2.0, **stage), channels=channels, nonnegative=stage["kind"] == "onoff")
+    figures.save(figures.composite(one.model, one.images, one.layers), tmp_path / "a.png")
+    figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
+    figures.save(figures.where_map(one.model, one.images, one.top, 1, 0), tmp_path / "c.png")
+    snapshots = trace(one.model, one.images[0], InferenceSpec(lam=20.0, steps=2))
+    assert figures.animation(one.model, one.images[0], snapshots).startswith(b"GIF89a")
+
+
 def test_an_image_without_features_draws(tiny, tmp_path):
     empty = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling_params)
     figures.save(figures.decomposition(tiny.model, tiny.images[0], empty[:1]), tmp_path / "a.png")
@@ -99,5 +101,5 @@ def test_maps_that_are_pooled_together_draw(tmp_path):
 
 
 def test_widths_are_a_column_or_a_page(tiny, tiny_max):
-    assert DRAW["narrow cost"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(COLUMN)
+    assert DRAW["filters"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(COLUMN)
     assert DRAW["composite"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(PAGE)

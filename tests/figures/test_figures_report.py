@@ -66,13 +66,3 @@ def test_a_gif_is_a_gif(tiny):
     snapshots = trace(tiny.model, tiny.images[0], InferenceSpec(steps=1))
     page = report("A run", [Section("Moving", figure=animation(tiny.model, tiny.images[0], snapshots), alt="Steps")])
     assert "data:image/gif;base64,R0lGOD" in page
-
-
-def test_narrow_screens_get_the_narrow_figure():
-    section = Section("A", "", Figure(figsize=(7, 1)), "A figure", narrow=Figure(figsize=(3, 2)))
-    picture = next(parse(report("A run", [section])).iter("picture"))
-    source, image = picture.find("source"), picture.find("img")
-    assert source.get("media") == "(max-width: 40rem)"
-    assert (source.get("width"), image.get("width")) == ("384", "896")
-    assert source.get("srcset").startswith("data:image/png;base64,")
-    assert source.get("srcset") != image.get("src")

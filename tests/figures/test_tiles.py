@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+import whatwhere as ww
 from whatwhere.figures.style import feature_colours
-from whatwhere.figures.tiles import GAP, columns_for, image_to_rgb, mix_colours, shade, tile
+from whatwhere.figures.tiles import GAP, columns_for, image_to_rgb, is_ink, mix_colours, part_to_rgb, shade, tile
 
 
 def test_shade_runs_from_white_to_ink():
@@ -67,8 +68,23 @@ def test_tile_puts_pictures_row_by_row():
 
 def test_colour_images_keep_their_colours():
     image = torch.rand(3, 4, 5)
-    np.testing.assert_allclose(image_to_rgb(image), image.permute(1, 2, 0).double().numpy())
-    assert image_to_rgb(torch.rand(2, 4, 5)).shape == (4, 5, 3)
+    np.testing.assert_allclose(image_to_rgb(image, ink=False), image.permute(1, 2, 0).double().numpy())
+    assert image_to_rgb(torch.rand(2, 4, 5), ink=True).shape == (4, 5, 3)
+
+
+def test_photographs_keep_their_shades_and_strokes_are_ink():
+    photograph = torch.linspace(0.2, 1, 64).view(1, 8, 8)
+    digit = ww.data.load("digits")[0]
+    assert (is_ink(photograph), is_ink(digit), is_ink(1 - digit)) == (False, True, False)
+    np.testing.assert_allclose(image_to_rgb(photograph, 1.0, ink=False)[:, :, 1], photograph[0].double().numpy())
+    assert image_to_rgb(digit, 1.0, ink=True).mean() > 0.7
+
+
+def test_parts_are_scaled_one_by_one_and_zero_is_grey_where_colours_are_signed():
+    parts = torch.stack([torch.full((3, 2, 2), 0.1), torch.zeros(3, 2, 2)])
+    np.testing.assert_allclose(part_to_rgb(parts)[:, 0, 0, 0], [1, 0])
+    parts[0, 1] = -0.1
+    np.testing.assert_allclose(part_to_rgb(parts)[:, 0, 0], [[1, 0, 1], [0.5, 0.5, 0.5]])
 
 
 @pytest.mark.parametrize(("n", "columns"), [(1, 1), (4, 2), (6, 2), (16, 4), (48, 8), (7, 3), (12, 3), (11, 3)])

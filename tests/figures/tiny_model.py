@@ -1,6 +1,7 @@
 """Data for the tests of figures: a tiny model with latents of a few images, a history."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,12 +22,12 @@ class Tiny:
         return self.layers[-1]
 
 
-def tiny_spec(pooling: str = "gaussian", channels: int = 1, nonnegative: bool = True) -> ww.ModelSpec:
+def tiny_spec(pooling: str = "gaussian", **settings: Any) -> ww.ModelSpec:
     layers = (
         ww.LayerSpec(maps=4, filter_size=3, pooling_kind=pooling),
         ww.LayerSpec(maps=6, filter_size=3, fan_in=3, pooling_kind=pooling),
     )
-    return ww.ModelSpec(layers=layers, channels=channels, nonnegative=nonnegative)
+    return ww.ModelSpec(layers=layers, **settings)
 
 
 def make_tiny(**kwargs) -> Tiny:

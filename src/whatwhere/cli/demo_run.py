@@ -21,8 +21,7 @@ from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError, listed
 from whatwhere.explorer.export import Explorer
 from whatwhere.files import disk_errors, new_folder, write_atomic
-from whatwhere.inference import infer
-from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning import TrainedModel, TrainedRun, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Recipe
@@ -208,28 +207,28 @@ def score_text(score: DemoScore) -> str:
 
 def demo_page(demo: Demo, test: Images) -> str:
     """The report as one HTML file; it needs no other file, and links to the explorer."""
-    from whatwhere.figures import Section, report
-    from whatwhere.figures.sections import error_section, filter_section, plane_section, reconstruction_section
+    from whatwhere.figures import RunFigures, Section, report
 
-    shown = test[:SHOWN]
+    run = TrainedRun("the demo", demo.recipe, demo.model, demo.history)
     # the few steps that serve a classifier leave reconstructions blurred
     converged = InferenceSpec.coding(lam=demo.recipe.inference.lam)
-    solution = infer(demo.model, shown, converged, demo.recipe.plan, engine=demo.engine)
-    sections = [
-        error_section(
-            {score.name: (score.score.error, *score.score.interval) for score in demo.scores},
-            f"The same linear SVM on {len(test):,} test digits, which were used neither for training nor for choosing "
-            "settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the training "
-            "digits. A line is the 95 % interval.",
-            {score.name: score_text(score) for score in demo.scores},
-        ),
-        reconstruction_section(demo.model, shown, solution.latents, len(shown)),
-        filter_section(demo.model),
-    ]
-    if demo.model.spec.depth > 1:
-        sections.append(plane_section(demo.model))
+    drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=demo.engine)
+    top = demo.model.spec.depth
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
-    sections.append(Section("Explore it", explain, links={"Open the explorer": EXPLORER}))
+    errors = (
+        f"The same linear SVM on {len(test):,} test digits, which were used neither for training nor for choosing "
+        "settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the training "
+        "digits. The two percentages in brackets are the 95 % interval."
+    )
+    sections = [
+        drawing.draw(f"decomposition-{top}"),
+        drawing.draw("inference"),
+        Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
+        Section("Errors of a linear SVM", errors, facts={score.name: score_text(score) for score in demo.scores}),
+        drawing.draw("reconstructions"),
+        drawing.draw("filters"),
+        *(drawing.draw(f"planes-{k}") for k in range(2, top + 1)),
+    ]
     return report(TITLE, sections, LEAD, facts(demo))
 
 

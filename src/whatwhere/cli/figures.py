@@ -52,7 +52,6 @@ def figures(
     images: str | None = None,
     *,
     format: Format = "png",
-    compare: list[Path] | None = None,
     out: Path | None = None,
     overwrite: bool = False,
     settings: Settings,
@@ -62,38 +61,37 @@ def figures(
 
     images   as for `encode`; default: those of the run
     format   of the files; the animation is a GIF
-    compare  another run to compare with; repeatable
     out      folder of the figures and of report.html; default: RUN/figures
     """
     from whatwhere.cli.outputs import claim, write
     from whatwhere.cli.stages import Stages
-    from whatwhere.figures import FigureContext, check_figure, draw, figure_names, run_report
+    from whatwhere.figures import RunFigures
     from whatwhere.learning import read_run
 
     options, source = settings.of(FigureOptions), images or source_of(run)
-    context = FigureContext(
+    drawing = RunFigures(
         read_run(run),
         choose_images(source, options),
-        tuple(read_run(other) for other in compare or ()),
+        image=None if options.image is None else 0,
         feature=None if options.feature is None else options.feature - 1,
         seed=options.seed,
         engine=settings.of(TrainingOptions).engine,
         stage=Stages(quiet).stage,
     )
-    names = options.only or figure_names(context)
+    names = options.only or drawing.names
     for name in names:
-        check_figure(context, name)
+        drawing.check(name)
     folder = out or (run if run.is_dir() else run.parent) / "figures"
     files = {name: folder / f"{name}.{'gif' if name == ANIMATION else format}" for name in names}
     report = [] if options.only else [folder / "report.html"]
-    claim([*files.values(), *report], run, source, *(compare or ()), folder=folder, overwrite=overwrite)
+    claim([*files.values(), *report], run, source, folder=folder, overwrite=overwrite)
     drawn = {}
     for name, file in files.items():
-        drawn[name] = draw(context, name)
+        drawn[name] = drawing.draw(name)
         write(file, content_of(drawn[name].figure, format))
         typer.echo(file)
     for file in report:
-        write(file, run_report(context, drawn).encode())
+        write(file, drawing.report(drawn).encode())
         typer.echo(file)
 
 

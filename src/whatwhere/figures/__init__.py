@@ -15,40 +15,28 @@ try:
 except ImportError:
     raise MissingExtra("matplotlib", "figures", "Drawing figures") from None
 
-from whatwhere.figures.animation import animation, last_frame, trace
+from whatwhere.figures.animation import animation, trace
 from whatwhere.figures.composite import composite, filters, invariances, planes, reconstructions
-from whatwhere.figures.context import FigureContext
 from whatwhere.figures.cost import cost
 from whatwhere.figures.decomposition import decomposition
-from whatwhere.figures.error_chart import error_chart
-from whatwhere.figures.pooling_comparison import pooling_comparison
-from whatwhere.figures.registry import check_figure, draw, figure_names, run_report
 from whatwhere.figures.report import Section, report
-from whatwhere.figures.reset_comparison import reset_comparison
+from whatwhere.figures.run_figures import RunFigures
 from whatwhere.figures.style import curve_styles, save, styled
 from whatwhere.figures.where_map import where_map
 
 __all__ = [
-    "FigureContext",
+    "RunFigures",
     "Section",
     "animation",
-    "check_figure",
     "composite",
     "cost",
     "curve_styles",
     "decomposition",
-    "draw",
-    "error_chart",
-    "figure_names",
     "filters",
     "invariances",
-    "last_frame",
     "planes",
-    "pooling_comparison",
     "reconstructions",
     "report",
-    "reset_comparison",
-    "run_report",
     "save",
     "styled",
     "trace",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import matplotlib
 import numpy as np
@@ -24,10 +24,9 @@ from whatwhere.figures.style import (
     add_text,
     add_title,
     new_figure,
-    styled,
 )
-from whatwhere.figures.tiles import image_to_rgb, shade
-from whatwhere.inference import ista
+from whatwhere.figures.tiles import image_to_rgb, is_ink, shade
+from whatwhere.inference import ista, resolve_lam
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
@@ -73,23 +72,19 @@ def trace(
     >>> len(ww.figures.trace(model, ww.data.load("digits")[0], ww.InferenceSpec(steps=3)))
     4
     """
-    phase, v = phase or joint(model.spec.depth)[0], image[None]
-    problem, snapshots = Problem(model, v, phase, spec), []
+    phase, spec = phase or joint(model.spec.depth)[0], resolve_lam(model, image[None], spec)
+    signal, background = model.input_stage.forward(image[None])
+    problem, snapshots = Problem(model, signal, phase, spec), []
     with torch.no_grad():
         state = ista.start(problem)
         for step in range(spec.steps + 1):
             if step:
                 state, _, _ = ista.step(problem, state)
                 progress(1)
-            snapshots.append(_snapshot(problem, step, state.latents))
+            latents, parts = replace(state.latents, background=background), problem.objective(state.latents)
+            cost = float(parts.reconstruction), float(parts.penalty), int(parts.nonzeros)
+            snapshots.append(Snapshot(step, latents, *cost, (problem.sized.decode(latents) - image)[0]))
     return snapshots
-
-
-def _snapshot(problem: Problem, step: int, latents: Latents) -> Snapshot:
-    assert latents.p is not None
-    parts, weights = problem.objective(latents), problem.sized.weights(latents.pooling_params)
-    residual = (problem.sized.reconstruct(latents.p, weights) - problem.images)[0]
-    return Snapshot(step, latents, float(parts.reconstruction), float(parts.penalty), int(parts.nonzeros), residual)
 
 
 def steps_shown(steps: int, frames: int = 20) -> list[int]:
@@ -100,16 +95,18 @@ def steps_shown(steps: int, frames: int = 20) -> list[int]:
 
 def frame_figure(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot], now: int) -> Figure:
     """The figure of one frame: the image, its inference after step `now`, and the cost up to that step."""
-    snapshot, limit = snapshots[now], max(1.0, float(image.max()))
+    snapshot, limit, ink = snapshots[now], max(1.0, float(image.max())), is_ink(image)
     assert snapshot.latents.p is not None
     figure, side, y = new_figure(5.6, 2.66), 1.3, 0.2
     contributions = decompose(model, snapshot.latents, *image.shape[1:])
     residual = snapshot.residual.mean(0).cpu().numpy()
     panels = {
-        "input": image_to_rgb(image, limit),
-        f"after {snapshot.step} steps": image_to_rgb((image + snapshot.residual).clamp(min=0), limit),
+        "input": image_to_rgb(image, limit, ink=ink),
+        f"after {snapshot.step} steps": image_to_rgb((image + snapshot.residual).clamp(min=0), limit, ink=ink),
         "residual": shade(residual, limit, signed=True),
-        f"{len(contributions.features)} features": colour_by_feature(contributions, snapshot.latents.p.shape[1], limit),
+        f"{len(contributions.features)} features": colour_by_feature(
+            contributions, snapshot.latents.p.shape[1], limit if model.spec.input.kind == "none" else None
+        ),
     }
     for i, (heading, rgb) in enumerate(panels.items()):
         add_title(figure, 0.05 + i * (side + 0.1), 0.04, heading)
@@ -137,21 +134,6 @@ def _draw_cost(figure: Figure, snapshots: Sequence[Snapshot], now: int) -> None:
     axes.set_xlabel("step", labelpad=1)
     axes.tick_params(length=2, color=GREY)
     axes.grid(axis="y", color=RULE)
-
-
-@styled
-def last_frame(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) -> Figure:
-    """The last frame of the animation as a figure, for print.
-
-    model      the model
-    image      [C, H, W]
-    snapshots  of its inference, from `trace`
-
-    >>> model = ww.load("mnist")
-    >>> image = ww.data.load("digits")[0]
-    >>> figure = ww.figures.last_frame(model, image, ww.figures.trace(model, image, ww.InferenceSpec(steps=2)))
-    """
-    return frame_figure(model, image, snapshots, len(snapshots) - 1)
 
 
 def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) -> bytes:

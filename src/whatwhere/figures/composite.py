@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from whatwhere.figures.decomposition import filters_as_images
 from whatwhere.figures.sampling import draw_samples, project_samples
-from whatwhere.figures.style import (
-    COLUMN,
-    GREY,
-    PAGE,
-    add_panel,
-    add_text,
-    add_title,
-    characters_per_line,
-    new_figure,
-    styled,
-)
-from whatwhere.figures.tiles import GAP, WHITE, columns_for, enlarge, image_to_rgb, shade, tile
+from whatwhere.figures.style import COLUMN, GREY, PAGE, add_panel, add_text, add_title, new_figure, styled
+from whatwhere.figures.tiles import GAP, WHITE, columns_for, enlarge, image_to_rgb, is_ink, part_to_rgb, shade, tile
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 
-HEADING, LINE = 0.2, 0.13  # inches: the heading above a panel, and each further line of it
+HEADING, BETWEEN, BELOW = 0.2, 0.2, 0.08  # inches: above a panel, next to it, and below it
 
 
 def reconstruction_pairs(model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4) -> np.ndarray:
     """Pairs of an image and, to its right, its reconstruction; `columns` pairs per row: [H, W, 3]."""
     assert latents.p is not None
-    v_hat = model.at(*images.shape[2:]).decode(latents)
+    v_hat, ink = model.at(*images.shape[2:]).decode(latents), is_ink(images)
+    v_hat = v_hat.clamp(min=min(0.0, float(images.min())))  # what no image has is not drawn
     pairs = [
         tile(np.stack([v, r]), 2, between=GAP)
-        for v, r in zip(image_to_rgb(images, 1.0), image_to_rgb(v_hat, 1.0), strict=True)
+        for v, r in zip(image_to_rgb(images, 1.0, ink=ink), image_to_rgb(v_hat, 1.0, ink=ink), strict=True)
     ]
     return tile(pairs, columns, gap=2, between=WHITE)
 
 
 def filter_sheet(model: DeconvNet) -> np.ndarray:
     """The filters of layer 1, each scaled by its largest weight: [H, W, 3]."""
-    f = model.filters[0].transpose(0, 1)
-    largest = f.abs().amax((1, 2, 3), keepdim=True)
-    rgb = image_to_rgb(f / largest.where(largest > 0, torch.ones_like(largest)), 1.0)
-    return tile(enlarge(rgb, 20), columns_for(len(f)))
+    f = filters_as_images(model)
+    return tile(enlarge(part_to_rgb(f), 20), columns_for(len(f)))
 
 
 def plane_sheet(model: DeconvNet, layer: int = 2, columns: int = 8) -> np.ndarray:
@@ -77,101 +64,69 @@ def invariance_sheet(
     groups = []
     for feature in range(latents.p.shape[1]):
         samples = draw_samples(latents.p, feature, count, seed)
-        pixels = project_samples(model, latents, samples, height, width)
-        largest = pixels.abs().amax((1, 2, 3), keepdim=True)
-        rgb = enlarge(image_to_rgb(pixels / largest.where(largest > 0, torch.ones_like(largest)), 1.0))
+        rgb = enlarge(part_to_rgb(project_samples(model, latents, samples, height, width)))
         missing = np.broadcast_to(GAP, (count - len(samples), *rgb.shape[1:]))
         groups.append(tile(np.concatenate([rgb, missing]), side))
     return tile(groups, columns or columns_for(len(groups)), gap=groups[0].shape[0] // 16, between=WHITE)
 
 
 @styled
-def reconstructions(
-    model: DeconvNet, images: Tensor, latents: Latents, *, columns: int = 6, width: float = PAGE
-) -> Figure:
+def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figure:
     """Images, each with its reconstruction from the top layer of the latents to its right.
 
     model    the model
     images   [N, C, H, W]
     latents  of the images
-    columns  pairs per row
-    width    of the figure, in inches
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.reconstructions(model, images, latents)
     """
-    pairs = reconstruction_pairs(model, images, latents, columns)
-    return _one_panel(pairs, width, f"Inputs (left) and reconstructions from layer {len(latents.pooling_params)}")
+    heading = f"Inputs (left) and reconstructions from layer {len(latents.pooling_params)}"
+    return _page([{heading: reconstruction_pairs(model, images, latents, columns=6)}])
 
 
 @styled
-def filters(model: DeconvNet, *, width: float = COLUMN) -> Figure:
+def filters(model: DeconvNet) -> Figure:
     """The filters of layer 1.
 
     model  the model
-    width  of the figure, in inches
 
     >>> figure = ww.figures.filters(ww.load("mnist"))
     """
-    return _one_panel(filter_sheet(model), width, f"The {model.spec.layers[0].maps} filters of layer 1")
+    return _page([{f"The {model.spec.layers[0].maps} filters of layer 1": filter_sheet(model)}], width=COLUMN)
 
 
 @styled
-def planes(model: DeconvNet, layer: int = 2, *, columns: int = 4, width: float = PAGE) -> Figure:
-    """The filter planes of a layer, one group for each map below; `columns` groups per row.
+def planes(model: DeconvNet, layer: int = 2) -> Figure:
+    """The filter planes of a layer, one group for each map below.
 
     model  the model
     layer  from 2
-    width  of the figure, in inches
 
     >>> figure = ww.figures.planes(ww.load("mnist"), layer=2)
     """
-    below, maps = model.filters[layer - 1].shape[:2]
-    heading = f"Filter planes of layer {layer}: {below} groups, one for each map below, of {maps} planes"
-    return _one_panel(plane_sheet(model, layer, columns), width, heading)
+    return _page([{_plane_heading(model, layer): plane_sheet(model, layer, columns=4)}])
 
 
 @styled
-def invariances(
-    model: DeconvNet,
-    images: Tensor,
-    latents: Latents,
-    *,
-    columns: int = 8,
-    count: int = 16,
-    seed: int = 0,
-    width: float = PAGE,
-) -> Figure:
-    """Samples of every feature of the latents' layer, projected to the pixels; `columns` features per row.
+def invariances(model: DeconvNet, images: Tensor, latents: Latents, *, count: int = 16, seed: int = 0) -> Figure:
+    """Samples of every feature of the latents' layer, projected to the pixels.
 
     model    the model
     images   [N, C, H, W]
     latents  of the images
     count    of samples of each feature
     seed     of the choice of samples
-    width    of the figure, in inches
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.invariances(model, images, latents, count=4)
     """
-    assert latents.p is not None
-    samples = invariance_sheet(model, latents, *images.shape[2:], columns=columns, count=count, seed=seed)
-    layer, features = len(latents.pooling_params), latents.p.shape[1]
-    return _one_panel(samples, width, f"Layer {layer}: {count} samples of each of its {features} features")
-
-
-def _one_panel(rgb: np.ndarray, width: float, heading: str) -> Figure:
-    height = width * rgb.shape[0] / rgb.shape[1]
-    lines = textwrap.wrap(heading, characters_per_line(width))
-    top = HEADING + LINE * (len(lines) - 1)
-    figure = new_figure(width, height + top)
-    add_title(figure, 0.02, 0.03, "\n".join(lines))
-    add_panel(figure, 0, top, width, height).imshow(rgb)
-    return figure
+    samples = invariance_sheet(model, latents, *images.shape[2:], columns=8, count=count, seed=seed)
+    return _page([{_sample_heading(latents, count): samples}])
 
 
 @styled
@@ -193,49 +148,50 @@ def composite(
     >>> layers = [ww.infer(model, images, spec, [ww.Phase(layer=k)]).latents for k in (1, 2)]
     >>> figure = ww.figures.composite(model, images, layers, pairs=4, count=4)
     """
-    size, top = tuple(images.shape[2:]), latents[-1]
-    first = {
-        "(a) inputs and reconstructions": reconstruction_pairs(model, images[:pairs], top[:pairs]),
-        "(b) layer 1 filters": filter_sheet(model),
-        f"(c) layer 1, {count} samples each": invariance_sheet(model, latents[0], *size, count=count, seed=seed),
-    }
-    rows = [_row(first, widths=(3.3, 1.65, 1.65))]
-    for k, layer_latents in enumerate(latents[1:], start=2):
-        letters = "defghijklmnopqrstuvwxyz"[2 * (k - 2) :]
-        below, maps = model.filters[k - 1].shape[:2]
-        plane = f"({letters[0]}) layer {k} filters: {below} groups, one for each map below, of {maps} planes"
-        sample = f"({letters[1]}) layer {k}, {count} samples of each of {maps} features"
-        rows.append(_row({plane: plane_sheet(model, k)}))
-        rows.append(_row({sample: invariance_sheet(model, layer_latents, *size, columns=8, count=count, seed=seed)}))
-    figure = new_figure(PAGE, sum(height for height, _ in rows) + 0.18)
-    y = 0.0
-    for height, panels in rows:
-        for panel in panels:
-            add_title(figure, panel.left, y + 0.04, panel.heading)
-            add_panel(figure, panel.left, y + HEADING, panel.width, panel.height).imshow(panel.rgb)
-        y += height
+    size, letters = tuple(images.shape[2:]), iter("defghijklmnopqrstuvwxyz")
+    rows = [
+        {
+            "(a) inputs and reconstructions": reconstruction_pairs(model, images[:pairs], latents[-1][:pairs]),
+            "(b) layer 1 filters": filter_sheet(model),
+            f"(c) layer 1, {count} samples each": invariance_sheet(model, latents[0], *size, count=count, seed=seed),
+        }
+    ]
+    for k, of_layer in enumerate(latents[1:], start=2):
+        rows.append({f"({next(letters)}) {_plane_heading(model, k)}": plane_sheet(model, k)})
+        samples = invariance_sheet(model, of_layer, *size, columns=8, count=count, seed=seed)
+        rows.append({f"({next(letters)}) {_sample_heading(of_layer, count)}": samples})
     note = (
         "Samples are drawn from all activations of a feature over the images, each scaled by its maximum; "
         "grey cells: the feature has fewer activations."
     )
-    add_text(figure, 0, y + 0.02, note, color=GREY, fontsize=6)
+    return _page(rows, note=note)
+
+
+def _plane_heading(model: DeconvNet, layer: int) -> str:
+    below, maps = model.filters[layer - 1].shape[:2]
+    return f"Filter planes of layer {layer}: {below} groups, one for each map below, of {maps} planes"
+
+
+def _sample_heading(latents: Latents, count: int) -> str:
+    assert latents.p is not None
+    return f"Layer {len(latents.pooling_params)}: {count} samples of each of its {latents.p.shape[1]} features"
+
+
+def _page(rows: Sequence[Mapping[str, np.ndarray]], width: float = PAGE, note: str = "") -> Figure:
+    """Rows of panels, heading → picture [H, W, 3]; the first of several is twice as wide as each of the others."""
+    placed, y = [], 0.0
+    for row in rows:
+        units = len(row) + (len(row) > 1)
+        unit, left, height = (width - BETWEEN * (len(row) - 1)) / units, 0.0, 0.0
+        for heading, rgb in row.items():
+            wide = 2 * unit if left == 0 and len(row) > 1 else unit
+            tall = wide * rgb.shape[0] / rgb.shape[1]
+            placed.append((heading, rgb, left, y, wide, tall))
+            left, height = left + wide + BETWEEN, max(height, tall)
+        y += height + HEADING + BELOW
+    figure = new_figure(width, y + (0.14 if note else 0))
+    for heading, rgb, left, top, wide, tall in placed:
+        add_title(figure, left, top + 0.04, heading)
+        add_panel(figure, left, top + HEADING, wide, tall).imshow(rgb)
+    add_text(figure, 0, y, note, color=GREY, fontsize=6)
     return figure
-
-
-@dataclass(frozen=True)
-class _Panel:
-    heading: str
-    rgb: np.ndarray
-    left: float
-    width: float
-    height: float
-
-
-def _row(panels: dict[str, np.ndarray], widths: Sequence[float] = (PAGE,)) -> tuple[float, list[_Panel]]:
-    """Panels of these widths across the page: the height of the row, and the panels."""
-    gap = (PAGE - sum(widths)) / max(1, len(widths) - 1)
-    left, placed = 0.0, []
-    for (heading, rgb), width in zip(panels.items(), widths, strict=True):
-        placed.append(_Panel(heading, rgb, left, width, width * rgb.shape[0] / rgb.shape[1]))
-        left += width + gap
-    return max(panel.height for panel in placed) + HEADING + 0.08, placed

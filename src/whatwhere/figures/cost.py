@@ -30,33 +30,29 @@ def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
 
 
 @styled
-def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2, *, columns: int = 4, width: float = PAGE) -> Figure:
+def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
     """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each named run.
 
     histories  name → the epochs of a run, as `EpochReport` or as mappings with its fields
     layer      whose epochs are drawn
-    columns    panels per row
-    width      of the figure, in inches
 
     >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, "penalty": 4.0, "nonzeros": 20.0} for e in (1, 2)]
     >>> figure = ww.figures.cost({"a run": epochs}, layer=2)
     """
-    rows = -(-len(PARTS) // columns)
-    figure = new_figure(width, 0.4 + 1.6 * rows)
+    figure = new_figure(PAGE, 2.0)
     figure.set_layout_engine("constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    panels = figure.subplots(1, len(PARTS))
     for (part, label), axes in zip(PARTS.items(), panels, strict=True):
         for (name, history), curve_style in zip(histories.items(), curve_styles(), strict=False):
             curves = cost_curves(history, layer)
             every = max(1, len(curves["epoch"]) // 8)
             axes.plot(curves["epoch"], curves[part], label=name, markevery=every, **curve_style)
-        axes.set_title(label if width > 5 else label.replace(", ", ",\n"))
+        axes.set_title(label)
         axes.set_xlabel(f"epoch of layer {layer}")
         axes.set_ylim(0, 1.1 * axes.dataLim.ymax)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.grid(axis="y", color=RULE)
     if len(histories) > 1:
-        figure.legend(
-            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(histories) if width > 5 else 1
-        )
+        names = panels[0].get_legend_handles_labels()
+        figure.legend(*names, loc="outside lower center", ncols=len(histories))
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -20,8 +21,9 @@ from whatwhere.figures.style import (
     new_figure,
     styled,
 )
-from whatwhere.figures.tiles import image_to_rgb, mix_colours, shade
-from whatwhere.latents import Latents
+from whatwhere.figures.tiles import image_to_rgb, is_ink, mix_colours, shade
+from whatwhere.figures.where_map import draw_on_image, gaussians
+from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import unpool
 
@@ -38,7 +40,7 @@ class Contributions:
     features   numbers of the active features, [A]
     pooled     contributions to p̂_k of layer 1, 2, … up to the layer of the features: [A, B_k, H, W] each
     unpooled   contributions to z_k of the same layers
-    pixels     contributions to the image, [A, C, H, W]
+    pixels     contributions to the image, [A, C, H, W]; without the low-pass that an input stage takes off
     """
 
     features: np.ndarray
@@ -73,7 +75,13 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
         return stage.detach().cpu().double().numpy()
 
     pooled, z = tuple(map(to_numpy, stages[1:])), tuple(map(to_numpy, unpooled))
-    return Contributions(active.cpu().numpy(), pooled, z, to_numpy(stages[0]))
+    pixels = model.input_stage.inverse(stages[0], Background(scale=latents.background.scale))
+    return Contributions(active.cpu().numpy(), pooled, z, to_numpy(pixels))
+
+
+def filters_as_images(model: DeconvNet) -> Tensor:
+    """The filters of layer 1 as images [B, C, K, K]: with ON and OFF channels, ON minus OFF."""
+    return model.input_stage.inverse(model.filters[0].detach().cpu().transpose(0, 1), Background())
 
 
 def colour_by_feature(contributions: Contributions, features: int, limit: float | None = None) -> np.ndarray:
@@ -88,7 +96,8 @@ def colour_by_feature(contributions: Contributions, features: int, limit: float 
 def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     """The reconstruction of one image stage by stage, from its active features down to the pixels.
 
-    The top row shows the active features. The rows below show their contributions, in their colours.
+    The top row shows the active features. The rows below show their contributions, in their colours, and an ellipse on
+    the image for the Gaussian of every active feature.
 
     model    the model
     image    [C, H, W]
@@ -109,7 +118,13 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     for row, height in zip(rows, heights, strict=True):
         _draw_row(figure, row, y)
         y += height
-    _draw_image_row(figure, y, image, contributions, colours, latents.p.shape[1], "abcdefghijklmnop"[len(rows) :])
+    whole = model.spec.input.kind == "none"  # else the features draw details alone, which have their own scale
+    coloured = _draw_image_row(figure, y, image, contributions, colours, whole, "abcdefghijklmnop"[len(rows) :])
+    layer = len(latents.pooling_params)
+    if model.spec.layers[layer - 1].pooling_kind == "gaussian":
+        for feature, colour in zip(contributions.features, colours, strict=True):
+            active = gaussians(model, image[None], latents, layer, int(feature))
+            draw_on_image(coloured, model, layer, active, colour)
     return figure
 
 
@@ -146,7 +161,7 @@ def _rows(model: DeconvNet, contributions: Contributions, colours: np.ndarray) -
                 frames, note = [RULE] * len(maps), ", reconstructed from above"
             heading = f"({next(letters)}) {name}{_subscript(k)}{note}"
             rows.append(_Row(heading, maps, list(mix_colours(stage[:, maps], colours)), frames))
-    f = model.filters[0].detach().cpu().mean(0).numpy()[rows[-1].maps]
+    f = filters_as_images(model).mean(1).numpy()[rows[-1].maps]
     rows.append(_Row(f"({next(letters)}) filters f₁", rows[-1].maps, list(map(shade, f)), rows[-1].frames))
     return rows
 
@@ -168,19 +183,20 @@ def _draw_image_row(
     image: Tensor,
     contributions: Contributions,
     colours: np.ndarray,
-    features: int,
+    whole: bool,
     letters: str,
-) -> None:
-    """The reconstruction coloured by feature, the input, and the share of every feature."""
+) -> Axes:
+    """The reconstruction coloured by feature, whose axes are returned, the input, and the share of every feature."""
     y, side = y + 0.04, 1.7
     limit = max(1.0, float(image.max()))
-    coloured = colour_by_feature(contributions, features, limit)
-    panels = {"reconstruction, by feature": coloured, "input": image_to_rgb(image, limit)}
+    coloured = mix_colours(contributions.pixels.mean(1), colours, limit if whole else None)
+    panels = {"what and where": coloured, "input": image_to_rgb(image, limit, ink=is_ink(image))}
+    drawn = []
     for i, (heading, rgb) in enumerate(panels.items()):
         add_title(figure, i * (side + 0.2), y, f"({letters[i]}) {heading}")
-        axes = add_panel(figure, i * (side + 0.2) + 0.01, y + 0.17, side, side)
-        axes.imshow(rgb)
-        add_frame(axes, RULE, 0.8)
+        drawn.append(add_panel(figure, i * (side + 0.2) + 0.01, y + 0.17, side, side))
+        drawn[-1].imshow(rgb)
+        add_frame(drawn[-1], RULE, 0.8)
     left = 2 * (side + 0.2) + 0.25
     add_title(figure, left, y, f"({letters[2]}) share of each feature")
     axes = add_panel(figure, left, y + 0.17, PAGE - left - 0.4, side)
@@ -191,6 +207,7 @@ def _draw_image_row(
         axes.text(share, bar, f" {share:.0%}", va="center", fontsize=5.5)
         axes.text(0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=GREY)
     axes.set_ylim(MAX_MAPS - 0.4, -0.6)
+    return drawn[0]
 
 
 def _subscript(k: int) -> str:

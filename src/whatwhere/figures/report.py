@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
 
-from whatwhere.figures.style import RC
+from whatwhere.figures.style import save
 
 CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
-NARROW = "40rem"  # screens up to this width get the narrow figures
 
 STYLE = """
 :root { color-scheme: light; }
@@ -33,12 +31,12 @@ img { display: block; max-width: 100%; height: auto; }
 .enlarge { position: absolute; opacity: 0; }
 .enlarge:focus-visible + label img { outline: 3px solid #0072b2; }
 .hint { display: none; color: #595959; font-size: .9rem; }
-@media (max-width: NARROW) {
+@media (max-width: 40rem) {
   .hint { display: block; }
   .enlarge:checked + label img { max-width: none; width: 56rem; }
 }
 @media print { body { max-width: none; } h2, figure { break-inside: avoid; } }
-""".replace("NARROW", NARROW)
+"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ class Section:
     figure   a matplotlib figure, or the bytes of a PNG or GIF
     alt      what the figure shows, for readers who cannot see it; required for every figure
     facts    name → value, shown as a table
-    narrow   a version of the figure for narrow screens, where the other one would be too small to read
     links    the words of each link, and the file in the report's folder that it opens
 
     >>> Section("Filters", "The filters of layer 1.", facts={"maps": "16"}).heading
@@ -62,7 +59,6 @@ class Section:
     figure: Figure | bytes | None = None
     alt: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
-    narrow: Figure | None = None
     links: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,7 +89,7 @@ def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mappi
 
 
 def _section(number: int, section: Section) -> str:
-    figure = "" if section.figure is None else _figure(number, section.figure, section.narrow, section.alt)
+    figure = "" if section.figure is None else _figure(number, section.figure, section.alt)
     return (
         f"<section>\n<h2>{escape(section.heading)}</h2>\n{_paragraphs(section.text)}{_facts(section.facts)}"
         f"{_links(section.links)}{figure}</section>"
@@ -113,38 +109,26 @@ def _facts(facts: Mapping[str, str]) -> str:
     return f"<dl>\n{rows}</dl>\n" if rows else ""
 
 
-def _figure(number: int, figure: Figure | bytes, narrow: Figure | None, alt: str) -> str:
+def _figure(number: int, figure: Figure | bytes, alt: str) -> str:
     """The figure, embedded in the page; on a narrow screen a hidden checkbox makes a tap enlarge it."""
-    image = f'<img src={_embedded(figure)} alt="{escape(alt)}">'
-    if narrow is not None:
-        source = f'<source media="(max-width: {NARROW})" srcset={_embedded(narrow)}>'
-        image = f"<picture>{source}{image}</picture>"
     return (
-        f'<figure>\n<input class="enlarge" type="checkbox" id="enlarge-{number}"'
-        f' aria-label="Enlarge this figure">\n<label for="enlarge-{number}">{image}</label>\n</figure>\n'
+        f'<figure>\n<input class="enlarge" type="checkbox" id="enlarge-{number}" aria-label="Enlarge this figure">\n'
+        f'<label for="enlarge-{number}"><img src={_embedded(figure)} alt="{escape(alt)}"></label>\n</figure>\n'
     )
 
 
 def _embedded(figure: Figure | bytes) -> str:
     """The content of a figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
-    content = figure if isinstance(figure, bytes) else png(figure)
-    kind = "gif" if content.startswith(b"GIF8") else "png"
-    width, height = _shown_size(figure, content)
-    data = base64.b64encode(content).decode("ascii")
-    return f'"data:image/{kind};base64,{data}" width="{width}" height="{height}"'
-
-
-def png(figure: Figure) -> bytes:
-    """A figure as PNG, in print resolution."""
-    file = io.BytesIO()
-    with matplotlib.rc_context(RC):
-        figure.savefig(file, format="png")
-    return file.getvalue()
-
-
-def _shown_size(figure: Figure | bytes, content: bytes) -> tuple[int, int]:
-    """Width and height in CSS pixels."""
     if isinstance(figure, bytes):
-        return Image.open(io.BytesIO(content)).size
-    width, height = figure.get_size_inches()
-    return round(width * CSS_PIXELS_PER_INCH), round(height * CSS_PIXELS_PER_INCH)
+        content, kind, size = (
+            figure,
+            "gif" if figure.startswith(b"GIF8") else "png",
+            Image.open(io.BytesIO(figure)).size,
+        )
+    else:
+        file = io.BytesIO()
+        save(figure, file, "png")
+        width, height = figure.get_size_inches() * CSS_PIXELS_PER_INCH
+        content, kind, size = file.getvalue(), "png", (round(width), round(height))
+    data = base64.b64encode(content).decode("ascii")
+    return f'"data:image/{kind};base64,{data}" width="{size[0]}" height="{size[1]}"'

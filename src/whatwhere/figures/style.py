@@ -90,17 +90,12 @@ def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> N
     format  'png', 'pdf', 'svg', …; None takes that of the path's suffix
 
     >>> import pathlib
-    >>> ww.figures.save(ww.figures.error_chart({"pixels": (0.09, 0.08, 0.10)}), pathlib.Path("chart.png"))
+    >>> ww.figures.save(ww.figures.filters(ww.load("mnist")), pathlib.Path("filters.png"))
     """
     format = format or (file.suffix[1:] if isinstance(file, Path) else "png")
     no_date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     with matplotlib.rc_context(RC):
         figure.savefig(file, format=format, metadata=no_date)
-
-
-def characters_per_line(width: float) -> int:
-    """How many characters of a bold heading fit a width in inches."""
-    return int(15 * width)
 
 
 def new_figure(width: float, height: float) -> Figure:

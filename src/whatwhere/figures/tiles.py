@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from matplotlib.colors import to_rgb
 from torch import Tensor
 
 from whatwhere.figures import style
 
 GAP, WHITE, INK = np.array(to_rgb(style.RULE)), np.ones(3), np.full(3, 0.1)
+EMPTY = 0.02  # of the largest value: a pixel below this has no ink
 SIGNS = np.array([to_rgb(style.MISSING), to_rgb(style.EXCESS)])
 
 
@@ -31,12 +33,38 @@ def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = 
     return np.where(np.isnan(values)[..., None], GAP, colours)
 
 
-def image_to_rgb(image: Tensor, limit: float | None = None) -> np.ndarray:
-    """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are averaged and shaded."""
+def is_ink(images: Tensor) -> bool:
+    """Whether images are strokes on an empty ground, like digits: most of their pixels are almost 0."""
+    size = images.abs()
+    return bool((size <= EMPTY * size.max()).double().mean() > 0.5)
+
+
+def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.ndarray:
+    """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are averaged.
+
+    limit  the value that is drawn full; default: the largest, or 1 for colours
+    ink    draw an image of one channel as dark ink on white paper (`is_ink`), in place of its own shades of grey
+    """
     values = image.detach().cpu().double().numpy()
     if values.shape[-3] == 3:
         return np.clip(np.moveaxis(values, -3, -1) / (limit or 1.0), 0, 1)
-    return shade(values.mean(-3), limit)
+    if ink:
+        return shade(values.mean(-3), limit)
+    grey = values.mean(-3) / (limit or float(np.abs(values).max(initial=0)) or 1.0)
+    shades: np.ndarray = np.clip(grey, 0, 1)[..., None].repeat(3, -1)
+    return shades
+
+
+def part_to_rgb(part: Tensor) -> np.ndarray:
+    """Filters and what features draw alone, [..., C, H, W] → [..., H, W, 3], each scaled by its largest value.
+
+    Where colours are signed, 0 is grey.
+    """
+    largest = part.abs().amax((-3, -2, -1), keepdim=True)
+    part = part / largest.where(largest > 0, torch.ones_like(largest))
+    if part.shape[-3] == 3 and bool((part < 0).any()):
+        part = (1 + part) / 2
+    return image_to_rgb(part, 1.0, ink=True)
 
 
 def mix_colours(amounts: np.ndarray, colours: np.ndarray, limit: float | None = None) -> np.ndarray:

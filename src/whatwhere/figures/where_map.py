@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -22,7 +24,7 @@ from whatwhere.figures.style import (
     new_figure,
     styled,
 )
-from whatwhere.figures.tiles import image_to_rgb
+from whatwhere.figures.tiles import image_to_rgb, is_ink
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import Regions
@@ -146,11 +148,23 @@ def pixel_to_map(model: DeconvNet, layer: int) -> tuple[float, float]:
     return scale, offset
 
 
+def draw_on_image(axes: Axes, model: DeconvNet, layer: int, active: Gaussians, colour: Any) -> None:
+    """Gaussians of a layer as ellipses on a picture of the image, in its pixels."""
+    scale, offset = pixel_to_map(model, layer)
+    spec = model.spec.layers[layer - 1]
+    centre = (spec.pool_size - 1) / 2
+    x = (active.column * spec.stride + centre + active.x - offset) / scale
+    y = (active.row * spec.stride + centre + active.y - offset) / scale
+    _draw_ellipses(axes, active, x, y, colour, fill=0.0, edge=1.0, scale=1 / scale)
+
+
 def _draw_average(axes: Axes, model: DeconvNet, images: Tensor, layer: int) -> None:
     scale, offset = pixel_to_map(model, layer)
     height, width = images.shape[2:]
     left, right, top, bottom = (scale * edge + offset for edge in (-0.5, width - 0.5, -0.5, height - 0.5))
-    axes.imshow(image_to_rgb(images.mean(0)), extent=(left, right, bottom, top), alpha=0.18, aspect="auto")
+    axes.imshow(
+        image_to_rgb(images.mean(0), ink=is_ink(images)), extent=(left, right, bottom, top), alpha=0.18, aspect="auto"
+    )
 
 
 def _draw_grid(axes: Axes, regions: Regions) -> None:
@@ -164,18 +178,26 @@ def _draw_grid(axes: Axes, regions: Regions) -> None:
 
 
 def _draw_ellipses(
-    axes: Axes, gaussians: Gaussians, x: np.ndarray, y: np.ndarray, colour: str, *, fill: float, edge: float
+    axes: Axes,
+    gaussians: Gaussians,
+    x: np.ndarray,
+    y: np.ndarray,
+    colour: Any,
+    *,
+    fill: float,
+    edge: float,
+    scale: float = 1.0,
 ) -> None:
     axes.add_collection(
         EllipseCollection(
-            2 * gaussians.sigma_x,
-            2 * gaussians.sigma_y,
+            2 * scale * gaussians.sigma_x,
+            2 * scale * gaussians.sigma_y,
             np.zeros(len(x)),
             units="xy",
             offsets=np.column_stack([x, y]),
             offset_transform=axes.transData,
-            facecolors=(colour, fill),
-            edgecolors=(colour, edge),
+            facecolors=to_rgba(colour, fill),
+            edgecolors=to_rgba(colour, edge),
             linewidths=0.5,
         )
     )

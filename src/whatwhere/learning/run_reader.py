@@ -16,7 +16,7 @@ from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_file
 from whatwhere.spec import Recipe
-from whatwhere.spec.toml import override, parse_toml, read_toml, to_toml
+from whatwhere.spec.toml import INCLUDED, override, parse_toml, read_recipe, read_toml, to_toml
 
 LONGEST_HISTORY = 2**25  # bytes
 SECTIONS = ("model", "learning", "inference", "descriptor", "batch_size", "seed")  # in every recipe of a run
@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
 
 
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:
-    """Read a run folder, or a model file, which has the paper's recipe and no history.
+    """Read a run folder, or a model file, which has no history, and the included recipe of its name or the paper's.
 
     path  of the folder that training wrote, or of a .safetensors file; or the name of a model (`ww.models.names()`)
 
@@ -79,7 +79,9 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     path = resolve(path)
     if is_regular(path):
         model = load_file(path)
-        return TrainedRun(path.stem, Recipe.paper(model.spec), model)
+        included = read_recipe(path.stem) if path.stem in INCLUDED else None
+        recipe = included if included and included.model == model.spec else Recipe.paper(model.spec)
+        return TrainedRun(path.stem, recipe, model)
     missing = [name for name in ("recipe.toml", "model.safetensors") if not is_regular(path / name)]
     if missing:
         absent = " and no ".join(missing)

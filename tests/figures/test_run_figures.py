@@ -15,8 +15,8 @@ import whatwhere as ww
 from figures.tiny_model import HISTORY, tiny_spec
 from whatwhere.cli import app
 from whatwhere.errors import RunError, SpecError
-from whatwhere.figures import FigureContext, draw, figure_names
-from whatwhere.figures.context import training_settings
+from whatwhere.figures import RunFigures
+from whatwhere.figures.run_figures import training_settings
 from whatwhere.files import RECORD
 from whatwhere.learning import read_run
 from whatwhere.spec import EveryEpoch, LineSearch
@@ -47,15 +47,13 @@ def figures(*args):
 
 @pytest.mark.filterwarnings("error")
 def test_all_figures_and_the_report_of_a_run(runs):
-    first, second, images = runs
-    result = figures(first, images, "--compare", second, "--set", "engine=reference")
+    first, _, images = runs
+    result = figures(first, images, "--set", "engine=reference")
     assert result.exit_code == 0, result.output
     drawn = {path.name for path in (first / "figures").iterdir()} - {RECORD}
-    context = FigureContext(read_run(first), torch.zeros(1, 1, 10, 10), (read_run(second),))
-    assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in figure_names(context)} | {
-        "report.html"
-    }
-    assert {"composite.png", "comparison.png", "reset.png", "cost-2.png", "where-1.png"} <= drawn
+    names = RunFigures(read_run(first), torch.zeros(1, 1, 10, 10)).names
+    assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in names} | {"report.html"}
+    assert {"composite.png", "planes-2.png", "samples-1.png", "cost-2.png", "where-1.png"} <= drawn
     page = (first / "figures" / "report.html").read_text(encoding="utf-8")
     parser = html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False)
     pictures = list(parser.parse(page).iter("img"))
@@ -101,7 +99,7 @@ def test_progress_is_shown_on_standard_error(runs):
 def test_a_folder_that_cannot_be_written_raises_an_error_before_inference(runs, monkeypatch, tmp_path):
     first, _, images = runs
     (tmp_path / "file").touch()
-    monkeypatch.setattr("whatwhere.figures.context.infer", None)
+    monkeypatch.setattr("whatwhere.figures.run_figures.infer", None)
     with pytest.raises(RunError, match=r"failed: Not a directory .*choose another folder"):
         figures(first, images, "--out", tmp_path / "file" / "figures")
 
@@ -113,32 +111,43 @@ def test_a_file_that_cannot_be_written_raises_an_error(runs, tmp_path):
         figures(first, images, "--only", "filters", "--out", tmp_path / "out")
 
 
-def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(runs, tmp_path):
-    _, second, images = runs
-    run = make_run(tmp_path / "from $5 to $\\frac")
-    result = figures(run, images, "--compare", second, "--only", "cost-2", "--only", "reset", "--format", "svg")
-    assert result.exit_code == 0, result.output
-    assert "from $5 to $\\frac" in (run / "figures" / "cost-2.svg").read_text()
+def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(tmp_path):
+    figure = ww.figures.cost(dict.fromkeys(("from $5 to $\\frac", "another"), HISTORY), layer=2)
+    ww.figures.save(figure, tmp_path / "cost.svg")
+    assert "from $5 to $\\frac" in (tmp_path / "cost.svg").read_text()
 
 
-def test_an_unavailable_figure_raises_an_error_that_says_what_it_needs(runs, tmp_path):
+def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_has(runs, tmp_path):
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
-    context = FigureContext(read_run(first), images)
-    with pytest.raises(SpecError, match="expected one of composite"):
-        draw(context, "mona-lisa")
-    with pytest.raises(RunError, match="needs another run to compare with"):
-        draw(context, "comparison")
-    with pytest.raises(RunError, match="Gaussian pooling"):
-        draw(FigureContext(read_run(second), images), "where-1")
+    with pytest.raises(SpecError, match="'mona-lisa' was given; first has composite, inference, "):
+        RunFigures(read_run(first), images).draw("mona-lisa")
+    with pytest.raises(SpecError, match="'where-1' was given; second has composite"):
+        RunFigures(read_run(second), images).draw("where-1")
     with pytest.raises(SpecError, match="image = 7"):
-        FigureContext(read_run(first), images, image=7)
+        RunFigures(read_run(first), images, image=7)
+    with pytest.raises(SpecError, match="feature 5 was given; a layer of the model has 4 features"):
+        RunFigures(read_run(first), images, feature=4)
     with pytest.raises(RunError, match="no such folder"):
         read_run(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"there is no recipe\.toml and no model\.safetensors in it"):
         read_run(tmp_path)
-    with pytest.raises(RunError, match="different names"):
-        FigureContext(read_run(first), images, (read_run(first),))
+
+
+def test_the_image_that_is_decomposed_has_features(runs):
+    images = torch.zeros(4, 1, 10, 10)
+    images[2, 0, 2:8, 5] = 1
+    drawing = RunFigures(read_run(runs[0]), images, inference=ww.InferenceSpec(lam=50.0, steps=5), engine="reference")
+    latents = drawing.latents(2)
+    assert (latents.p[2] != 0).any()
+    assert not (latents.p[0] != 0).any()
+    assert drawing.shown == 2
+    assert RunFigures(read_run(runs[0]), images, image=1).shown == 1
+
+
+def test_a_model_that_ships_with_a_recipe_is_drawn_with_it():
+    assert read_run("photographs").recipe == ww.read_recipe("photographs")
+    assert read_run("mnist").recipe == ww.Recipe.paper()
 
 
 def test_figures_use_the_settings_of_the_training(runs):
