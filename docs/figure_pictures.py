@@ -16,7 +16,7 @@ from PIL import Image
 
 from reproduction.models import read_model
 from reproduction.records import read_records
-from whatwhere.cli.figures import choose_images
+from whatwhere.cli.figures import FigureOptions, choose_images
 from whatwhere.cli.stages import Stages
 from whatwhere.figures import RunFigures, cost, styled
 from whatwhere.figures.run_figures import training_settings
@@ -72,7 +72,7 @@ def comparison(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
 def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
     if name == "cost-2":
         return cost({run.name: [epoch.table() for epoch in run.history] for run in runs}, layer=2)
-    images = choose_images("digits", 200, IMAGE, 0)
+    images = choose_images("digits", FigureOptions(count=200, image=IMAGE))
     if name == "comparison":
         return comparison(runs, images[:9])
     return RunFigures(runs[0], images, image=0, stage=Stages().stage).draw(name).figure

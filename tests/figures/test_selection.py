@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whatwhere.cli.figures import choose_images
+from whatwhere.cli.figures import FigureOptions, choose_images
 from whatwhere.data import load
 from whatwhere.errors import SpecError
 from whatwhere.figures.selection import default_count, spread
@@ -52,8 +52,8 @@ def test_fewer_images_are_inferred_if_they_are_large(shape, count):
 def test_the_image_that_was_asked_for_is_first(photographs, tmp_path):
     np.save(tmp_path / "tiles.npy", photographs)
     source = str(tmp_path / "tiles.npy")
-    images = choose_images(source, 6, 42, 0)
+    images = choose_images(source, FigureOptions(count=6, image=42))
     assert len(images) == 6
     np.testing.assert_array_equal(images[0], photographs[42])
-    with pytest.raises(SpecError, match=r"--image 100 was given; .* has 100 images"):
-        choose_images(source, 6, 100, 0)
+    with pytest.raises(SpecError, match=r"image.*100 was given; .* has 100 images"):
+        choose_images(source, FigureOptions(count=6, image=100))
