@@ -26,8 +26,7 @@ from whatwhere.classification import describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.inference import UnrolledInference, distill, machine
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec
-from whatwhere.spec.distillation import DistillSpec
+from whatwhere.spec import DistillSpec, InferenceSpec
 
 PART = 5000  # images that are described at a time
 

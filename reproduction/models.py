@@ -16,8 +16,7 @@ from reproduction.results import EpochRecord, TrainingResult
 from whatwhere import DeconvNet, load, save
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, train
-from whatwhere.learning.checkpoint import has_checkpoint
+from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, has_checkpoint, train
 from whatwhere.spec import Recipe
 
 

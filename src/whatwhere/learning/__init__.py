@@ -1,6 +1,7 @@
 """Learning: the filters, from the latents that inference leaves."""
 
 from whatwhere.learning.callbacks import TrainingCallbacks
+from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.learning.guards import TrainingDiverged, TrainingStopped
 from whatwhere.learning.image_stream import StreamError
 from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
@@ -19,6 +20,7 @@ __all__ = [
     "TrainingDiverged",
     "TrainingOptions",
     "TrainingStopped",
+    "has_checkpoint",
     "load",
     "read_run",
     "train",
