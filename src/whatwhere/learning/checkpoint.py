@@ -124,6 +124,14 @@ CONTENT = {"layer": int, "epoch": int, "batch": int, "recipe": str, "images": st
 
 
 def has_checkpoint(folder: Path) -> bool:
+    """Whether training can be resumed from a folder.
+
+    folder  that checkpoints are written into, RUN/checkpoint
+
+    >>> from pathlib import Path
+    >>> has_checkpoint(Path("runs/none/checkpoint"))
+    False
+    """
     return is_regular(folder / STATE)
 
 
