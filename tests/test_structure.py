@@ -64,7 +64,6 @@ COVERED_BY = {
     "nn/triton_overlap.py": "nn/test_triton_pooling.py",
     "nn/triton_region.py": "nn/test_triton_pooling.py",
     "restoration/checks.py": "restoration/test_denoise.py",
-    "restoration/planes.py": "restoration/test_denoise.py",
     "spec/restoration.py": "restoration/test_scales.py",
     "cli/restoration.py": "restoration/test_pictures.py",
     "spec/checks.py": "spec/test_spec.py",

@@ -1,5 +1,6 @@
 """`whatwhere denoise` and `inpaint` on files: bits and known pixels kept, folders that continue, early errors."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,10 @@ from PIL import Image
 
 from pictures_to_restore import model, noisy, picture
 from tiny_run import PLAIN, whatwhere
+from whatwhere.data import load
 from whatwhere.errors import ImageError, RunError
 from whatwhere.model import save
-from whatwhere.restoration.pictures import Task, encode_picture, plan_jobs
+from whatwhere.restoration.pictures import Task, encode_pictures, plan_jobs
 
 SHORT = (*PLAIN, "--quiet")
 
@@ -102,11 +104,71 @@ def test_an_interrupted_folder_continues_where_it_stopped(
     assert len(restored) == 7
 
 
+def test_a_folder_is_not_continued_with_another_model_or_other_sources(net: Path, folder: Path) -> None:
+    out = folder.parent / "out"
+    task = Task("denoise", model="the same name")
+    jobs = plan_jobs(task, model(), folder, None, out)
+    assert len(plan_jobs(task, model(), folder, None, out)) == len(jobs) == 3
+    with pytest.raises(RunError, match="holds results of other model"):
+        plan_jobs(task, model(pool=2), folder, None, out)
+    Image.fromarray(pixels(size=12, seed=9)).save(folder / "0.png")
+    with pytest.raises(RunError, match=r"other sources \(0\.png"):
+        plan_jobs(task, model(), folder, None, out)
+    assert len(plan_jobs(task, model(), folder, None, out, overwrite=True)) == 3
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"[1]", b'{"sources": [1], "settings": 3}'])
+def test_a_record_of_any_content_is_an_error_of_ours(folder: Path, content: bytes) -> None:
+    out = folder.parent / "out"
+    out.mkdir()
+    (out / "restoration.json").write_bytes(content)
+    with pytest.raises(RunError) as caught:
+        plan_jobs(Task("denoise", model="x"), model(), folder, None, out)
+    assert len(str(caught.value)) < 400 + len(str(out))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_record_that_is_a_pipe_is_not_waited_for(folder: Path) -> None:
+    out = folder.parent / "out"
+    out.mkdir()
+    os.mkfifo(out / "restoration.json")
+    with pytest.raises(RunError, match="A pipe, a socket or a device"):
+        plan_jobs(Task("denoise", model="x"), model(), folder, None, out)
+
+
+def test_files_that_are_no_pictures_are_skipped_and_named(net: Path, folder: Path) -> None:
+    (folder / "notes.txt").write_text("a note")
+    (folder / "text.png").write_text("a text")
+    with pytest.warns(UserWarning, match=r"skipped notes\.txt .*, text\.png"):
+        jobs = plan_jobs(Task("denoise", model="x"), model(), folder, None, folder.parent / "out")
+    assert [job.source.name for job in jobs] == ["0.png", "1.png", "2.png"]
+    with pytest.raises(ImageError, match=r"text\.png: not a picture"):
+        plan_jobs(Task("denoise", model="x"), model(), folder / "text.png", None, folder.parent / "out.png")
+
+
+def test_all_pages_are_restored_and_twelve_bits_stay_twelve(net: Path, tmp_path: Path) -> None:
+    pages = [Image.fromarray(pixels(np.uint16, seed=seed) // 16) for seed in range(3)]
+    pages[0].save(tmp_path / "in.tif", save_all=True, append_images=pages[1:])
+    with pytest.warns(UserWarning, match="4095 is taken for white"):
+        whatwhere("denoise", tmp_path / "in.tif", tmp_path / "out.tif", "--model", net, "--noise", 0.1, *SHORT)
+    with Image.open(tmp_path / "out.tif") as result:
+        assert result.n_frames == 3
+        values = []
+        for page in range(3):
+            result.seek(page)
+            values.append(np.asarray(result).astype(float))
+    truth = picture(16, 16)[0, 0].numpy() * 4095
+    for before, after in zip(pages, values, strict=True):
+        assert np.abs(after - truth).mean() < np.abs(np.asarray(before) - truth).mean()
+    with pytest.raises(ImageError, match="3 pages, which PNG cannot hold"):
+        plan_jobs(Task("denoise", model="x"), model(), tmp_path / "in.tif", None, tmp_path / "out.png")
+
+
 def test_a_failed_write_leaves_no_file(net: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("whatwhere.restoration.pictures.encode_picture", failing)
+    monkeypatch.setattr("whatwhere.restoration.pictures.encode_pictures", failing)
     with pytest.raises(RunError, match="No space left"):
         whatwhere("denoise", folder / "0.png", folder.parent / "out.png", "--model", net, *SHORT)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["in"]
@@ -159,7 +221,7 @@ def test_values_are_rounded_and_cut_off() -> None:
     import io
 
     values = np.array([[[-0.2, 0.3 / 255, 0.7, 1.4]]], np.float32)
-    result = np.asarray(Image.open(io.BytesIO(encode_picture(values, np.dtype(np.uint8), "PNG"))))
+    result = np.asarray(Image.open(io.BytesIO(encode_pictures([values], load(np.zeros((1, 1, 4), np.uint8)), "PNG"))))
     assert result.tolist() == [[0, 0, 178, 255]]
 
 

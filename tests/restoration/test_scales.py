@@ -1,5 +1,7 @@
 """From coarse to fine: halving and enlarging, λ and steps, and a low-pass from the smaller scale."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -50,10 +52,10 @@ def test_the_strength_of_a_signal_is_that_of_its_known_pixels() -> None:
     assert signal_strength(signal, mask) == pytest.approx((25 / 3) ** 0.5)
 
 
-@pytest.mark.parametrize(("scales", "views", "pool"), [(1, 1, 1), (2, 1, 1), (3, 2, 2)])
-def test_progress_counts_every_tile(scales: int, views: int, pool: int) -> None:
+@pytest.mark.parametrize(("scales", "pool"), [(1, 1), (2, 1), (3, 2)])
+def test_progress_counts_every_tile(scales: int, pool: int) -> None:
     done: list[int] = []
-    spec = RestorationSpec(steps=1, scales=scales, views=views, tile=48, overlap=16)
+    spec = RestorationSpec(steps=1, scales=scales, tile=48, overlap=16)
     restorer = Restorer(model(pool=pool), spec, "reference", done.append)
     restorer.restore(picture(90, 80), 0.1)
     assert sum(done) == restorer.count_tiles(1, 90, 80)
@@ -75,11 +77,11 @@ def test_a_smaller_scale_fills_a_hole_that_the_lowpass_cannot_reach() -> None:
 def test_a_smaller_scale_takes_a_third_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[tuple[int, int]] = []
 
-    def explain(net, images, mask, settings, *rest):  # type: ignore[no-untyped-def]
+    def infer(net, images, settings, **rest):  # type: ignore[no-untyped-def]
         taken.append((images.shape[3], settings.steps))
-        return images
+        return SimpleNamespace(reconstruction=images)
 
-    monkeypatch.setattr("whatwhere.restoration.scales.explain", explain)
+    monkeypatch.setattr("whatwhere.restoration.scales.infer", infer)
     Restorer(model(), RestorationSpec(steps=24, scales=3)).restore(picture(128, 128), 0.1)
     assert taken == [(32, 3), (64, 8), (128, 24)]
 
@@ -91,3 +93,23 @@ def test_the_strength_of_details_is_that_of_known_pixels_without_their_lowpass()
     restorer = Restorer(model(), RestorationSpec())
     assert restorer.detail_strength(0.5 + torch.where(mask > 0, wave, 9.0), mask) == pytest.approx(0.3, rel=0.02)
     assert restorer.detail_strength(torch.full_like(wave, 0.5), mask) < 1e-6
+
+
+def test_tiles_leave_no_seams() -> None:
+    net, images = model(kind="none"), noisy(picture(96, 48) - 0.5, 0.1)
+    whole, tiled = (
+        Restorer(net, RestorationSpec(steps=10, **tiles), "reference").restore(images, 0.1)
+        for tiles in ({}, {"tile": 48, "overlap": 24})
+    )
+    assert error(tiled, whole) < 0.02 * error(whole, torch.zeros_like(whole))
+    steps = (tiled[..., 1:, :] - tiled[..., :-1, :]).abs().mean((0, 1, 3))  # between each row and the next
+    true_steps = (whole[..., 1:, :] - whole[..., :-1, :]).abs().mean((0, 1, 3))
+    assert (steps - true_steps).abs().max() < 0.1 * true_steps.mean()
+
+
+def test_tiles_without_a_known_pixel_are_accepted() -> None:
+    images = picture(70, 60) - 0.5
+    mask = torch.ones_like(images)
+    mask[:, :, :40, :40] = 0
+    restorer = Restorer(model(kind="none"), RestorationSpec(steps=5, tile=32, overlap=16), "reference")
+    assert restorer.restore(images * mask, 0.1, mask).isfinite().all()

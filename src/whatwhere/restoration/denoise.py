@@ -7,12 +7,10 @@ from torch import Tensor
 
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, check_noise, like
-from whatwhere.restoration.colour import to_opponent
 from whatwhere.restoration.denoiser import Denoiser, TrainedRestorer
 from whatwhere.restoration.noise import estimate_noise
-from whatwhere.restoration.planes import PlaneRestorer, restore_planes
+from whatwhere.restoration.planes import PlaneRestorer, Progress, restore_planes, to_opponent
 from whatwhere.restoration.scales import Restorer
-from whatwhere.restoration.views import Progress
 from whatwhere.spec.restoration import RestorationSpec
 
 

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_noise, keep_known, like
-from whatwhere.restoration.planes import restore_planes
+from whatwhere.restoration.planes import Progress, restore_planes
 from whatwhere.restoration.scales import Restorer
-from whatwhere.restoration.views import Progress
 from whatwhere.spec.restoration import INPAINTING, RestorationSpec
 
 LEAST_NOISE = 0.2  # of the strength of the known details: what a model of photographs leaves unexplained of them

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +13,13 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from whatwhere.data import load_with_mask
-from whatwhere.data.pictures import picture_files
-from whatwhere.errors import ImageError, MissingExtra, RunError, command, printable
-from whatwhere.files import claim_outputs, disk_errors, write_atomic
+from whatwhere.data import Images, load_groups
+from whatwhere.data.images import brightest_of
+from whatwhere.data.pictures import find_pictures, picture_files
+from whatwhere.errors import ImageError, MissingExtra, RunError, printable
+from whatwhere.files import claim_outputs, disk_errors, open_regular, read_json, write_atomic
 from whatwhere.model import DeconvNet
+from whatwhere.model.files import checksum, model_checksum
 from whatwhere.restoration.denoise import denoise, restorer_for
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.inpaint import inpaint
@@ -24,7 +27,8 @@ from whatwhere.restoration.learn import adapt
 from whatwhere.spec.restoration import DENOISING, RestorationSpec
 
 Model = DeconvNet | Denoiser
-RECORD = "restoration.json"  # in a folder of results: the settings that made them
+RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
+LARGEST_RECORD = 1 << 26
 FORMATS = {
     ".png": "PNG",
     ".tif": "TIFF",
@@ -36,7 +40,6 @@ FORMATS = {
 }
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 DEEP = ("PNG", "TIFF")  # formats that keep 16 bits
-WHITE = {"uint8": 255, "uint16": 65535}
 
 
 @dataclass(frozen=True)
@@ -59,79 +62,103 @@ class Job:
     out: Path
     tiles: int
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that its result depends on."""
+        return [self.source, *([] if self.mask in (None, "alpha") else [Path(str(self.mask))])]
+
 
 def plan_jobs(
     task: Task, model: Model, source: Path, mask: str | None, out: Path, overwrite: bool = False
 ) -> list[Job]:
     """The pictures that are still to be restored. All of them are checked, before any work is done."""
-    spec, inputs = task.spec, [source, *([] if mask is None else [Path(mask)])]
+    inputs = [source, *([] if mask is None else [Path(mask)])]
     if not source.is_dir():
-        _check_format(source, out, task)
-        job = _checked_job(task, model, spec, source, mask, out)
+        job = _checked_job(task, model, source, mask, out)
+        _check_format(job, task)
         claim_outputs([out], inputs, overwrite=overwrite)
         return [job]
-    files = [file for file, _ in picture_files(source)[0]]
+    files = dict.fromkeys(picture.file for picture in find_pictures(source))
     targets = {file: out / f"{file.stem}{_suffix(file)}" for file in files}
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:
         raise ImageError(f"{source} holds {' and '.join(doubled)}, which would have one name as a result; rename one")
-    jobs = [_checked_job(task, model, spec, file, _mask_of(mask, file), targets[file]) for file in files]
+    jobs = [_checked_job(task, model, file, _mask_of(mask, file), targets[file]) for file in files]
+    record = _record(task, model, jobs)
+    if not overwrite:
+        _check_record(record, out)
     claim_outputs(targets.values(), inputs, folder=out, overwrite=overwrite)
-    _record_settings(task, out, overwrite)
+    with disk_errors(f"writing {out / RECORD}", "free some space or give another place"):
+        write_atomic(out / RECORD, (json.dumps(record, indent=1) + "\n").encode())
     return [job for job in jobs if overwrite or not job.out.exists()]
 
 
 def restore_picture(task: Task, model: Model, job: Job, engine: str, progress: Callable[[int], None]) -> None:
-    """Restore one picture and write the result, which appears complete or not at all."""
-    images, masks = load_with_mask(job.source, job.mask)
-    image, mask = images[0:1], None if masks is None else masks[0:1]
-
-    def restore(net: Model) -> Tensor:
-        if mask is not None:
-            assert isinstance(net, DeconvNet)
-            return inpaint(net, image, mask, task.noise or 0.0, spec=task.spec, engine=engine, progress=progress)
-        return denoise(net, image, task.noise, spec=task.spec, engine=engine, progress=progress)
-
-    result = restore(model)
-    if task.learn and isinstance(model, DeconvNet):
-        result = restore(adapt(model, result[0], engine=engine))
+    """Restore a picture, all its pages, and write the result, which appears complete or not at all."""
+    images, masks = _load(job.source, job.mask)
+    results = []
+    for page in range(len(images)):
+        image, mask = images[page : page + 1], None if masks is None else masks[page : page + 1]
+        result = _restore(task, model, image, mask, engine, progress)
+        if task.learn and isinstance(model, DeconvNet):
+            adapted = adapt(model, result[0], engine=engine)
+            result = _restore(task, adapted, image, mask, engine, progress)
+        results.append(result[0].cpu().numpy())
     with disk_errors(f"writing {job.out}", "free some space or give another place"):
         job.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(
-            job.out, encode_picture(result[0].cpu().numpy(), images.pixels[0:1].dtype, FORMATS[job.out.suffix.lower()])
-        )
+        write_atomic(job.out, encode_pictures(results, images, FORMATS[job.out.suffix.lower()]))
 
 
-def encode_picture(values: np.ndarray, dtype: np.dtype, kind: str) -> bytes:
-    """The file of a picture [C, H, W] with pixels of this type; values beyond black and white are cut off."""
+def _restore(
+    task: Task, model: Model, image: Tensor, mask: Tensor | None, engine: str, progress: Callable[[int], None]
+) -> Tensor:
+    if mask is None:
+        return denoise(model, image, task.noise, spec=task.spec, engine=engine, progress=progress)
+    assert isinstance(model, DeconvNet)
+    return inpaint(model, image, mask, task.noise or 0.0, spec=task.spec, engine=engine, progress=progress)
+
+
+def encode_pictures(pages: Sequence[np.ndarray], images: Images, kind: str) -> bytes:
+    """The file of pages [C, H, W] with pixels like those of the images; values beyond black and white are cut off."""
     try:
         from PIL import Image
     except ImportError:
         raise MissingExtra("Pillow", "data", "writing pictures") from None
 
-    white = WHITE.get(dtype.name)
-    pixels = (
-        values.astype(dtype) if white is None else np.rint(values.clip(0, 1).astype(np.float64) * white).astype(dtype)
-    )
-    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    def picture(values: np.ndarray) -> Any:
+        if (dtype := images.pixels.dtype).kind != "f":
+            values = np.rint(values.clip(0, 1).astype(np.float64) * (images.brightest or brightest_of(dtype)))
+        pixels = values.astype(dtype)
+        return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+    first, *others = map(picture, pages)
+    several: dict[str, Any] = {"save_all": True, "append_images": others} if others else {}
     file = io.BytesIO()
-    picture.save(file, format=kind, **SAVED_AS.get(kind, {}))
+    first.save(file, format=kind, **SAVED_AS.get(kind, {}), **several)
     return file.getvalue()
 
 
-def _checked_job(task: Task, model: Model, spec: RestorationSpec, source: Path, mask: str | None, out: Path) -> Job:
+def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
+    """The pages of a picture, which are of one size, and their masks."""
+    groups = load_groups(source, mask)
+    if len(groups) > 1:
+        raise ImageError(f"{printable(source)}: pages of {len(groups)} sizes; save each as a picture of its own")
+    return groups[0]
+
+
+def _checked_job(task: Task, model: Model, source: Path, mask: str | None, out: Path) -> Job:
     """A job whose picture and mask can be read and fit together and to the model."""
-    images, masks = load_with_mask(source, mask)
+    images, masks = _load(source, mask)
     C, H, W = images.shape
-    restorer = restorer_for(model, spec)
+    restorer = restorer_for(model, task.spec)
     if restorer.channels not in (1, C):
         raise ImageError(
             f"{printable(source)} has {C} channels, the model {task.model} has {restorer.channels}; "
             "expected a model of one channel or as many"
         )
-    if masks is not None and not (masks[0:1] > 0).any():
+    if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
-    work = restorer.count_tiles(C, H, W) * (2 if task.learn else 1)
+    work = len(images) * restorer.count_tiles(C, H, W) * (2 if task.learn else 1)
     return Job(source, mask, out, work)
 
 
@@ -150,36 +177,50 @@ def _suffix(file: Path) -> str:
     return file.suffix if FORMATS[file.suffix.lower()] == "TIFF" else ".png"
 
 
-def _check_format(source: Path, out: Path, task: Task) -> None:
+def _check_format(job: Job, task: Task) -> None:
     """Raise an ImageError for a file to write that could not hold the result."""
-    kind = FORMATS.get(out.suffix.lower())
-    if kind is None or out.is_dir():
-        raise ImageError(
-            f"{printable(out)} was given as the picture to write; expected a name with one of {', '.join(FORMATS)}"
-        )
+    out, kind = printable(job.out), FORMATS.get(job.out.suffix.lower())
+    if kind is None or job.out.is_dir():
+        raise ImageError(f"{out} was given as the picture to write; expected a name with one of {', '.join(FORMATS)}")
     if kind == "JPEG" and task.name == "inpaint" and not task.noise:
-        raise ImageError(f"{printable(out)} was given; JPEG changes known pixels, expected .png, .tif, .bmp or .webp")
-    dtype = load_with_mask(source, None)[0].pixels[0:1].dtype
+        raise ImageError(f"{out} was given; JPEG changes known pixels, expected .png, .tif, .bmp or .webp")
+    images, _ = _load(job.source, job.mask)
+    dtype = images.pixels.dtype
     if dtype != np.uint8 and kind not in (DEEP if dtype == np.uint16 else ("TIFF",)):
-        raise ImageError(
-            f"{printable(out)} was given for pixels of {dtype}, which {kind} cannot hold; write a .tif file"
+        raise ImageError(f"{out} was given for pixels of {dtype}, which {kind} cannot hold; write a .tif file")
+    if len(images) > 1 and kind != "TIFF":
+        raise ImageError(f"{out} was given for {len(images)} pages, which {kind} cannot hold; write a .tif file")
+
+
+def _record(task: Task, model: Model, jobs: Sequence[Job]) -> dict[str, Any]:
+    """What makes the results of a folder: the settings, the model and the sources, both by their checksums."""
+    if isinstance(model, Denoiser):
+        tensors = {name: getattr(model, name).cpu() for name in model.__dataclass_fields__}
+        identity = checksum("denoiser", tensors)
+    else:
+        identity = model_checksum(model)
+    sources = {job.out.name: " ".join(map(_digest, job.files)) for job in jobs}
+    return {"settings": json.loads(json.dumps(asdict(task))), "model": identity, "sources": sources}
+
+
+def _digest(file: Path) -> str:
+    with open_regular(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _check_record(record: dict[str, Any], out: Path) -> None:
+    """Raise a RunError if the results in a folder are of other settings, of another model or of other sources."""
+    if not (out / RECORD).exists():
+        return
+    content = read_json(out / RECORD, LARGEST_RECORD)
+    earlier: dict[str, Any] = content if isinstance(content, dict) else {}
+    sources = earlier.get("sources")
+    sources = sources if isinstance(sources, dict) else {}
+    other = [key for key in ("settings", "model") if earlier.get(key) != record[key]]
+    other += [name for name, digest in record["sources"].items() if name in sources and sources[name] != digest]
+    if other:
+        what = f"other {' and another '.join(other)}" if other[0] in record else f"other sources ({other[0]}, …)"
+        raise RunError(
+            f"{printable(out)} holds results of {what}; give what they were made with to continue, another folder, or "
+            "--overwrite"
         )
-
-
-def _record_settings(task: Task, out: Path, overwrite: bool) -> None:
-    """Write the settings into the folder of results; raise a RunError if those that are there are others."""
-    record, settings = out / RECORD, json.loads(json.dumps(asdict(task)))
-    if record.exists() and not overwrite:
-        try:
-            earlier = json.loads(record.read_text(encoding="utf-8"))
-        except ValueError:
-            earlier = None
-        if earlier != settings:
-            again = command("whatwhere", task.name, "…", "--overwrite")
-            raise RunError(
-                f"{printable(out)} holds results of other settings ({earlier}); give the same settings to continue, "
-                f"another folder, or --overwrite ({again})"
-            )
-    with disk_errors(f"writing {record}", "free some space or give another place"):
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomic(record, (json.dumps(settings, indent=1) + "\n").encode())

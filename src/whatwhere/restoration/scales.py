@@ -12,17 +12,21 @@ scale takes a third as many.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.inference import infer, infer_tiled
+from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.model import DeconvNet
 from whatwhere.ops.lowpass import lowpass
-from whatwhere.restoration.views import Progress, count_tiles, explain
+from whatwhere.restoration.planes import Progress
 from whatwhere.spec import InferenceSpec, InputSpec, LineSearch, RestorationSpec
 
 FEWEST_STEPS, MOST_STEPS = 8, 60
+POOLING_STEP = 1.0  # β_U
 SMALLEST = 32  # pixels of a side below which no smaller scale is of use
 
 
@@ -62,11 +66,11 @@ class Restorer:
         return signal_strength(images - low, mask)
 
     def count_tiles(self, channels: int, height: int, width: int) -> int:
-        """How many tiles the restoration of one image takes, over all scales and views."""
+        """How many tiles the restoration of one image takes, over all scales."""
         planes = channels if self.model.spec.channels == 1 else 1
         tiles = 0
         for _ in range(self.spec.scales if self.has_lowpass else 1):
-            tiles += count_tiles(self.model.spec, planes, height, width, self.spec)
+            tiles += planes * len(TileGrid.of(self.model.spec, height, width, self.spec.tile, self.spec.overlap))
             if min(height, width) < 2 * SMALLEST:
                 break
             height, width = -(-height // 2), -(-width // 2)
@@ -85,8 +89,15 @@ class Restorer:
         return low + self._explain(without_input_stage(self.model), detail, noise, mask)
 
     def _explain(self, model: DeconvNet, images: Tensor, noise: float, mask: Tensor | None) -> Tensor:
+        """What a model reconstructs: small images together, so that they share the cores, large ones in tiles."""
         settings = inference_settings(self.spec, noise, signal_strength(images, mask))
-        return explain(model, images, mask, settings, self.spec, self.engine, self.progress)
+        options: Any = {"engine": self.engine, "progress": self.progress}
+        if max(images.shape[2:]) <= self.spec.tile:
+            return infer(model, images, settings, mask=mask, **options).reconstruction
+        options |= {"tile": self.spec.tile, "overlap": self.spec.overlap}
+        masks = [None] * len(images) if mask is None else mask
+        parts = (infer_tiled(model, v, settings, mask=M, **options) for v, M in zip(images, masks, strict=True))
+        return torch.stack([part.reconstruction for part in parts])
 
 
 def signal_strength(images: Tensor, mask: Tensor | None) -> float:
@@ -100,7 +111,7 @@ def inference_settings(spec: RestorationSpec, noise: float, strength: float) -> 
     share = min(1.0, noise / strength) if strength > 0 else 1.0
     steps = min(MOST_STEPS, max(FEWEST_STEPS, round(5 / share**2))) if spec.steps is None else spec.steps
     lam = 1 / ((spec.threshold + share) * noise)
-    return InferenceSpec(lam=lam, steps=steps, step=LineSearch(momentum=True), pooling_step=spec.pooling_step)
+    return InferenceSpec(lam=lam, steps=steps, step=LineSearch(momentum=True), pooling_step=POOLING_STEP)
 
 
 def with_fewer_steps(spec: RestorationSpec) -> RestorationSpec:

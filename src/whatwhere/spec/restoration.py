@@ -15,8 +15,6 @@ class RestorationSpec:
                   1/λ = (threshold + σ/s) σ, with s the root mean square of the signal
     steps         of inference; None: 5 (s/σ)², at least 8 and at most 60. Inference that ends before it has converged
                   restores better than one that has
-    pooling_step  β_U, the step of the pooling variables
-    views         restorations that are averaged, each with the pooling regions at another place; useful with pooling
     scales        sizes at which an image is restored: the low-pass comes from the restored image of half the size,
                   which takes a third of the steps
     shifts        of the trained denoiser's grid that are averaged: 16, or 64, which gain 0.05 dB for four times
@@ -30,8 +28,6 @@ class RestorationSpec:
 
     threshold: float = 1.3
     steps: int | None = None
-    pooling_step: float = 1.0
-    views: int = 1
     scales: int = 1
     shifts: int = 16
     tile: int = 640
@@ -39,14 +35,13 @@ class RestorationSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("views", "scales", "tile"):
+        for name in ("scales", "tile"):
             require_count(name, getattr(self, name))
         require(self.shifts in (16, 64), f"shifts = {self.shifts}", "16 or 64")
         require_count("overlap", self.overlap, least=0)
         if self.steps is not None:
             require_count("steps", self.steps)
         require(0 < self.threshold < float("inf"), f"threshold = {self.threshold}", "a number above 0")
-        require(self.pooling_step >= 0, f"pooling_step = {self.pooling_step}", "a number of at least 0")
         require(
             2 * self.overlap <= self.tile,
             f"overlap = {self.overlap} with tile = {self.tile}",

@@ -2,7 +2,7 @@
 
 import torch
 
-from whatwhere.restoration.colour import OPPONENT, from_opponent, to_opponent
+from whatwhere.restoration.planes import OPPONENT, from_opponent, to_opponent
 
 
 def test_the_transform_is_orthonormal_and_grey_is_in_the_first_plane() -> None:
