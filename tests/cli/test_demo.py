@@ -1,6 +1,7 @@
 """`whatwhere demo`: the recipe, a small demo from start to end, its report; `make demo` itself takes minutes."""
 
 import json
+import os
 import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -115,6 +116,13 @@ def test_a_demo_replaces_its_own_files_and_no_others(tmp_path):
     assert (folder / "thesis.tex").read_text() == (folder / "photos" / "cat.png").read_text() == "mine"
     assert [s.score.error for s in first.scores] == [s.score.error for s in second.scores]
     assert (folder / "model.safetensors").stat().st_size > 100
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_place_of_a_result_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "demo.json")
+    with pytest.raises(RunError, match="holds something that is not a demo"):
+        demo.check_replaceable(tmp_path)
 
 
 @pytest.mark.parametrize(

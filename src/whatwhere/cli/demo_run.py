@@ -20,7 +20,7 @@ from whatwhere.classification import Matrix, describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError, listed
 from whatwhere.explorer.export import Explorer
-from whatwhere.files import disk_errors, new_folder, write_atomic
+from whatwhere.files import disk_errors, new_folder, read_json, write_atomic
 from whatwhere.learning import TrainedModel, TrainedRun, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
@@ -30,7 +30,7 @@ from whatwhere.spec.toml import read_recipe
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 FORMAT = "whatwhere demo 1"  # in demo.json: the folder holds a demo, whose files the next demo may replace
 WORKPLACE = ".demo-"  # temporary folders of demos under way
-RESULT = "demo.json"
+RESULT, LARGEST_RESULT = "demo.json", 1 << 24
 REPORT = "report.html"
 EXPLORER = "explorer.html"
 EXPLORED = 250  # examples in the explorer
@@ -138,8 +138,8 @@ def check_replaceable(folder: Path) -> None:
     if not folder.exists() or all(path.name.startswith(WORKPLACE) for path in folder.iterdir()):
         return
     try:
-        content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(folder / RESULT, LARGEST_RESULT)
+    except RunError:
         content = None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise RunError(f"{folder} holds something that is not a demo; choose another folder with --out")
