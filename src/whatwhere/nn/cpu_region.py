@@ -8,18 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from whatwhere.inference.engines.jit import Array, jit
-from whatwhere.inference.engines.jit.simd import (
-    absolute,
-    fma,
-    load,
-    maximum,
-    minimum,
-    rsqrt,
-    splat,
-    store,
-    where_positive,
-)
-from whatwhere.inference.engines.jit.vector_math import exponential, pair_weights
+from whatwhere.inference.engines.jit.simd import load, splat, store
+from whatwhere.inference.engines.jit.vector_math import absolute, exp, fma, formulas, maximum, minimum, rsqrt, where
 
 
 @jit
@@ -36,7 +26,7 @@ def fit(work: Array, z: int, M: int, KY: int, KX: int, power: int) -> Any:
     largest = zero
     for k in range(KY * KX):
         largest = maximum(largest, absolute(load(work, z + k * M)))
-    scale = one / where_positive(largest, largest, one)
+    scale = one / where(largest > 0, largest, one)
     total, mu_y, mu_x = zero, zero, zero
     for i in range(KY):
         row = zero
@@ -46,7 +36,7 @@ def fit(work: Array, z: int, M: int, KY: int, KX: int, power: int) -> Any:
             mu_x = fma(a, splat(work, j - (KX - 1) / 2), mu_x)
         total = total + row
         mu_y = fma(row, splat(work, i - (KY - 1) / 2), mu_y)
-    total = where_positive(total, total, one)
+    total = where(total > 0, total, one)
     norm = one / total
     mu_y, mu_x = mu_y * norm, mu_x * norm
     v_y, v_x = zero, zero
@@ -63,14 +53,14 @@ def fit(work: Array, z: int, M: int, KY: int, KX: int, power: int) -> Any:
 def precision(like: Array, variance: Any, largest: Any, lo: float, hi: float) -> Any:
     """γ = 1 / variance, bounded; flat where the region is empty."""
     gamma = splat(like, 1) / maximum(variance, splat(like, 1 / max(hi, 1.0)))
-    return minimum(maximum(where_positive(largest, gamma, splat(like, 0)), splat(like, lo)), splat(like, hi))
+    return minimum(maximum(where(largest > 0, gamma, splat(like, 0)), splat(like, lo)), splat(like, hi))
 
 
 @jit
 def axis_weights(work: Array, mu: Any, gamma: Any, w: int, M: int, K: int, inside: bool, outside: int) -> None:
     """w = √q of the K elements of an axis; at `outside` is a large negative number for each element outside the map."""
     if K == 2 and inside:
-        first, second = pair_weights(work, mu, gamma)
+        first, second = formulas.pair_weights(mu, gamma)
         store(work, w, first)
         store(work, w + M, second)
         return
@@ -83,7 +73,7 @@ def axis_weights(work: Array, mu: Any, gamma: Any, w: int, M: int, K: int, insid
         peak = maximum(peak, exponent)
     norm = splat(work, 0)
     for i in range(K):
-        e = exponential(work, load(work, w + i * M) - peak)
+        e = exp(load(work, w + i * M) - peak)
         norm = fma(e, e, norm)
         store(work, w + i * M, e)
     scale = rsqrt(norm)
@@ -135,7 +125,7 @@ def slopes(work: Array, z: int, w: int, mu_y: Any, mu_x: Any, g_y: Any, g_x: Any
 def curvature(like: Array, unit: Any, variance: Any, gamma: Any, slope: Any) -> Any:
     """-unit γ² slope where γ = 1 / variance, 0 where a bound determines γ."""
     at_bound = absolute(splat(like, 1) / variance - gamma)
-    return where_positive(at_bound, splat(like, 0), unit * gamma * gamma * slope * -1)
+    return where(at_bound > 0, splat(like, 0), unit * gamma * gamma * slope * -1)
 
 
 @jit
@@ -161,7 +151,7 @@ def fit_and_pool_gradient(
     axis_weights(work, mu_y, g_y, w, M, KY, inside, outside)
     axis_weights(work, mu_x, g_x, w + KY * M, M, KX, inside, outside + KY * M)
     _, m_y, m_x, n_y, n_x = slopes(work, z, w, mu_y, mu_x, g_y, g_x, M, KY, KX)
-    scale = splat(work, 1) / where_positive(largest, largest, splat(work, 1))
+    scale = splat(work, 1) / where(largest > 0, largest, splat(work, 1))
     unit = scale * (splat(work, power) / total)
     a_y, a_x = unit * (d_p * m_y + d_mu_y), unit * (d_p * m_x + d_mu_x)
     b_y = curvature(work, unit, v_y, g_y, d_p * n_y + d_g_y)
@@ -175,7 +165,7 @@ def fit_and_pool_gradient(
             value = load(work, k)
             relative = value * scale
             if power == 1:
-                sign = where_positive(value, splat(work, 1), splat(work, 0))
-                relative = sign - where_positive(value * -1, splat(work, 1), splat(work, 0))
+                sign = where(value > 0, splat(work, 1), splat(work, 0))
+                relative = sign - where(value * -1 > 0, splat(work, 1), splat(work, 0))
             share = relative * (of_row + a_x * x + b_x * x * x)
             store(work, k, fma(weight, load(work, w + (KY + j) * M), share))

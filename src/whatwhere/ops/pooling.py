@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.latents import PoolingParams
+from whatwhere.ops import formulas
 
 SWITCH = 1e4  # a precision at which every element but the one at μ has weight 0 exactly, in every dtype
 
@@ -164,7 +165,7 @@ def gaussian_weights(pooling: PoolingParams, regions: Regions) -> Weights:
     factors = []
     for a, axis in enumerate(regions.axes):
         mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
-        exponent = -gamma / 2 * (regions.coordinates(axis, mu) - mu).square()
+        exponent = formulas.exponent(regions.coordinates(axis, mu), mu, gamma)
         exists = regions.exists(axis, mu.device)
         if exists is not None:
             exponent = exponent.masked_fill(~exists, -math.inf)
@@ -221,9 +222,10 @@ def pooling_gradient(error: Tensor, p: Tensor, pooling: PoolingParams, weights: 
 
 def bound(pooling: PoolingParams, regions: Regions, gamma_min: float, gamma_max: float) -> PoolingParams:
     """Keep every mean inside its region and every precision between its bounds."""
-    reach = [(regions.size[axis] - 1) / 2 for axis in regions.axes]
-    mu = [mean.clamp(-r, r) for mean, r in zip(pooling.mu.unbind(1), reach, strict=True)]
-    return PoolingParams(torch.stack(mu, 1), pooling.gamma.clamp(gamma_min, gamma_max))
+    bounds = [((regions.size[axis] - 1) / 2, gamma_min, gamma_max) for axis in regions.axes]
+    theta = zip(pooling.mu.unbind(1), pooling.gamma.unbind(1), bounds, strict=True)
+    mu, gamma = zip(*(formulas.bound(*axis) for axis in theta), strict=True)
+    return PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1))
 
 
 def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2) -> PoolingParams:
@@ -231,19 +233,18 @@ def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: f
 
     A region without signal is centred and flat.
     """
-    s = gather(signal, regions).abs()
-    largest = s.amax((2, 3, 4), keepdim=True)
-    s = (s / largest.where(largest > 0, torch.ones_like(largest))).pow(power)  # only the shape counts
+    s = gather(signal, regions)
+    largest = s.abs().amax((2, 3, 4), keepdim=True)
+    s = formulas.strength(s / formulas.or_one(largest), power)
     total = s.sum((2, 3, 4), keepdim=True)
-    s = s / total.where(total > 0, torch.ones_like(total))
+    s = s / formulas.or_one(total)
     mu, gamma = [], []
     for axis in regions.axes:
         x = regions.coordinates(axis, s)
         mean = (s * x).sum((2, 3, 4), keepdim=True)
-        # bounded before it is inverted: the derivative of 1 / 0 is no number, even where a later bound cuts it off
-        variance = (s * (x - mean).square()).sum((2, 3, 4)).clamp(min=1 / max(gamma_max, 1))
+        variance = (s * (x - mean).square()).sum((2, 3, 4))
         mu.append(mean.squeeze((2, 3, 4)))
-        gamma.append(variance.reciprocal().where(total.squeeze((2, 3, 4)) > 0, torch.zeros_like(variance)))
+        gamma.append(formulas.precision(variance, total.squeeze((2, 3, 4)), gamma_min, gamma_max))
     return bound(PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max)
 
 

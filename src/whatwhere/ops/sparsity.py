@@ -5,32 +5,19 @@ import math
 import torch
 from torch import Tensor
 
+from whatwhere.ops import formulas
+
 
 def penalty(p: Tensor, alpha: float) -> Tensor:
     """Σ|p|^α of every image:  [N, …] → [N]."""
-    magnitude = p.abs()
-    powered = magnitude if alpha == 1 else magnitude.sqrt() if alpha == 0.5 else magnitude.pow(alpha)
+    powered: Tensor = formulas.powered(p, alpha)
     return powered.flatten(1).sum(1)
 
 
 def shrink(p: Tensor, beta: Tensor, alpha: float) -> Tensor:
-    """One gradient step of size β on the penalty, p - β α |p|^(α-1) sign p, that stops at zero.
-
-    α = 1 is the soft threshold (Eqn. shrink), α = ½ the printed step (Eqn. shrinkL05).
-    Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes 0.
-    """
-    magnitude = p.abs()
-    if (
-        alpha < 1
-    ):  # at zero its power has no derivative that is a number, not even where the result does not depend on it
-        magnitude = magnitude.where(magnitude > 0, torch.full_like(magnitude, torch.finfo(p.dtype).tiny))
-    if alpha == 1:
-        smaller = magnitude - beta
-    elif alpha == 0.5:
-        smaller = magnitude - beta / 2 * magnitude.rsqrt()
-    else:
-        smaller = magnitude - beta * alpha * magnitude.pow(alpha - 1)
-    return (smaller.clamp(min=0) * p.sign()).where((smaller > 0) & (p != 0), torch.zeros_like(p))
+    """`formulas.shrink`: one gradient step of size β on the penalty that stops at zero (Eqns. shrink, shrinkL05)."""
+    shrunk: Tensor = formulas.shrink(p, beta, alpha)
+    return shrunk
 
 
 def shrink_exact(p: Tensor, beta: Tensor, alpha: float) -> Tensor:

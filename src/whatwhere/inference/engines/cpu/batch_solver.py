@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.engines.cpu.layout import pack_model
-from whatwhere.inference.engines.cpu.loop import advance
+from whatwhere.inference.engines.cpu.loop import Images, Memory, advance
+from whatwhere.inference.engines.cpu.records import SETTINGS, Network
 from whatwhere.inference.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
-from whatwhere.inference.engines.cpu.steps import SETTINGS
 from whatwhere.inference.engines.reference import flushed_denormals
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
@@ -24,8 +24,7 @@ from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import Fixed, InferenceSpec, LineSearch
 
 CHUNK = 8  # images that a thread takes at a time, at most
-LARGEST_SPARE = 2**20  # numbers in a state that is left for the next solve
-Buffers = tuple[np.ndarray, np.ndarray]  # for states and for codes
+LARGEST_KEPT = 2**20  # numbers in a state that is kept for the next solve
 
 
 class BatchSolver:
@@ -38,9 +37,8 @@ class BatchSolver:
         N, T = len(images), spec.steps
         self.spec, self.lam, self.dtype = spec, problem.lam, images.dtype
         packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, problem.moving)
-        self.layers, self.state_size, self.filters, self.spare = (
-            packed.table, packed.state_size, packed.filters, packed.spare_buffers,
-        )  # fmt: skip
+        self.layers, self.filters, self.state_size = packed.table, packed.filters, packed.state_size
+        self.kept_memory = packed.kept_memory
         fits = {"gaussian": MOMENTS, "max": SWITCHES, "sum": FLAT}
         for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
             known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
@@ -52,27 +50,35 @@ class BatchSolver:
         self.settings["fast_fit"] = spec.schedule is not None and T > 0 and problem.is_fresh
         self.initial = initial_latents(problem)
         self.packed = pack_latents(self.initial, known=not problem.is_fresh)
-        self.images, self.masks = pack_images(images), pack_mask(problem.mask, images)
-        self.beta = np.zeros((N, T))
-        self.schedule = pack_schedule(spec, phase.layer)
-        self.rates = np.ones(N)
+        beta, rates = np.zeros((N, T)), np.ones(N)
         if spec.schedule is not None:
-            self.rates = pooling_rate(images.double(), problem.mask, spec.schedule.contrast).numpy()
-        self.scales = np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)])
-        if spec.schedule is not None:
-            self.beta[:] = [sizes.size for sizes in spec.schedule.steps[:T]]
+            rates = pooling_rate(images.double(), problem.mask, spec.schedule.contrast).numpy()
+            beta[:] = [sizes.size for sizes in spec.schedule.steps[:T]]
         elif isinstance(spec.step, Fixed):
-            self.beta[:] = safe_step(model, phase.layer, problem.lam)
-        self.norms, self.fista, self.trace = np.zeros((N, 2)), np.ones(N), np.zeros((N, T + 1, 3))
+            beta[:] = safe_step(model, phase.layer, problem.lam)
+        self.sizes = (
+            pack_schedule(spec, phase.layer),
+            np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)]),
+        )
+        self.all = Images(
+            images=pack_images(images),
+            masks=pack_mask(problem.mask, images),
+            packed=self.packed.numpy(),
+            rates=rates,
+            beta=beta,
+            norms=np.zeros((N, 2)),
+            trace=np.zeros((N, T + 1, 3)),
+            fista=np.ones(N),
+        )
 
     def solve(self) -> Solution:
         """All steps of all images."""
-        if len(self.images) == 1:
+        if len(self.packed) == 1:
             self.solve_one()
             return self.solution()
         with thread_pool() as pool:
             if self.spec.per_batch:
-                self.solve_with_shared_step(pool.map, batch_sample(len(self.images)))
+                self.solve_with_shared_step(pool.map, batch_sample(len(self.packed)))
             else:
                 self.solve_each(pool.map, 0)
         return self.solution()
@@ -80,13 +86,13 @@ class BatchSolver:
     def solve_one(self) -> None:
         """All steps of a single image, in the calling thread and in memory that the last one left: it costs time."""
         try:
-            buffers = self.spare.pop()
+            memory = self.kept_memory.pop()
         except IndexError:
-            buffers = self.buffers(1)
+            memory = self.new_memory(1)
         with flushed_denormals():
-            self.advance(0, self.spec.steps, slice(0, 1), buffers)
-        if self.state_size <= LARGEST_SPARE:
-            self.spare[:] = [buffers]
+            self.advance(0, self.spec.steps, slice(0, 1), memory)
+        if self.state_size <= LARGEST_KEPT:
+            self.kept_memory[:] = [memory]
 
     def solve_each(self, parallel_map: Callable[..., Any], first: int) -> None:
         """All steps of each image from number `first` on, one image after the other in each thread."""
@@ -94,49 +100,42 @@ class BatchSolver:
         local = threading.local()  # memory that is new to a thread costs more time than the steps of an image
 
         def work(chunk: slice) -> None:
-            if not hasattr(local, "buffers"):
-                local.buffers = self.buffers(1)
-            self.advance(0, self.spec.steps, chunk, local.buffers)
+            if not hasattr(local, "memory"):
+                local.memory = self.new_memory(1)
+            self.advance(0, self.spec.steps, chunk, local.memory)
 
-        list(parallel_map(work, chunks(first, len(self.images))))
+        list(parallel_map(work, chunks(first, len(self.packed))))
 
     def solve_with_shared_step(self, parallel_map: Callable[..., Any], sample: int) -> None:
         """The batch rule: the first `sample` images take each step together and give β; the others then use this β."""
-        T = self.spec.steps
-        parts = chunks(0, sample)
-        buffers = [self.buffers(part.stop - part.start) for part in parts]
+        T, parts = self.spec.steps, chunks(0, sample)
+        memories = [self.new_memory(part.stop - part.start) for part in parts]
         self.settings["line_search"] = True
         for t in range(T + 1):
-            list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, buffers))
+            list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, memories))
             if t < T:
-                squares, gained = self.norms[:sample].sum(0)
-                self.beta[:, t] = squares / (self.lam * gained) if gained > 0 else 0
+                squares, gained = self.all.norms[:sample].sum(0)
+                self.all.beta[:, t] = squares / (self.lam * gained) if gained > 0 else 0
         self.settings["line_search"] = False
         self.solve_each(parallel_map, sample)
 
-    def buffers(self, images: int) -> Buffers:
+    def new_memory(self, images: int) -> Memory:
         """Zeroed memory for the states of this many images, and for the codes that momentum needs."""
         top = self.layers[-1]
         codes = 2 * int(top["rows"] * top["columns"] * top["maps"])
-        return (
-            torch.zeros(images, self.state_size, dtype=self.dtype).numpy(),
-            torch.zeros(images, codes, dtype=self.dtype).numpy(),
-        )
+        return Memory(*(torch.zeros(images, n, dtype=self.dtype).numpy() for n in (self.state_size, codes)))
 
-    def advance(self, first: int, last: int, chunk: slice, buffers: Buffers) -> None:
+    def advance(self, first: int, last: int, chunk: slice, memory: Memory) -> None:
         """Advance these images from point `first` to point `last`."""
-        advance(
-            first, last, self.spec.steps, self.images[chunk], self.masks[chunk], self.packed.numpy()[chunk], *buffers,
-            self.layers, self.filters, self.settings, self.schedule, self.scales,
-            self.rates[chunk], self.beta[chunk], self.norms[chunk], self.trace[chunk], self.fista[chunk],
-        )  # fmt: skip
+        part = Images(*(array[chunk] for array in self.all))
+        advance((first, last), part, memory, Network(self.layers, self.filters), self.settings, self.sizes)
 
     def solution(self) -> Solution:
         parts = iter(torch.split(self.packed, [tensor[0].numel() for tensor in self.initial.tensors()], 1))
         latents = self.initial.map(lambda tensor: next(parts).reshape(tensor.shape))
-        trace = torch.from_numpy(self.trace).permute(2, 1, 0)
+        trace = torch.from_numpy(self.all.trace).permute(2, 1, 0)
         reconstruction, penalty = trace[:2].to(self.dtype)
-        stats = Stats(reconstruction, penalty, trace[2].long(), torch.from_numpy(self.beta).T.to(self.dtype))
+        stats = Stats(reconstruction, penalty, trace[2].long(), torch.from_numpy(self.all.beta).T.to(self.dtype))
         return Solution(latents, stats, engine="cpu")
 
 
@@ -151,7 +150,6 @@ def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
     record["exact"] = spec.shrinkage == "exact"
     record["nonnegative"] = model.spec.nonnegative
     record["line_search"] = record["own_step"] = isinstance(spec.step, LineSearch) and not spec.per_batch
-    record["search_every"] = 1
     return record
 
 

@@ -6,22 +6,35 @@ sum; down from few non-zero features, those features only.
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.pooling import Layer, element_offset, weights_offset
-from whatwhere.inference.engines.cpu.rows import dots_rows, product_rows
+from whatwhere.inference.engines.cpu.pooling import element_offset, weights_offset
+from whatwhere.inference.engines.cpu.records import Layer, Map
+from whatwhere.inference.engines.cpu.register_tiles import Windows
+from whatwhere.inference.engines.cpu.rows import Repeats, dots_rows, product_rows
 from whatwhere.inference.engines.cpu.winograd import correlate
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
-from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
+from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, store
+from whatwhere.inference.engines.jit.vector_math import fma
+
+
+@inline_jit
+def signal_map(layer: Layer, start: int) -> Map:
+    """A signal at p_k that begins at `start`, its border included."""
+    rows, columns = layer.rows + 2 * layer.border, layer.columns + 2 * layer.border
+    return Map(start, columns * layer.maps, layer.maps, rows, columns)
+
+
+@inline_jit
+def unpooled_map(layer: Layer, start: int) -> Map:
+    """A map at z_k that begins at `start`, without what regions reach beyond it."""
+    return Map(start, layer.z_columns * layer.z_maps, layer.z_maps, layer.height, layer.width)
 
 
 @inline_jit
 def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
     """From the error at p_{k-1} to the error at z_k: a full correlation."""
     if layer.winograd:
-        correlate(
-            state, below.error, (below.columns + 2 * below.border) * below.maps, below.maps,
-            layer.z_error, layer.z_columns * layer.z_maps, layer.z_maps, layer.height, layer.width, layer.size,
-            filters, layer.up, layer.work, layer.patches, layer.products,
-        )  # fmt: skip
+        source, target = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
+        correlate(state, filters, layer, layer.up, source, target)
     else:
         convolve_up_directly(state, filters, below, layer)
 
@@ -31,17 +44,15 @@ def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Laye
     """The same as a sum over the filter's elements: slower, but exactly zero where the signal is."""
     noinline()
     K, C, B = layer.size, below.maps, layer.z_maps
-    jump, pitch = (below.columns + 2 * below.border) * C, layer.z_columns * B
+    signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
     y = 0
     while y < layer.height:
         skipped = max(0, below.border - y)  # rows of the border of zeros
         rows = min(K, below.border + below.rows - y) - skipped
         equal = below.rows - K + 1 if rows == K else 1
-        signal, f = below.error + (y + skipped) * jump, layer.direct + skipped * K * C * B
-        product_rows(
-            equal, state, layer.z_error + y * pitch, pitch, B, layer.width,
-            state, signal, jump, C, jump, rows, K * C, filters, f, 0, B,
-        )  # fmt: skip
+        windows = Windows(signal.at + (y + skipped) * signal.pitch, C, signal.pitch, rows, K * C)
+        matrix, outputs = (layer.direct + skipped * K * C * B, B), (z.at + y * z.pitch, B)
+        product_rows(state, filters, Repeats(equal, z.pitch, signal.pitch, 0, layer.width), outputs, windows, matrix)
         y += equal
 
 
@@ -49,23 +60,17 @@ def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Laye
 def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int) -> None:
     """From z_k to the signal at p_{k-1}: a valid convolution."""
     K, C, B = layer.size, below.maps, layer.z_maps
-    jump, pitch = layer.z_columns * B, (below.columns + 2 * below.border) * C
-    first = element_offset(below, target, 0, 0)
+    jump, pitch, first = layer.z_columns * B, signal_map(below, target).pitch, element_offset(below, target, 0, 0)
     if layer.winograd:
-        correlate(
-            state, z, jump, B, first, pitch, C, below.rows, below.columns, K,
-            filters, layer.down, layer.work, layer.patches, layer.products,
-        )  # fmt: skip
+        out = Map(first, pitch, C, below.rows, below.columns)
+        correlate(state, filters, layer, layer.down, unpooled_map(layer, z), out)
         return
-    rows, columns, depth = below.rows, below.columns, K * B
+    windows, repeats = Windows(z, B, jump, K, K * B), Repeats(below.rows, pitch, jump, 0, below.columns)
     if C % LANES == 0:
-        product_rows(
-            rows, state, first, pitch, C, columns, state, z, jump, B, jump, K, depth, filters, layer.down, 0, C
-        )  # fmt: skip
+        product_rows(state, filters, repeats, (first, C), windows, (layer.down, C))
         return
     for c in range(C):
-        f = layer.down + c * K * depth
-        dots_rows(rows, state, first + c, pitch, C, columns, state, z, B, jump, K, depth, filters, f)
+        dots_rows(state, filters, repeats, (first + c, C), windows, layer.down + c * K * K * B)
 
 
 @jit
@@ -73,7 +78,7 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
     """Unpool and convolve the top layer's features, visiting only those that are not zero."""
     noinline()
     C, B, s, stride = below.maps, layer.maps, layer.pool, layer.stride
-    jump = (below.columns + 2 * below.border) * C
+    jump = signal_map(below, target).pitch
     state[target : target + (below.rows + 2 * below.border) * jump] = 0
     for first in range(0, B, LANES):
         for row in range(layer.rows):
@@ -83,49 +88,54 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
                 if not any_nonzero(load(state, p_at)):
                     continue
                 width = layer.size - 1 + min(s, layer.width - column * stride)
-                out = target + row * stride * jump + column * stride * C
+                out = Map(target + row * stride * jump + column * stride * C, jump, C, height, width)
                 w = weights_offset(layer, row, column) + first
                 for b in range(LANES):
                     if state[p_at + b] == 0:
                         continue
                     p = state[p_at + b]
                     if layer.depth == 1:
-                        scatter_one(state, filters, layer, p, w + b, first + b, out, jump, height, width, C)
+                        scatter_one(state, filters, layer, (p, w + b), first + b, out)
                         continue
                     for i in range(layer.depth):
-                        part, plane = p * state[w + b + (2 * s + i) * B], i * B + first + b
-                        scatter_one(state, filters, layer, part, w + b, plane, out, jump, height, width, C)
+                        part = p * state[w + b + (2 * s + i) * B]
+                        scatter_one(state, filters, layer, (part, w + b), i * B + first + b, out)
+
+
+@inline_jit
+def element(state: Array, layer: Layer, feature: tuple[float, int], i: int, j: int) -> float:
+    """z = w_y w_x p of element (i, j) of one region in one map; `feature` = (p, where its weights are)."""
+    p, w = feature
+    if layer.unpooled:
+        return p
+    z: float = p * state[w + i * layer.maps] * state[w + (layer.pool + j) * layer.maps]
+    return z
 
 
 @jit
 def scatter_one(
-    state: Array, filters: Array, layer: Layer, p: float, w: int, b: int, out: int, jump: int,
-    height: int, width: int, C: int,
+    state: Array, filters: Array, layer: Layer, feature: tuple[float, int], b: int, out: Map
 ) -> None:  # fmt: skip
-    """Add one feature: filter b, weighted and shifted to every element of the region, on `height` × `width` places.
+    """Add one feature: filter b, weighted and shifted to every element of the region, on the places of `out`.
 
     The stored filter has a border of s - 1 zeros, so that shifted reads stay inside it.
     """
-    B, s = layer.maps, layer.pool
-    line = layer.line
+    s, line, C = layer.pool, layer.line, out.maps
     f = layer.scatter + b * line * (layer.size + 2 * (s - 1)) + (s - 1) * (line + C)
     if s == 2:
-        z00 = splat(state, p * state[w] * state[w + 2 * B])
-        z01 = splat(state, p * state[w] * state[w + 3 * B])
-        z10 = splat(state, p * state[w + B] * state[w + 2 * B])
-        z11 = splat(state, p * state[w + B] * state[w + 3 * B])
-        for y in range(height):
-            for x in range(0, width * C, LANES):
-                at, tap = out + y * jump + x, f + y * line + x
+        z00, z01 = element(state, layer, feature, 0, 0), element(state, layer, feature, 0, 1)
+        z10, z11 = element(state, layer, feature, 1, 0), element(state, layer, feature, 1, 1)
+        for y in range(out.rows):
+            for x in range(0, out.columns * C, LANES):
+                at, tap = out.at + y * out.pitch + x, f + y * line + x
                 top = fma(z00, load(filters, tap), fma(z01, load(filters, tap - C), load(state, at)))
                 tap -= line
                 store(state, at, fma(z10, load(filters, tap), fma(z11, load(filters, tap - C), top)))
         return
-    for i in range(min(s, height - layer.size + 1)):
-        for j in range(min(s, width - layer.size + 1)):
-            weight = p if layer.unpooled else p * state[w + i * B] * state[w + (s + j) * B]
-            z = splat(state, weight)
-            for y in range(layer.size if weight != 0 else 0):
+    for i in range(min(s, out.rows - layer.size + 1)):
+        for j in range(min(s, out.columns - layer.size + 1)):
+            z = element(state, layer, feature, i, j)
+            for y in range(layer.size if z != 0 else 0):
                 for x in range(0, layer.size * C, LANES):
-                    at = out + (y + i) * jump + j * C + x
+                    at = out.at + (y + i) * out.pitch + j * C + x
                     store(state, at, fma(z, load(filters, f + y * line + x), load(state, at)))

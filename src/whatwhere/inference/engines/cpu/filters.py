@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.engines.cpu.batch_solver import pack_images, pack_latents, pack_mask, thread_pool
-from whatwhere.inference.engines.cpu.convolution import convolve_up
+from whatwhere.inference.engines.cpu.convolution import convolve_up, element
 from whatwhere.inference.engines.cpu.features import penalty_and_nonzeros
 from whatwhere.inference.engines.cpu.layout import maps_of_model, pack_filters, plan_state, round_up
-from whatwhere.inference.engines.cpu.pooling import Layer, compute_weights, element_offset, pool, weights_offset
+from whatwhere.inference.engines.cpu.pooling import compute_weights, element_offset, pool, weights_offset
+from whatwhere.inference.engines.cpu.records import Layer, Network, Target
 from whatwhere.inference.engines.cpu.start import copy_latents
 from whatwhere.inference.engines.cpu.steps import reconstruct
 from whatwhere.inference.engines.jit import Array, cached_jit, jit
-from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, fma, load, noinline, splat, store
+from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, store
+from whatwhere.inference.engines.jit.vector_math import fma
 from whatwhere.model import Problem
 
 CHUNK = 32  # images whose gradients a thread adds up in one call
@@ -54,10 +56,8 @@ class CPUFilterMap:
         def work(chunk: slice) -> Tensor:
             packed = pack_latents(self.latents[chunk])
             total, state = f.new_zeros(maps * K * line), f.new_zeros(self.state_size)
-            add_gradients(
-                images[chunk], self.masks[chunk], packed.numpy(), state.numpy(), self.layers, filters, self.k,
-                total.numpy(), line,
-            )  # fmt: skip
+            target = Target(images[chunk], self.masks[chunk])
+            add_gradients(target, packed.numpy(), state.numpy(), Network(self.layers, filters), self.k, total.numpy())
             return total
 
         with thread_pool() as pool:
@@ -70,32 +70,31 @@ class CPUFilterMap:
 @cached_jit
 def add_gradients(source: str) -> Any:
     def add_gradients(
-        images: Array, masks: Array, packed: Array, state: Array, layers: Array, filters: Array, k: int,
-        total: Array, line: int,
+        targets: Target, packed: Array, state: Array, network: Network, k: int, total: Array
     ) -> None:  # fmt: skip
-        """Add Aᵀ (A f - M ⊙ image) of every image to `total`, [map, row, `line` of columns and maps below]."""
+        """Add Aᵀ (A f - M ⊙ image) of every image to `total`, [map, row, a line of columns and maps below]."""
         source  # noqa: B018
-        top = layers[len(layers) - 1]
-        for n in range(len(images)):
+        layers, filters = network
+        for n in range(len(packed)):
             copy_latents(packed[n], state, layers, True)
             for j in range(1, len(layers)):
                 if not layers[j].unpooled:
                     compute_weights(state, layers[j])
-            _, nonzeros = penalty_and_nonzeros(state, top, 1.0)
-            reconstruct(state, filters, layers, images[n], masks[n], nonzeros)
+            _, nonzeros = penalty_and_nonzeros(state, layers[len(layers) - 1], 1.0)
+            reconstruct(state, network, Target(targets.image[n], targets.mask[n]), nonzeros)
             for j in range(1, k):
                 convolve_up(state, filters, layers[j - 1], layers[j])
                 pool(state, layers[j])
-            correlate_nonzeros(state, layers[k - 1], layers[k], total, line)
+            correlate_nonzeros(state, layers[k - 1], layers[k], total)
 
     return add_gradients
 
 
 @jit
-def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array, line: int) -> None:
+def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array) -> None:
     """total(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j), over the z that are not zero."""
     noinline()
-    C, B, s = below.maps, layer.maps, layer.pool
+    C, B, s, line = below.maps, layer.maps, layer.pool, len(total) // (layer.z_maps * layer.size)
     jump = (below.columns + 2 * below.border) * C
     for row in range(layer.rows):
         for column in range(layer.columns):
@@ -112,31 +111,35 @@ def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array, l
                         part, to = state[p_at + b], (i * B + b) * layer.size * line
                         if layer.depth > 1:
                             part *= state[w_at + b + (2 * s + i) * B]
-                        correlate_one(state, layer, part, w_at + b, error, jump, C, total, to, line)
+                        correlate_one(state, layer, (part, w_at + b), (error, jump, C), total, (to, line))
 
 
 @jit
 def correlate_one(
-    state: Array, layer: Layer, p: float, w: int, error: int, jump: int, C: int, total: Array, to: int, line: int
-) -> None:
-    """The same for the elements of one region; numbers beyond the end of a row, up to a whole vector, are unused."""
+    state: Array, layer: Layer, feature: tuple[float, int], signal: tuple[int, int, int], total: Array,
+    line: tuple[int, int],
+) -> None:  # fmt: skip
+    """The same for the elements of one region, `feature` = (p, where its weights are).
+
+    signal = (where the error begins, from row to row, from column to column); line = (where the total begins, its
+    length): numbers beyond the end of a row, up to a whole vector, are unused.
+    """
     noinline()
-    B, s, K = layer.maps, layer.pool, layer.size
+    s, K, (error, jump, C), (to, length) = layer.pool, layer.size, signal, line
     if s == 2:
-        z00, z01 = splat(state, p * state[w] * state[w + 2 * B]), splat(state, p * state[w] * state[w + 3 * B])
-        w += B
-        z10, z11 = splat(state, p * state[w] * state[w + B]), splat(state, p * state[w] * state[w + 2 * B])
+        z00, z01 = element(state, layer, feature, 0, 0), element(state, layer, feature, 0, 1)
+        z10, z11 = element(state, layer, feature, 1, 0), element(state, layer, feature, 1, 1)
         for i in range(K):
-            for x in range(0, line, LANES):
-                at, out = error + i * jump + x, to + i * line + x
+            for x in range(0, length, LANES):
+                at, out = error + i * jump + x, to + i * length + x
                 top = fma(z00, load(state, at), fma(z01, load(state, at + C), load(total, out)))
                 at += jump
                 store(total, out, fma(z10, load(state, at), fma(z11, load(state, at + C), top)))
         return
     for dy in range(s):
         for dx in range(s):
-            z = p if layer.unpooled else p * state[w + dy * B] * state[w + (s + dx) * B]
+            z = element(state, layer, feature, dy, dx)
             for i in range(K if z != 0 else 0):
-                for x in range(0, line, LANES):
-                    at, out = error + (dy + i) * jump + dx * C + x, to + i * line + x
-                    store(total, out, fma(splat(state, z), load(state, at), load(total, out)))
+                for x in range(0, length, LANES):
+                    at, out = error + (dy + i) * jump + dx * C + x, to + i * length + x
+                    store(total, out, fma(z, load(state, at), load(total, out)))

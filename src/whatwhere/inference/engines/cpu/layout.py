@@ -12,62 +12,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from whatwhere.inference.engines.cpu.records import LAYER
 from whatwhere.inference.engines.cpu.winograd import LARGEST, POINTS, SMALLEST, TILES, transform_filters
 from whatwhere.inference.engines.jit.simd import LANES
 from whatwhere.model import DeconvNet
-
-LAYER = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "real_maps",  # pooled maps of the model
-            "maps",  # pooled maps in memory
-            "z_maps",  # unpooled maps in memory
-            "size",  # side of the filters, K
-            "pool",  # side of a pooling region, s
-            "stride",  # from one region to the next
-            "depth",  # maps that a region holds, m
-            "axes",  # of a region's Gaussian: 2, or 3 where m > 1
-            "height",  # of the unpooled map z
-            "width",
-            "z_rows",  # of z together with what the regions reach beyond it
-            "z_columns",
-            "rows",  # of the pooled map p
-            "columns",
-            "border",  # zeros around p
-            "fit",  # where the pooling variables come from at the start (see `start`)
-            "updates_pooling",  # whether the pooling variables are updated
-            "unpooled",  # regions of one element at the top: z is p, at the same offset
-            "sparse",  # with fewer non-zero features than this, the pass down visits only those
-            "winograd",  # whether the convolution uses Winograd's method
-            # offsets in the state of one image
-            "features",  # p̂, the reconstruction
-            "error",  # the residual propagated up; at the top, the gradient g
-            "gain",  # R g, for the line search
-            "z",  # the unpooled map of the pass down
-            "z_error",  # the error at the unpooled map
-            "weights",  # [row, column, axis and element, map]: s of rows, s of columns, m of maps where m > 1
-            "mu",  # [row, column, axis, map], the axes in the same order
-            "gamma",
-            "work",  # memory for Winograd's transforms
-            "patches",
-            "products",
-            # offsets in the filters
-            "direct",  # [row, column, map below, map]
-            "up",  # the same with points for rows and columns, for Winograd's method only
-            "down",  # [row, column, map, map below], rotated by 180°; for an image [channel, row, column, map]
-            "scatter",  # [map, row, column, map below], with a border of zeros, pool - 1 wide
-            "line",  # length of one row of it
-        )
-    ]
-)
-
 
 CACHED = 4  # packed models that are cached for the next call
 OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
@@ -77,15 +32,15 @@ OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
 class PackedModel:
     """A model as the kernels read it: the table of layers, the numbers in the state of one image, the filters.
 
-    `sources` are the filters that were packed, of both passes, and how often they had been written to. `spare_buffers`
-    has at most one pair of buffers, which the last solve of a single image has left for the next.
+    `sources` are the filters that were packed, of both passes, and how often they had been written to. `kept_memory`
+    is at most one `Memory`, which the last solve of a single image has left for the next.
     """
 
     table: np.ndarray
     state_size: int
     filters: np.ndarray
     sources: list[tuple[Tensor, int]]
-    spare_buffers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    kept_memory: list[Any] = field(default_factory=list)
 
     def holds(self, model: DeconvNet) -> bool:
         top = len(self.sources) // 2

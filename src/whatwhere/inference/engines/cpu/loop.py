@@ -2,79 +2,89 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from whatwhere.inference.engines.cpu.features import copy
+from whatwhere.inference.engines.cpu.records import Network, Settings, Step, Target
 from whatwhere.inference.engines.cpu.start import copy_latents, first_gradient, start_pooling
-from whatwhere.inference.engines.cpu.steps import (
-    Settings,
-    line_search_norms,
-    propagate,
-    record_objective,
-    secant_norms,
-    update_latents,
-)
+from whatwhere.inference.engines.cpu.steps import line_search_norms, propagate, record_objective, update_latents
 from whatwhere.inference.engines.jit import Array, cached_jit
-from whatwhere.inference.step_size import KEPT_GROWTH, SECANT_RANGE
+from whatwhere.inference.engines.jit.vector_math import formulas
+
+
+class Images(NamedTuple):
+    """What belongs to N images.
+
+    images  [N, H W C];  masks  the same, or [N, 0] without a mask
+    packed  [N, …]  p, μ and γ of all layers, read at point 0, written at the last
+    rates   [N]  what the β_U of the schedule are multiplied by
+    beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖² at the last point
+    trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
+    """
+
+    images: Array
+    masks: Array
+    packed: Array
+    rates: Array
+    beta: Array
+    norms: Array
+    trace: Array
+    fista: Array
+
+
+class Memory(NamedTuple):
+    """Memory for one image, or for each image if they advance in several calls.
+
+    states  [1 or N, …]  the state;  codes  [1 or N, …]  p and the previous p, which momentum needs
+    """
+
+    states: Array
+    codes: Array
 
 
 @cached_jit
 def advance(source: str) -> Any:
     def advance(
-        first: int, last: int, steps: int, images: Array, masks: Array, packed: Array, states: Array, codes: Array,
-        layers: Array, filters: Array, settings: Settings, schedule: Array, scales: Array, rates: Array, beta: Array,
-        norms: Array, trace: Array, fista: Array,
-    ) -> None:  # fmt: skip
-        """Advance every image from point `first` to point `last`; point t is the state before step t.
+        points: tuple[int, int], all: Images, memory: Memory, network: Network, settings: Settings, sizes: Any
+    ) -> None:
+        """Advance every image from point to point; point t is the state before step t.
 
-        images  [N, H W C];  masks  the same, or [N, 0] without a mask
-        packed  [N, …]  p, μ and γ of all layers, read at point 0, written at the last
-        states  [1 or N, …]  memory for the state of one image, or of each image if they advance in several calls
-        codes   [1 or N, …]  memory for p and the previous p, which momentum needs
-        schedule  see `update_latents`;  scales [layers, 2]  what the fitted μ and γ of a layer are multiplied by
-        rates   [N]  what the β_U of the schedule are multiplied by
-        beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖² at the last point
-        trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
+        `settings` is one record; `sizes` are the schedule (see `Step`) and what the fitted μ and γ of every layer are
+        multiplied by, [layers, 2].
         """
         source  # noqa: B018
-        length, config, top = codes.shape[1] // 2, settings[0], layers[len(layers) - 1]
-        for n in range(len(images)):
-            state, code = states[n % len(states)], codes[n % len(states)]
-            for t in range(first, last + 1):
+        schedule, scales = sizes
+        length, config, top = memory.codes.shape[1] // 2, settings[0], network.layers[len(network.layers) - 1]
+        for n in range(len(all.images)):
+            state, code = memory.states[n % len(memory.states)], memory.codes[n % len(memory.states)]
+            target = Target(all.images[n], all.masks[n])
+            for t in range(points[0], points[1] + 1):
                 if t == 0:
                     if config.from_zero:
                         state[top.features : top.features + length] = 0
                     else:
-                        copy_latents(packed[n], state, layers, True)
-                    bounds, power = (config.gamma_min, config.gamma_max), config.moment_power
-                    start_pooling(state, filters, layers, images[n], masks[n], scales, bounds, power, config.fast_fit)
+                        copy_latents(all.packed[n], state, network.layers, True)
+                    start_pooling(state, network, target, config, scales)
                     copy(state, top.features, code, 0, length)
-                    fista[n] = 1
+                    all.fista[n] = 1
                 else:
-                    size, rate = beta[n, t - 1], rates[n]
-                    fista[n] = update_latents(state, code, layers, config, schedule, rate, size, fista[n], t)
+                    step = Step(t, all.beta[n, t - 1], schedule, all.rates[n])
+                    all.fista[n] = update_latents(state, code, network.layers, config, step, all.fista[n])
                 if t == 0 and config.from_zero:
-                    trace[n, 0, 0] = config.lam / 2 * first_gradient(state, layers, images[n], masks[n])
+                    all.trace[n, 0, 0] = config.lam / 2 * first_gradient(state, network.layers, target)
                 else:
-                    if t == steps and config.momentum:
+                    last = t == all.beta.shape[1]
+                    if last and config.momentum:
                         copy(code, t % 2 * length, state, top.features, length)
-                    record_objective(state, filters, layers, images[n], masks[n], config, trace[n, t])
-                    if t == steps:
-                        copy_latents(packed[n], state, layers, False)
+                    record_objective(state, network, target, config, all.trace[n, t])
+                    if last:
+                        copy_latents(all.packed[n], state, network.layers, False)
                         continue
-                    propagate(state, filters, layers)
-                if config.line_search and t % config.search_every == 0:
-                    norms[n, 0], norms[n, 1] = line_search_norms(state, filters, layers, masks[n])
+                    propagate(state, network)
+                if config.line_search:
+                    above, below = line_search_norms(state, network, target.mask)
+                    all.norms[n, 0], all.norms[n, 1] = above, below
                     if config.own_step:
-                        beta[n, t] = norms[n, 0] / (config.lam * norms[n, 1]) if norms[n, 1] > 0 else 0
-                elif config.own_step and not config.secant:
-                    beta[n, t] = beta[n, t - 1]
-                    if t > 1 and beta[n, t - 2] > 0:
-                        beta[n, t] = min(beta[n, t - 1], KEPT_GROWTH * beta[n, t - 2])
-                if config.secant:
-                    changed, below = secant_norms(state, code, layers, masks[n])
-                    if t > 0:
-                        size = changed / (config.lam * below) if changed > 0 and below > 0 else beta[n, t - 1]
-                        beta[n, t] = min(max(size, beta[n, 0] / SECANT_RANGE), beta[n, 0] * SECANT_RANGE)
+                        all.beta[n, t] = formulas.line_search(above, config.lam * below)
 
     return advance

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from whatwhere.inference.engines.cpu.pooling import Layer, element_offset
+from whatwhere.inference.engines.cpu.pooling import element_offset
+from whatwhere.inference.engines.cpu.records import Layer
 from whatwhere.inference.engines.jit import Array, jit
 from whatwhere.inference.engines.jit.simd import noinline
 

@@ -9,7 +9,7 @@ window begins `jump` numbers later. Output i of a block reads the window that st
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
@@ -24,8 +24,20 @@ from whatwhere.inference.engines.jit.simd import (
     pointer,
     store_vector,
     sum_lanes,
+    unpack,
     vector_ir,
 )
+
+
+class Windows(NamedTuple):
+    """Windows of a signal: where the first begins, the distance of one output's to the next, the distance of its rows,
+    how many these are, and their length."""
+
+    at: int
+    step: int
+    jump: int
+    rows: int
+    depth: int
 
 
 @cache
@@ -34,22 +46,22 @@ def product(outputs: int, vectors: int) -> Any:
 
         out[i, v] = Σ_row Σ_d  signal[i · step + row · jump + d]  ·  filters[row, d, v]
 
-    Number d of a window is broadcast; the filters of LANES maps are one vector.
+    Number d of a window is broadcast; the filters of LANES maps are one vector. Signal and outputs are in the state:
+    `out` = (where these begin, how far apart they are), `matrix` = (where the filters begin, how many maps they have).
     """
 
     @intrinsic
     def tile(
-        typingctx: Any, out: Any, out_at: Any, out_step: Any, signal: Any, at: Any, step: Any, jump: Any,
-        rows: Any, depth: Any, filters: Any, filters_at: Any, maps: Any,
+        typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, matrix: Any
     ) -> Any:  # fmt: skip
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            target, target_at, target_step, source, at, step, jump, rows, depth, f, f_at, maps = arguments
-            dtype = out.dtype
+            source, f, (out_at, out_step), (at, step, jump, rows, depth), (f_at, maps) = unpack(builder, arguments)
+            dtype = state.dtype
             zero = ir.Constant(vector_ir(dtype), None)
             sums = [[cgutils.alloca_once_value(builder, zero) for _ in range(vectors)] for _ in range(outputs)]
             with cgutils.for_range(builder, rows) as row:
                 window = [
-                    pointer(context, builder, signal, source, _affine(builder, at, (i, step), (row.index, jump)))
+                    pointer(context, builder, state, source, _affine(builder, at, (i, step), (row.index, jump)))
                     for i in range(outputs)
                 ]
                 first = builder.mul(row.index, depth)
@@ -65,14 +77,12 @@ def product(outputs: int, vectors: int) -> Any:
                             builder.store(call(builder, "fma", value, weights[v], builder.load(sums[i][v])), sums[i][v])
             for i in range(outputs):
                 for v in range(vectors):
-                    offset = _affine(builder, target_at, (i, target_step), (v, _number(LANES)))
-                    store_vector(
-                        builder, builder.load(sums[i][v]), pointer(context, builder, out, target, offset), dtype
-                    )
+                    offset = _affine(builder, out_at, (i, out_step), (v, _number(LANES)))
+                    to = pointer(context, builder, state, source, offset)
+                    store_vector(builder, builder.load(sums[i][v]), to, dtype)
             return context.get_dummy_value()
 
-        index = types.intp
-        return types.void(out, index, index, signal, index, index, index, index, index, filters, index, index), codegen
+        return types.void(state, filters, out, windows, matrix), codegen
 
     return tile
 
@@ -86,17 +96,16 @@ def dots(outputs: int) -> Any:
 
     @intrinsic
     def tile(
-        typingctx: Any, out: Any, out_at: Any, out_step: Any, signal: Any, at: Any, step: Any, jump: Any,
-        rows: Any, depth: Any, filters: Any, filters_at: Any,
+        typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, filters_at: Any
     ) -> Any:  # fmt: skip
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            target, target_at, target_step, source, at, step, jump, rows, depth, f, f_at = arguments
-            dtype = out.dtype
+            source, f, (out_at, out_step), (at, step, jump, rows, depth), f_at = unpack(builder, arguments)
+            dtype = state.dtype
             zero = ir.Constant(vector_ir(dtype), None)
             sums = [cgutils.alloca_once_value(builder, zero) for _ in range(outputs)]
             with cgutils.for_range(builder, rows) as row:
                 window = [
-                    pointer(context, builder, signal, source, _affine(builder, at, (i, step), (row.index, jump)))
+                    pointer(context, builder, state, source, _affine(builder, at, (i, step), (row.index, jump)))
                     for i in range(outputs)
                 ]
                 line = pointer(context, builder, filters, f, _affine(builder, f_at, (row.index, depth)))
@@ -106,12 +115,11 @@ def dots(outputs: int) -> Any:
                         value = load_vector(builder, builder.gep(window[i], [d]), dtype)
                         builder.store(call(builder, "fma", value, weights, builder.load(sums[i])), sums[i])
             for i in range(outputs):
-                place = pointer(context, builder, out, target, _affine(builder, target_at, (i, target_step)))
+                place = pointer(context, builder, state, source, _affine(builder, out_at, (i, out_step)))
                 builder.store(sum_lanes(builder, builder.load(sums[i]), dtype), place)
             return context.get_dummy_value()
 
-        index = types.intp
-        return types.void(out, index, index, signal, index, index, index, index, index, filters, index), codegen
+        return types.void(state, filters, out, windows, types.intp), codegen
 
     return tile
 

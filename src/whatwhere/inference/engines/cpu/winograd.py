@@ -9,10 +9,14 @@ instead of m² K², and the sum over maps is one matrix product per point. At K 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.rows import product_rows
+from whatwhere.inference.engines.cpu.records import Layer, Map
+from whatwhere.inference.engines.cpu.register_tiles import Windows
+from whatwhere.inference.engines.cpu.rows import Repeats, product_rows
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store
 
@@ -33,37 +37,36 @@ def transform_filters(f: Tensor) -> Tensor:
 
 
 @inline_jit
-def transform_in(source: Array, at: int, step: int, target: Array, to: int, stride: int) -> None:
+def transform_in(state: Array, at: int, step: int, to: int, stride: int) -> None:
     """Bᵀ applied to 8 vectors at a distance of `step`."""
-    d0, d1, d2, d3 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
-    at += 4 * step
-    d4, d5, d6, d7 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
-    store(target, to, d0 - d6 + (d4 - d2) * 5.25)
+    d0, d1, d2, d3 = load_four(state, at, step)
+    d4, d5, d6, d7 = load_four(state, at + 4 * step, step)
+    store(state, to, d0 - d6 + (d4 - d2) * 5.25)
     even, odd = d2 + d6 - d4 * 4.25, d1 + d5 - d3 * 4.25
-    store(target, to + stride, even + odd)
-    store(target, to + 2 * stride, even - odd)
+    store(state, to + stride, even + odd)
+    store(state, to + 2 * stride, even - odd)
     even, odd = d2 * 0.25 - d4 * 1.25 + d6, d1 * 0.5 - d3 * 2.5 + d5 * 2
-    store(target, to + 3 * stride, even + odd)
-    store(target, to + 4 * stride, even - odd)
+    store(state, to + 3 * stride, even + odd)
+    store(state, to + 4 * stride, even - odd)
     even, odd = d2 * 4 - d4 * 5 + d6, d1 * 2 - d3 * 2.5 + d5 * 0.5
-    store(target, to + 5 * stride, even + odd)
-    store(target, to + 6 * stride, even - odd)
-    store(target, to + 7 * stride, d7 - d1 + (d3 - d5) * 5.25)
+    store(state, to + 5 * stride, even + odd)
+    store(state, to + 6 * stride, even - odd)
+    store(state, to + 7 * stride, d7 - d1 + (d3 - d5) * 5.25)
 
 
 @inline_jit
-def transform_out(source: Array, at: int, step: int, target: Array, to: int, stride: int, m: int, count: int) -> None:
-    """Aᵀ applied to 8 vectors at a distance of `step`: the first `count` of m outputs."""
-    m0, m1, m2, m3 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
-    at += 4 * step
-    m4, m5, m6, m7 = load(source, at), load(source, at + step), load(source, at + 2 * step), load(source, at + 3 * step)
+def transform_out(state: Array, source: tuple[int, int], target: tuple[int, int], m: int, count: int) -> None:
+    """Aᵀ applied to 8 vectors: the first `count` of m outputs. Source and target: the first, and the distance."""
+    (at, step), (to, stride) = source, target
+    m0, m1, m2, m3 = load_four(state, at, step)
+    m4, m5, m6, m7 = load_four(state, at + 4 * step, step)
     s1, s2, s3 = m1 + m2, m3 + m4, m5 + m6
     d1, d2, d3 = m1 - m2, (m3 - m4) * 2, (m5 - m6) * 0.5
     if m == 4 and count == 4:
-        store(target, to, m0 + s1 + s2 + s3)
-        store(target, to + stride, d1 + d2 + d3)
-        store(target, to + 2 * stride, s1 + s2 * 4 + s3 * 0.25)
-        store(target, to + 3 * stride, d1 + d2 * 4 + d3 * 0.25 + m7)
+        store(state, to, m0 + s1 + s2 + s3)
+        store(state, to + stride, d1 + d2 + d3)
+        store(state, to + 2 * stride, s1 + s2 * 4 + s3 * 0.25)
+        store(state, to + 3 * stride, d1 + d2 * 4 + d3 * 0.25 + m7)
         return
     up, down = 1.0, 1.0
     for i in range(0, count, 2):
@@ -71,32 +74,34 @@ def transform_out(source: Array, at: int, step: int, target: Array, to: int, str
         even = even + m0 if i == 0 else even
         even = even + m7 if i == m - 1 else even
         odd = odd + m7 if i == m - 2 else odd
-        store(target, to + i * stride, even)
+        store(state, to + i * stride, even)
         if i + 1 < count:
-            store(target, to + (i + 1) * stride, odd)
+            store(state, to + (i + 1) * stride, odd)
         up, down = up * 4, down * 0.25
 
 
 @inline_jit
-def patch_in(state: Array, at: int, pitch: int, maps: int, height: int, width: int, work: int, to: int) -> None:
-    """Bᵀ patch B of one patch and LANES maps; beyond `height` and `width` the patch is zero."""
-    step = maps
-    if height < POINTS or width < POINTS:
+def load_four(state: Array, at: int, step: int) -> Any:
+    return load(state, at), load(state, at + step), load(state, at + 2 * step), load(state, at + 3 * step)
+
+
+@inline_jit
+def patch_in(state: Array, patch: Map, work: int, to: int) -> None:
+    """Bᵀ patch B of one patch and LANES maps; beyond its rows and columns the patch is zero."""
+    at, pitch, step = patch.at, patch.pitch, patch.maps
+    if patch.rows < POINTS or patch.columns < POINTS:
         zeros = splat(state, 0)
         for y in range(POINTS):
             for x in range(POINTS):
-                inside = y < height and x < width
-                store(
-                    state,
-                    work + (POINTS * POINTS + y * POINTS + x) * LANES,
-                    load(state, at + y * pitch + x * maps) if inside else zeros,
-                )
+                inside = y < patch.rows and x < patch.columns
+                value = load(state, at + y * pitch + x * step) if inside else zeros
+                store(state, work + (POINTS * POINTS + y * POINTS + x) * LANES, value)
         at, pitch, step = work + POINTS * POINTS * LANES, POINTS * LANES, LANES
     for y in range(POINTS):
-        transform_in(state, at + y * pitch, step, state, work + y * POINTS * LANES, LANES)
-    point = TILES * maps
+        transform_in(state, at + y * pitch, step, work + y * POINTS * LANES, LANES)
+    point = TILES * patch.maps
     for x in range(POINTS):
-        transform_in(state, work + x * LANES, POINTS * LANES, state, to + x * POINTS * point, point)
+        transform_in(state, work + x * LANES, POINTS * LANES, to + x * POINTS * point, point)
 
 
 @inline_jit
@@ -104,49 +109,48 @@ def columns_out(state: Array, at: int, maps: int, m: int, height: int, to: int) 
     """Aᵀ applied to one column of points of one tile, all maps: the first `height` of m rows."""
     point = TILES * maps
     for b in range(0, maps, LANES):
-        transform_out(state, at + b, point, state, to + b, POINTS * point, m, height)
+        transform_out(state, (at + b, point), (to + b, POINTS * point), m, height)
 
 
 @inline_jit
-def rows_out(state: Array, at: int, maps: int, m: int, height: int, width: int, to: int, pitch: int) -> None:
-    """A applied to the rows of one tile, all maps: the `height` × `width` outputs that exist."""
-    point = TILES * maps
-    for b in range(0, maps, LANES):
-        for y in range(height):
-            transform_out(state, at + b + y * POINTS * point, point, state, to + b + y * pitch, maps, m, width)
+def rows_out(state: Array, at: int, m: int, tile: Map) -> None:
+    """A applied to the rows of one tile, all maps: the rows and columns of outputs that exist."""
+    point = TILES * tile.maps
+    for b in range(0, tile.maps, LANES):
+        for y in range(tile.rows):
+            source, target = (at + b + y * POINTS * point, point), (tile.at + b + y * tile.pitch, tile.maps)
+            transform_out(state, source, target, m, tile.columns)
 
 
 @jit
-def correlate(
-    state: Array, source: int, source_pitch: int, source_maps: int, target: int, target_pitch: int, maps: int,
-    rows: int, columns: int, size: int, filters: Array, f: int, work: int, patches: int, products: int,
-) -> None:  # fmt: skip
-    """out(y, x) = Σ source(y + i, x + j) · f(i, j), for `rows` × `columns` outputs.
+def correlate(state: Array, filters: Array, layer: Layer, f: int, source: Map, target: Map) -> None:
+    """out(y, x) = Σ source(y + i, x + j) · f(i, j), for the rows and columns of the target.
 
     One column of points after the other: its products are still in the fastest cache when they are transformed.
     """
     noinline()
-    m, depth, point = POINTS + 1 - size, source_maps, TILES * maps
-    across, tiles, halves = -(-columns // m), -(-rows // m) * -(-columns // m), products + POINTS * TILES * maps
+    size, depth, maps, rows, columns = layer.size, source.maps, target.maps, target.rows, target.columns
+    m, point, patches = POINTS + 1 - size, TILES * maps, layer.patches
+    across, halves = -(-columns // m), layer.products + POINTS * TILES * maps
+    tiles = -(-rows // m) * across
     group = -(-tiles // -(-tiles // TILES))
     for first in range(0, tiles, group):
         count = min(group, tiles - first)
         for i in range(count):
             y, x = (first + i) // across * m, (first + i) % across * m
-            for c in range(0, source_maps, LANES):
-                at, to = source + y * source_pitch + x * source_maps + c, patches + i * source_maps + c
-                height, width = rows + size - 1 - y, columns + size - 1 - x
-                patch_in(state, at, source_pitch, source_maps, height, width, work, to)
+            for c in range(0, depth, LANES):
+                at, to = source.at + y * source.pitch + x * depth + c, patches + i * depth + c
+                patch = Map(at, source.pitch, depth, rows + size - 1 - y, columns + size - 1 - x)
+                patch_in(state, patch, layer.work, to)
         for x in range(POINTS):
-            product_rows(
-                POINTS, state, products, point, maps, count,
-                state, patches + x * POINTS * TILES * depth, TILES * depth, depth, 0, 1, depth,
-                filters, f + x * POINTS * depth * maps, depth * maps, maps,
-            )  # fmt: skip
+            repeats = Repeats(POINTS, point, TILES * depth, depth * maps, count)
+            windows = Windows(patches + x * POINTS * TILES * depth, depth, 0, 1, depth)
+            matrix = (f + x * POINTS * depth * maps, maps)
+            product_rows(state, filters, repeats, (layer.products, maps), windows, matrix)
             for i in range(count):
                 height = min(m, rows - (first + i) // across * m)
-                columns_out(state, products + i * maps, maps, m, height, halves + x * point + i * maps)
+                columns_out(state, layer.products + i * maps, maps, m, height, halves + x * point + i * maps)
         for i in range(count):
             y, x = (first + i) // across * m, (first + i) % across * m
-            to, height, width = target + y * target_pitch + x * maps, min(m, rows - y), min(m, columns - x)
-            rows_out(state, halves + i * maps, maps, m, height, width, to, target_pitch)
+            to = target.at + y * target.pitch + x * maps
+            rows_out(state, halves + i * maps, m, Map(to, target.pitch, maps, min(m, rows - y), min(m, columns - x)))

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from whatwhere.inference.engines.jit.cache import use_cache
+from whatwhere.ops import formulas
 
 Array = np.ndarray
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -33,13 +34,13 @@ def inline_jit(function: Function) -> Function:
 def cached_jit(define: Callable[[str], Function]) -> Function:
     """Compile the function that `define` returns, for Python to call, and cache its machine code on disk.
 
-    Numba detects changes in the function's own file only. So `define` receives a hash of all source files of its folder
-    and of this one, and the function refers to it: Numba looks up machine code by the constants of a function, too.
+    Numba detects changes in the function's own file only. So `define` receives a hash of all source files that may be
+    compiled into it, and the function refers to it: Numba looks up machine code by the constants of a function, too.
     """
+    own = (Path(inspect.getfile(define)).parent, Path(__file__).parent)
     digest = hashlib.sha256()
-    for folder in (Path(inspect.getfile(define)).parent, Path(__file__).parent):
-        for file in sorted(folder.glob("*.py")):
-            digest.update(file.read_bytes())
+    for file in [*(file for folder in own for file in sorted(folder.glob("*.py"))), Path(formulas.__file__)]:
+        digest.update(file.read_bytes())
     compiled: Function = numba.njit(**OPTIONS)(define(digest.hexdigest()))
     use_cache(compiled)
     return compiled

@@ -7,7 +7,6 @@ registers each becomes two instructions.
 # mypy: allow-untyped-calls
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -67,12 +66,18 @@ def broadcast(builder: Any, scalar: Any) -> Any:
     return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None))
 
 
+def unpack(builder: Any, arguments: Any) -> list[Any]:
+    """Arguments, tuples of numbers among them as lists."""
+    return [cgutils.unpack_tuple(builder, a) if isinstance(a.type, ir.ArrayType) else a for a in arguments]
+
+
 def call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
-    """Call the LLVM intrinsic of this name on vectors."""
+    """Call the LLVM intrinsic of this name on vectors, or on numbers."""
     kind = arguments[0].type
-    suffix = f"v{LANES}f{32 if kind.element == ir.FloatType() else 64}"
+    element, suffix = (kind.element, f"v{LANES}") if isinstance(kind, ir.VectorType) else (kind, "")
     function = ir.FunctionType(kind, [kind] * len(arguments))
-    callee = cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}")
+    bits = 32 if element == ir.FloatType() else 64
+    callee = cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}f{bits}")
     return builder.call(callee, arguments, fastmath=flags)
 
 
@@ -117,12 +122,6 @@ def splat(typingctx: Any, array: Any, number: Any) -> Any:
 
 
 @intrinsic
-def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """a b + c, rounded once."""
-    return a(a, a, a), lambda context, builder, signature, arguments: call(builder, "fma", *arguments)
-
-
-@intrinsic
 def total(typingctx: Any, a: Any) -> Any:
     """The sum of the lanes."""
 
@@ -145,13 +144,13 @@ def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
 
 
 @intrinsic
-def transpose(typingctx: Any, source: Any, at: Any, step: Any, target: Any, to: Any, stride: Any) -> Any:
-    """target[to + i stride + j] = source[at + j step + i] for LANES × LANES numbers."""
+def transpose(typingctx: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
+    """target[to[0] + i to[1] + j] = source[at[0] + j at[1] + i] for LANES × LANES numbers."""
     if not (_is_plain(source) and source.dtype == target.dtype):
         return None
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source_array, at, step, target_array, to, stride = arguments
+        source_array, (at, step), target_array, (to, stride) = unpack(builder, arguments)
         dtype, half = source.dtype, LANES // 2
         first = pointer(context, builder, source, source_array, at)
         rows = [load_vector(builder, builder.gep(first, [builder.mul(step, _index(i))]), dtype) for i in range(LANES)]
@@ -170,7 +169,7 @@ def transpose(typingctx: Any, source: Any, at: Any, step: Any, target: Any, to: 
             store_vector(builder, row, builder.gep(first, [builder.mul(stride, _index(i))]), dtype)
         return context.get_dummy_value()
 
-    return types.void(source, types.intp, types.intp, target, types.intp, types.intp), codegen
+    return types.void(source, at, target, to), codegen
 
 
 def _index(value: int) -> ir.Constant:
@@ -190,42 +189,6 @@ def any_nonzero(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def rsqrt(typingctx: Any, a: Any) -> Any:
-    """1 / √a. In float32 LLVM may use the processor's estimate and refine it to full precision."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        one = ir.Constant(vector_ir(a.dtype), [1.0] * LANES)
-        return builder.fdiv(one, call(builder, "sqrt", *arguments, flags=("fast",)), flags=("fast",))
-
-    return a(a), codegen
-
-
-@intrinsic
-def where_positive(typingctx: Any, a: Any, yes: Any, no: Any) -> Any:
-    """In every lane `yes` where a > 0, else `no`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        zero = ir.Constant(vector_ir(a.dtype), None)
-        return builder.select(builder.fcmp_ordered(">", arguments[0], zero), arguments[1], arguments[2])
-
-    return a(a, a, a), codegen
-
-
-@intrinsic
-def add_exponent(typingctx: Any, a: Any, n: Any) -> Any:
-    """a · 2^n for the integer in the last bits of n, which is added to the exponent of a."""
-    bits, mantissa = (32, 23) if a.dtype == types.float32 else (64, 52)
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        integers = ir.VectorType(ir.IntType(bits), LANES)
-        number, n = (builder.bitcast(argument, integers) for argument in arguments)
-        exponent = builder.shl(n, ir.Constant(integers, [mantissa] * LANES))
-        return builder.bitcast(builder.add(number, exponent), vector_ir(a.dtype))
-
-    return a(a, a), codegen
-
-
-@intrinsic
 def noinline(typingctx: Any) -> Any:
     """Never inline the function that calls this: a copy at every call site would take long to compile."""
 
@@ -234,54 +197,3 @@ def noinline(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), codegen
-
-
-def _function(name: str, count: int) -> Any:
-    """An LLVM intrinsic of one or two vectors as a function in Numba code."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return call(builder, name, *arguments)
-
-    @intrinsic
-    def of_one(typingctx: Any, a: Any) -> Any:
-        return a(a), codegen
-
-    @intrinsic
-    def of_two(typingctx: Any, a: Any, b: Any) -> Any:
-        return a(a, b), codegen
-
-    return of_one if count == 1 else of_two
-
-
-absolute = _function("fabs", 1)
-minimum, maximum = _function("minnum", 2), _function("maxnum", 2)
-
-
-def _arithmetic(symbol: Any, instruction: Callable[[Any], Any]) -> None:
-    """Define an operator between vectors, and between a vector and a number."""
-
-    @extending.type_callable(symbol)
-    def typed(context: Any) -> Any:
-        def typer(a: Any, b: Any) -> Any:
-            if isinstance(a, Vector) and (a == b or isinstance(b, types.Number)):
-                return a
-            return b if isinstance(b, Vector) and isinstance(a, types.Number) else None
-
-        return typer
-
-    def lowered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        dtype = signature.return_type.dtype
-        operands = [
-            value if isinstance(kind, Vector) else broadcast(builder, context.cast(builder, value, kind, dtype))
-            for kind, value in zip(signature.args, arguments, strict=True)
-        ]
-        return instruction(builder)(*operands, flags=("contract",))
-
-    for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
-        extending.lower_builtin(symbol, *kinds)(lowered)
-
-
-_arithmetic(operator.add, lambda builder: builder.fadd)
-_arithmetic(operator.sub, lambda builder: builder.fsub)
-_arithmetic(operator.mul, lambda builder: builder.fmul)
-_arithmetic(operator.truediv, lambda builder: builder.fdiv)

@@ -1,0 +1,119 @@
+"""What the kernels are given, as values: a table of layers, settings, and what belongs to one image or one step."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whatwhere.inference.engines.jit import Array
+
+LAYER = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "real_maps",  # pooled maps of the model
+            "maps",  # pooled maps in memory
+            "z_maps",  # unpooled maps in memory
+            "size",  # side of the filters, K
+            "pool",  # side of a pooling region, s
+            "stride",  # from one region to the next
+            "depth",  # maps that a region holds, m
+            "axes",  # of a region's Gaussian: 2, or 3 where m > 1
+            "height",  # of the unpooled map z
+            "width",
+            "z_rows",  # of z together with what the regions reach beyond it
+            "z_columns",
+            "rows",  # of the pooled map p
+            "columns",
+            "border",  # zeros around p
+            "fit",  # where the pooling variables come from at the start (see `start`)
+            "updates_pooling",  # whether the pooling variables are updated
+            "unpooled",  # regions of one element at the top: z is p, at the same offset
+            "sparse",  # with fewer non-zero features than this, the pass down visits only those
+            "winograd",  # whether the convolution uses Winograd's method
+            # offsets in the state of one image
+            "features",  # p̂, the reconstruction
+            "error",  # the residual propagated up; at the top, the gradient g
+            "gain",  # R g, for the line search
+            "z",  # the unpooled map of the pass down
+            "z_error",  # the error at the unpooled map
+            "weights",  # [row, column, axis and element, map]: s of rows, s of columns, m of maps where m > 1
+            "mu",  # [row, column, axis, map], the axes in the same order
+            "gamma",
+            "work",  # memory for Winograd's transforms
+            "patches",
+            "products",
+            # offsets in the filters
+            "direct",  # [row, column, map below, map]
+            "up",  # the same with points for rows and columns, for Winograd's method only
+            "down",  # [row, column, map, map below], rotated by 180°; for an image [channel, row, column, map]
+            "scatter",  # [map, row, column, map below], with a border of zeros, pool - 1 wide
+            "line",  # length of one row of it
+        )
+    ]
+)
+Layer = Any  # one row of such a table
+
+SETTINGS = np.dtype(
+    [
+        ("lam", np.float64),
+        ("alpha", np.float64),
+        ("pooling_step", np.float64),
+        ("gamma_min", np.float64),
+        ("gamma_max", np.float64),
+        ("moment_power", np.int64),
+        ("exact", np.bool_),
+        ("momentum", np.bool_),
+        ("nonnegative", np.bool_),
+        ("line_search", np.bool_),  # measure ‖M ⊙ R g‖² too
+        ("own_step", np.bool_),  # and use it for the step size of the image
+        ("from_zero", np.bool_),  # no latents are known: the fit of the start is the first pass up, too
+        ("fast_fit", np.bool_),  # by the fastest convolution
+    ]
+)
+Settings = Any  # one such record
+
+
+class Network(NamedTuple):
+    """The table of layers, and the filters in the orders in which the passes read them (`layout`)."""
+
+    layers: Array
+    filters: Array
+
+
+class Target(NamedTuple):
+    """What one image is: its signal [H W C], and the mask, a weight for each number or none."""
+
+    image: Array
+    mask: Array
+
+
+class Codes(NamedTuple):
+    """Where the new features are written, and the old ones are: offsets in an array. Without momentum both are y."""
+
+    memory: Array
+    new: int
+    old: int
+
+
+class Step(NamedTuple):
+    """One step: its number from 1 on, its size β, and the `schedule` of all, or no rows.
+
+    A row [2 + layers] has the threshold, the extrapolation and β_U of every layer, which `rate` is multiplied by.
+    """
+
+    number: int
+    size: float
+    schedule: Array
+    rate: float
+
+
+class Map(NamedTuple):
+    """A map in the state: where it begins, from row to row, its maps, its rows and columns."""
+
+    at: int
+    pitch: int
+    maps: int
+    rows: int
+    columns: int

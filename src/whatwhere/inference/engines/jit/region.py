@@ -1,0 +1,177 @@
+"""Gaussian pooling of LANES regions at a time, for the CPU engine and for the layers of `whatwhere.nn`.
+
+Regions are elements and weights in one flat array, `memory`: each number of LANES regions is a vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
+from whatwhere.inference.engines.jit.simd import load, splat, store
+from whatwhere.inference.engines.jit.vector_math import absolute, exp, fma, formulas, maximum, rsqrt, where
+
+OUTSIDE = -1e30  # the exponent of an element outside the map: its weight is exactly zero
+
+
+class Axis(NamedTuple):
+    """An axis of regions in memory: `size` elements at a distance of `stride`, and weights for them at a distance of
+    `step`, the first at `weights` from where the region's weights begin. An axis of one element needs no weight."""
+
+    size: int
+    stride: int
+    weights: int
+    step: int
+
+
+@inline_jit
+def coordinate(i: int, size: int) -> float:
+    """x of element i of an axis, centred."""
+    return i - (size - 1) / 2
+
+
+@jit
+def axis_weights(memory: Array, w: int, axis: Axis, theta: Any, inside: int, excluded: int) -> None:
+    """Store w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` elements, which lie in the map.
+
+    `excluded` is -1, or where numbers are that are added to the exponents: OUTSIDE for elements of single regions.
+    """
+    (mu, gamma), step, first = theta, axis.step, w + axis.weights
+    if axis.size == 2 and inside == 2 and excluded < 0:
+        w0, w1 = formulas.pair_weights(mu, gamma)
+        store(memory, first, w0)
+        store(memory, first + step, w1)
+        return
+    largest = splat(memory, OUTSIDE)
+    for i in range(inside):
+        exponent = formulas.exponent(coordinate(i, axis.size), mu, gamma)
+        if excluded >= 0:
+            exponent = exponent + load(memory, excluded + i * step)
+        store(memory, first + i * step, exponent)
+        largest = maximum(largest, exponent)
+    norm = splat(memory, 0)
+    for i in range(inside):
+        root = exp((load(memory, first + i * step) - largest) * 0.5)
+        norm = fma(root, root, norm)
+        store(memory, first + i * step, root)
+    scale = rsqrt(norm)
+    for i in range(axis.size):
+        store(memory, first + i * step, load(memory, first + i * step) * scale if i < inside else splat(memory, 0))
+
+
+@inline_jit
+def pool_plane(memory: Array, z: int, w: int, y: Axis, x: Axis) -> Any:
+    """Σ w_y w_x e over the elements e of one plane."""
+    y_at, x_at = w + y.weights, w + x.weights
+    if y.size == 2 and x.size == 2:
+        left, right = load(memory, x_at), load(memory, x_at + x.step)
+        top = fma(load(memory, z), left, load(memory, z + x.stride) * right)
+        bottom = fma(load(memory, z + y.stride), left, load(memory, z + y.stride + x.stride) * right)
+        return fma(top, load(memory, y_at), bottom * load(memory, y_at + y.step))
+    pooled = splat(memory, 0)
+    for i in range(y.size):
+        row, at = splat(memory, 0), z + i * y.stride
+        for j in range(x.size):
+            row = fma(load(memory, at + j * x.stride), load(memory, x_at + j * x.step), row)
+        pooled = row if y.size == 1 else fma(row, load(memory, y_at + i * y.step), pooled)
+    return pooled
+
+
+@jit
+def spread(memory: Array, z: int, w: int, p: Any, axes: tuple[Axis, Axis], add: bool) -> None:
+    """e = w_y w_x p for the elements of one plane, added to what is there or in place of it."""
+    y, x = axes
+    y_at, x_at = w + y.weights, w + x.weights
+    if y.size == 2 and x.size == 2 and not add:
+        left, right = load(memory, x_at), load(memory, x_at + x.step)
+        top, bottom = p * load(memory, y_at), p * load(memory, y_at + y.step)
+        store(memory, z, top * left)
+        store(memory, z + x.stride, top * right)
+        store(memory, z + y.stride, bottom * left)
+        store(memory, z + y.stride + x.stride, bottom * right)
+        return
+    for i in range(y.size):
+        row = p * load(memory, y_at + i * y.step)
+        for j in range(x.size):
+            at, weight = z + i * y.stride + j * x.stride, load(memory, x_at + j * x.step)
+            store(memory, at, fma(row, weight, load(memory, at)) if add else row * weight)
+
+
+@jit
+def axis_moments(memory: Array, z: int, w: int, own: Axis, others: tuple[Axis, Axis]) -> Any:
+    """Of an axis, with r_i the elements pooled along the others: Σ w_i r_i, and the sums of `formulas.theta_gradient`:
+
+    Σ w_i r_i (x_i - Σ q x)   and   Σ w_i r_i (x_i² - Σ q x²)
+    """
+    (y, x), at = others, w + own.weights
+    if own.size == 2:
+        r0, r1 = pool_plane(memory, z, w, y, x), pool_plane(memory, z + own.stride, w, y, x)
+        w0, w1 = load(memory, at), load(memory, at + own.step)
+        return fma(w0, r0, w1 * r1), formulas.pair_moment(w0, w1, r0, r1), splat(memory, 0)
+    zero = splat(memory, 0)
+    total, first, second, mean, square = zero, zero, zero, zero, zero
+    for i in range(own.size):
+        place, weight = coordinate(i, own.size), load(memory, at + i * own.step)
+        share, q = weight * pool_plane(memory, z + i * own.stride, w, y, x), weight * weight
+        total, first, second = total + share, fma(share, place, first), fma(share, place * place, second)
+        mean, square = fma(q, place, mean), fma(q, place * place, square)
+    return total, first - mean * total, second - square * total
+
+
+@inline_jit
+def fit_pair_moments(memory: Array, z: int, down: int, right: int, power: int, floor: float) -> Any:
+    """`fit_moments` of 2×2: with shares q₀ and q₁ of an axis' two elements, mean (q₁ - q₀) / 2 and variance q₀ q₁."""
+    s00, s01 = load(memory, z), load(memory, z + right)
+    s10, s11 = load(memory, z + down), load(memory, z + down + right)
+    largest = maximum(maximum(absolute(s00), absolute(s01)), maximum(absolute(s10), absolute(s11)))
+    scale = where(largest > floor, 1 / formulas.or_one(largest), 0.0)
+    s00, s01 = formulas.strength(s00 * scale, power), formulas.strength(s01 * scale, power)
+    s10, s11 = formulas.strength(s10 * scale, power), formulas.strength(s11 * scale, power)
+    total = s00 + s01 + (s10 + s11)
+    share = 1 / formulas.or_one(total)
+    top, bottom, left, right_ = (s00 + s01) * share, (s10 + s11) * share, (s00 + s10) * share, (s01 + s11) * share
+    zero = splat(memory, 0)
+    rows, columns = ((bottom - top) * 0.5, top * bottom), ((right_ - left) * 0.5, left * right_)
+    return largest, total, rows, columns, (zero, zero)
+
+
+@inline_jit
+def fit_moments(memory: Array, z: int, axes: tuple[Axis, Axis, Axis], power: int, floor: float) -> Any:
+    """The moments of |s|^power in regions of these rows, columns and maps: the largest |s|, the sum of |s|^power
+    relative to it, and mean and variance of the position along each axis. Up to the floor there is no signal."""
+    y, x, d = axes
+    if y.size == 2 and x.size == 2 and d.size == 1:
+        return fit_pair_moments(memory, z, y.stride, x.stride, power, floor)
+    zero = splat(memory, 0)
+    largest = zero
+    for h in range(d.size):
+        for i in range(y.size):
+            for j in range(x.size):
+                largest = maximum(largest, absolute(load(memory, z + h * d.stride + i * y.stride + j * x.stride)))
+    scale = where(largest > floor, 1 / formulas.or_one(largest), 0.0)
+    total, mean_y, mean_x, mean_d = zero, zero, zero, zero
+    for h in range(d.size):
+        plane = zero
+        for i in range(y.size):
+            row, at = zero, z + h * d.stride + i * y.stride
+            for j in range(x.size):
+                s = formulas.strength(load(memory, at + j * x.stride) * scale, power)
+                row, mean_x = row + s, fma(s, coordinate(j, x.size), mean_x)
+            plane, mean_y = plane + row, fma(row, coordinate(i, y.size), mean_y)
+        total, mean_d = total + plane, fma(plane, coordinate(h, d.size), mean_d)
+    share = 1 / formulas.or_one(total)
+    mean_y, mean_x, mean_d = mean_y * share, mean_x * share, mean_d * share
+    v_y, v_x, v_d = zero, zero, zero
+    for h in range(d.size):
+        plane, from_d = zero, coordinate(h, d.size) - mean_d
+        for i in range(y.size):
+            row, at, from_y = zero, z + h * d.stride + i * y.stride, coordinate(i, y.size) - mean_y
+            for j in range(x.size):
+                s, from_x = (
+                    formulas.strength(load(memory, at + j * x.stride) * scale, power),
+                    coordinate(j, x.size) - mean_x,
+                )
+                row, v_x = row + s, fma(s, from_x * from_x, v_x)
+            plane, v_y = plane + row, fma(row, from_y * from_y, v_y)
+        v_d = fma(plane, from_d * from_d, v_d)
+    return largest, total, (mean_y, v_y * share), (mean_x, v_x * share), (mean_d, v_d * share)

@@ -1,0 +1,200 @@
+"""The formulas of the model on single numbers, each written once.
+
+torch runs them on tensors as they are. Numba and Triton compile the same source over functions of their own in place of
+torch's (`compile_formulas`), and use it on vectors and tiles. What every backend adds is layout: where the numbers are,
+and the order of sums over them. `explorer/page/formulas.js` is the page's version, which is tested against this one.
+
+Along an axis a region has elements at x, centred; its Gaussian is θ = (μ, γ) with weights w = √q.
+"""
+
+# mypy: allow-untyped-defs
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from torch import abs, clamp, exp, pow, rsqrt, sqrt, where
+from torch import clamp_min as maximum
+
+# --- the weights of a region's elements along one axis
+
+
+def exponent(x, mu, gamma):
+    """log q of the element at x but for its norm: q = softmax_i(-γ (x_i - μ)² / 2)  (Eqns. normGauss and gauss)."""
+    d = x - mu
+    return -gamma * 0.5 * (d * d)
+
+
+def pair_ratio(mu, gamma):
+    """a = γμ/2 of an axis of two elements, x = ±½, and the ratio t = e^-|a| of the smaller weight to the larger.
+
+    Not by an absolute value: torch takes 0 as its derivative at 0.
+    """
+    a = mu * gamma * 0.5
+    return a, exp(where(a > 0, -a, a))
+
+
+def pair_weights(mu, gamma):
+    """The weights of two elements, q = σ(-γμ) and σ(γμ): the larger is 1/√(1 + t²), the smaller t/√(1 + t²)."""
+    a, t = pair_ratio(mu, gamma)
+    larger = rsqrt(1 + t * t)
+    smaller = t * larger
+    return where(a > 0, smaller, larger), where(a > 0, larger, smaller)
+
+
+def pair_difference(mu, gamma):
+    """w_1 - w_0 of two elements. Their weights are a unit vector, so that this number is both."""
+    a, t = pair_ratio(mu, gamma)
+    d = (1 - t) * rsqrt(1 + t * t)
+    return where(a > 0, d, -d)
+
+
+def weights_from_difference(d):
+    """The inverse of `pair_difference`: the two weights."""
+    s = sqrt(2 - d * d)
+    return (s - d) * 0.5, (s + d) * 0.5
+
+
+# --- the gradient of the pooling variables, their step, and their bounds
+
+
+def pair_moment(w0, w1, r0, r1):
+    """Σ w_i r_i (x_i - x̄) of two elements with errors r; the second moment that `theta_gradient` asks for is 0."""
+    return w0 * w1 * (w0 * r1 - w1 * r0)
+
+
+def theta_gradient(mu, gamma, first, second):
+    """∂/∂μ and ∂/∂γ of Σ w_i r_i along one axis with errors r (Eqn. poolgrad, see `ops.pooling.pooling_gradient`), from
+
+    first = Σ w_i r_i (x_i - Σ q x),   second = Σ w_i r_i (x_i² - Σ q x²)
+    """
+    return gamma * 0.5 * first, mu * 0.5 * first - second * 0.25
+
+
+def bound(mu, gamma, bounds):
+    """Keep a mean inside its region and a precision between its bounds; `bounds` = (reach, γ_min, γ_max)."""
+    return clamp(mu, -bounds[0], bounds[0]), clamp(gamma, bounds[1], bounds[2])
+
+
+def step_theta(theta, gradient, step, bounds):
+    """θ ← bound(θ - λ β_U ∇θ) along one axis; `step` is λ β_U."""
+    return bound(theta[0] - step * gradient[0], theta[1] - step * gradient[1], bounds)
+
+
+# --- the Gaussian fitted to the moments of a signal
+
+
+def or_one(size):
+    """A divisor that may be 0, which is then 1: what it divides is 0, too."""
+    return where(size > 0, size, 1.0)
+
+
+def strength(relative, power):
+    """The weight |s|^power of a signal in its moments; `relative` to the largest of its region, as the shape counts."""
+    size = abs(relative)
+    return size * size if power == 2 else size
+
+
+def precision(variance, total, low, high):
+    """γ = 1 / variance, bounded; without a signal (`total` = 0) the least.
+
+    Bounded before it is inverted: the derivative of 1 / 0 is no number, even where a later bound cuts it off.
+    """
+    return clamp(where(total > 0, 1 / maximum(variance, 1 / max(high, 1.0)), 0.0), low, high)
+
+
+def fit_slope(theta, variance, slopes, unit):
+    """The derivatives of Σ w z and θ by the strength of an element at x, along one axis: a (x - μ) + b ((x - μ)² - v).
+
+    `slopes` by μ and γ; `unit` = ∂ strength / Σ strength. Where a bound determines γ, b is 0. Returns a, b and b v.
+    """
+    free = where(1 / variance == theta[1], -theta[1] * theta[1], 0.0)
+    b = unit * slopes[1] * free
+    return unit * slopes[0], b, where(b == 0, 0.0, b * variance)
+
+
+# --- sparsity: the penalty Σ|p|^α, and the shrinkage that lowers it
+
+
+def powered(p, alpha):
+    """|p|^α."""
+    size = abs(p)
+    if alpha == 1:
+        result = size
+    elif alpha == 0.5:
+        result = sqrt(size)
+    else:
+        result = pow(size, alpha)
+    return result
+
+
+def shrink(p, beta, alpha):
+    """One gradient step of size β on the penalty, p - β α |p|^(α-1) sign p, that stops at zero.
+
+    α = 1 is the soft threshold (Eqn. shrink), α = ½ the printed step (Eqn. shrinkL05).
+    Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes 0.
+    """
+    if alpha == 1:
+        cut = beta
+    else:
+        size = abs(p)
+        # at zero its power has no derivative that is a number, not even where the result does not depend on it
+        size = where(size > 0, size, 1e-30)
+        if alpha == 0.5:  # noqa: SIM108
+            cut = beta * 0.5 * rsqrt(size)
+        else:
+            cut = beta * alpha * pow(size, alpha - 1)
+    return p - clamp(p, -cut, cut)
+
+
+def shrink_exact(p, beta):
+    """The proximal map of α = ½ without trigonometric functions (`ops.sparsity.shrink_exact` is its closed form).
+
+    Its root u solves u - |p| + β/2 u^-½ = 0: Newton's steps find s = √u, the largest root of s³ - |p| s + β/2, from
+    above, where the cubic is convex. |p| > 3/2 β^(2/3) is compared by cubes.
+    """
+    size = abs(p)
+    s = sqrt(size)
+    for _ in range(6):
+        s = s - (s * s * s - size * s + beta * 0.5) / (3 * s * s - size)
+    root = where(p > 0, s * s, -s * s)
+    return where(size * size * size > 3.375 * beta * beta, root, 0.0)
+
+
+# --- steps
+
+
+def line_search(above, below):
+    """β = ‖g‖² / (λ ‖M ⊙ R g‖²) (Eqn. autostep); 0 where there is no gradient."""
+    return where(below > 0, above / below, 0.0)
+
+
+def next_momentum(t, uphill):
+    """FISTA's next t, and the share (t - 1) / t' of the last change by which the next point is ahead.
+
+    Restarted where the last step led uphill (O'Donoghue, Candès).
+    """
+    t = where(uphill > 0, 1.0, t)
+    after = (1 + sqrt(1 + 4 * (t * t))) * 0.5
+    return after, (t - 1) / after
+
+
+def ahead(p, p_old, share):
+    """The point ahead of p by a share of its last change."""
+    return p + share * (p - p_old)
+
+
+FORMULAS = [value for value in list(globals().values()) if isinstance(value, FunctionType)]
+
+
+def compile_formulas(decorate: Callable[..., Any], **names: Any) -> ModuleType:
+    """The formulas for another backend: `decorate` compiles them over its functions `names` in place of torch's."""
+    compiled = ModuleType("formulas")
+    scope = vars(compiled)
+    scope.update(names)
+    for formula in FORMULAS:
+        copy = FunctionType(formula.__code__, scope, formula.__name__)
+        copy.__module__, copy.__qualname__ = __name__, formula.__qualname__
+        scope[formula.__name__] = decorate(copy)
+    return compiled

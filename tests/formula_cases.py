@@ -1,0 +1,82 @@
+"""Arguments for every formula of `ops.formulas`, and what torch computes from them in float64.
+
+A case is a formula and its arguments: names of random numbers, constants, and tuples of these. `render` writes the call
+in the language of a backend, so that Numba, Triton and the page's JavaScript evaluate the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whatwhere.ops import formulas
+
+# constants that float32 holds exactly: Triton takes them as such
+THETA, BOUNDS, GAMMA_BOUNDS = ("mu", "gamma"), (0.5, 0.015625, 100.0), (0.015625, 100.0)
+CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "exponent": ("exponent", ("x", *THETA)),
+    "pair_ratio": ("pair_ratio", THETA),
+    "pair_weights": ("pair_weights", THETA),
+    "pair_difference": ("pair_difference", THETA),
+    "weights_from_difference": ("weights_from_difference", ("share",)),
+    "pair_moment": ("pair_moment", ("share", "share2", "x", "y")),
+    "theta_gradient": ("theta_gradient", (*THETA, "x", "y")),
+    "bound": ("bound", (*THETA, BOUNDS)),
+    "step_theta": ("step_theta", (THETA, ("x", "y"), 0.3, BOUNDS)),
+    "or_one": ("or_one", ("maybe",)),
+    "strength, power 1": ("strength", ("x", 1)),
+    "strength, power 2": ("strength", ("x", 2)),
+    "precision": ("precision", ("share", "maybe", *GAMMA_BOUNDS)),
+    "precision, γ below 1": ("precision", ("share", "maybe", 0.125, 0.5)),
+    "fit_slope": ("fit_slope", (("mu", "inverse"), "share", ("x", "y"), 0.7)),
+    "powered, α 1": ("powered", ("x", 1.0)),
+    "powered, α ½": ("powered", ("x", 0.5)),
+    "powered, α 0.7": ("powered", ("y", 0.7)),
+    "shrink, α 1": ("shrink", ("x", "share", 1.0)),
+    "shrink, α ½": ("shrink", ("x", "share", 0.5)),
+    "shrink, α 0.7": ("shrink", ("x", "share", 0.7)),
+    "shrink_exact": ("shrink_exact", ("x", "share")),
+    "line_search": ("line_search", ("share", "maybe")),
+    "next_momentum": ("next_momentum", ("gamma", "x")),
+    "ahead": ("ahead", ("x", "y", 0.4)),
+}
+
+
+def inputs(count: int = 64) -> dict[str, Tensor]:
+    """Random numbers by name, in float64: all kinds that the formulas tell apart."""
+    generator = torch.Generator().manual_seed(0)
+    rand, randn = (
+        lambda: torch.rand(count, generator=generator, dtype=torch.float64),
+        lambda: torch.randn(count, generator=generator, dtype=torch.float64),
+    )
+    values = {"x": randn(), "y": randn(), "mu": randn() / 2, "gamma": 8 * rand(), "share": 0.1 + 0.8 * rand()}
+    values |= {"share2": rand(), "maybe": rand() * (rand() > 0.3)}
+    values["x"][:4] = 0.0  # nothing to shrink, no sign
+    values["mu"][4:8] = 0.0  # centred: both weights are equal
+    values["gamma"][8:12] = 1e4  # a switch
+    values["inverse"] = torch.where(rand() > 0.5, 1 / values["share"], values["gamma"])  # γ free, or at a bound
+    return values
+
+
+def evaluate(argument: Any, values: dict[str, Tensor]) -> Any:
+    if isinstance(argument, tuple):
+        return tuple(evaluate(part, values) for part in argument)
+    return values[argument] if isinstance(argument, str) else argument
+
+
+def expected(case: str, values: dict[str, Tensor]) -> Tensor:
+    """What torch computes, one row for each number that the formula returns."""
+    name, arguments = CASES[case]
+    result = getattr(formulas, name)(*evaluate(arguments, values))
+    return torch.stack(result if isinstance(result, tuple) else [result])
+
+
+def render(arguments: Any, number: Callable[[str], str], brackets: str = "()") -> str:
+    """The arguments of a case as source; `number` writes an input of this name."""
+    if isinstance(arguments, tuple):
+        parts = [render(part, number, brackets) for part in arguments]
+        return brackets[0] + ", ".join(parts) + ("," if len(parts) == 1 and brackets == "()" else "") + brackets[1]
+    return number(arguments) if isinstance(arguments, str) else repr(arguments)
