@@ -38,6 +38,7 @@ class BatchMemory:
         self.shapes = layer_shapes(model, height, width, self.top)
         self.moving, self.from_zero, masked = problem.moving, from_zero, problem.mask is not None
         self.sample = (batch_sample(N) if spec.per_batch else N) if isinstance(spec.step, LineSearch) else 0
+        self.secant = False
         self.device = images.device
         self.side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
@@ -82,6 +83,8 @@ class BatchMemory:
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, parts) for _ in range(4))
         self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
         self.trial_squares = torch.empty_like(self.squares_below[: self.sample])
+        self.before = empty(*images.shape) if self.secant else self.images  # the error before the last step
+        self.changes_below = torch.empty_like(self.squares_below) if self.secant else self.squares_below
         self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
         self.features = empty(*self.p[-1].shape) if spec.momentum or spec.schedule is not None else self.p[-1]
         T = spec.steps

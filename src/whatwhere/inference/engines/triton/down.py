@@ -27,19 +27,19 @@ from whatwhere.inference.engines.triton.weights import load_planes, planes_of, r
 
 @triton.jit
 def down(
-    z, matrix, used, stamp, out, below_weights, z_below, images, mask, error, squares, scale, rows,
+    z, matrix, used, stamp, out, below_weights, z_below, images, mask, error, squares, before, changes, scale, rows,
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     GROUP: tl.constexpr, LOWEST: tl.constexpr, SUBTRACT: tl.constexpr, MASKED: tl.constexpr, KEEP: tl.constexpr,
-    UNPOOL: tl.constexpr, S_BELOW: tl.constexpr, SPARSE: tl.constexpr,
+    SECANT: tl.constexpr, UNPOOL: tl.constexpr, S_BELOW: tl.constexpr, SPARSE: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """Reconstruct the layer below: p̂ into `out`, and z of it where its regions lie side by side (UNPOOL); p̂ is then
     stored on request only, as float16 · scale. At the lowest layer, the images subtracted on request, what comes out,
-    weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e. A row is a group of blocks.
-    SPARSE: the rows of a program are one group of many images, so that regions which none of these uses are left out
-    (`step.mark_used`)."""
+    weighted by the mask M, is the error e: keep M ⊙ e on request, and sum the squares of e; for the secant, sum the
+    squares of its change, too. A row is a group of blocks. SPARSE: the rows of a program are one group of many images,
+    so that regions which none of these uses are left out (`step.mark_used`)."""
     SIDE: tl.constexpr = S * GROUP
     TAPS: tl.constexpr = R + GROUP - 1
     GROUPS_H: tl.constexpr = (BLOCK_H + GROUP - 1) // GROUP
@@ -86,7 +86,7 @@ def down(
     c = column % C
     exists = (row < rows)[:, None] & (column < OUTER)[None, :] & (y < BELOW_H) & (x < BELOW_W)
     if LOWEST:
-        if SUBTRACT or MASKED:
+        if SUBTRACT or MASKED or SECANT:
             pixel = ((image[:, None] * C + c[None, :]).to(tl.int64) * BELOW_H + y) * BELOW_W + x
         if SUBTRACT:
             total -= tl.load(images + pixel, mask=exists, other=0.0)
@@ -100,6 +100,10 @@ def down(
             at = ((block * S + y % S) * S + x % S) * C + c[None, :]
             tl.store(error + at, (kept * tl.load(scale + 3)).to(error.dtype.element_ty), mask=exists)
         total = tl.where(exists, total, 0.0)
+        if SECANT:
+            change = total - tl.load(before + pixel, mask=exists, other=0.0)
+            tl.store(before + pixel, total, mask=exists)
+            tl.store(changes + row * TILES + tile, tl.sum(change * change, axis=1), mask=row < rows)
         tl.store(squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
     else:
         region = (image.to(tl.int64) * BELOW_H + q_y * SIDE) * BELOW_W + q_x * SIDE

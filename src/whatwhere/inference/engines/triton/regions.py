@@ -57,7 +57,7 @@ def pool(
     H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
     Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, KEEP: tl.constexpr,
     S_ABOVE: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
-    SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
+    SECANT: tl.constexpr, SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """The error at z pooled with the weights: g. Then, as `up` does, what ROLE asks, and the step of θ on request."""
     row, b, here, at, part = own_tile(rows, P, M, MAPS)
@@ -122,7 +122,7 @@ def pool(
     if ROLE == STEP:
         take_step(
             p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
-            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SCHEDULED, False,
+            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, False,
         )  # fmt: skip
 
 

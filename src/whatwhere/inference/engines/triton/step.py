@@ -16,7 +16,7 @@ def step(
     B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
+    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
     UNPOOL: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
 ):  # fmt: skip
     """The step along the gradient that a line search left; on request (UNPOOL) z, with the weights after θ moved."""
@@ -25,7 +25,7 @@ def step(
     p_hat = tl.load(p + at, mask=here, other=0.0)
     new = take_step(
         p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
-        0.0, 0.0, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, False, False,
+        0.0, 0.0, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, False, False,
     )  # fmt: skip
     if UNPOOL:
         PLANES: tl.constexpr = 2 * planes_of(S)
@@ -39,11 +39,11 @@ def step(
 def take_step(
     p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
     threshold, ahead, H: tl.constexpr, W: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr,
-    NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SCHEDULED: tl.constexpr,
+    NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
     FIT: tl.constexpr,
 ):  # fmt: skip
     """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features.
-    `uphill` are parts of FISTA's sum."""
+    `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
     step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
     cut = threshold if SCHEDULED else step
     new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
@@ -61,6 +61,8 @@ def take_step(
         tl.store(p + at, change, mask=here)
     else:
         tl.store(p + at, new, mask=here if FIT else here & some_in_row(new != p_hat))
+        if SECANT:
+            tl.store(uphill + part, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
         tl.store(penalties + part, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
         tl.store(nonzeros + part, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
     return new

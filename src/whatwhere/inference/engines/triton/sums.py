@@ -34,6 +34,30 @@ def measure(
 
 
 @triton.jit
+def secant(
+    changes, changes_below, beta, last, first, lam, RANGE: tl.constexpr,
+    BELOW: tl.constexpr, BELOW_BLOCK: tl.constexpr, ABOVE: tl.constexpr, ABOVE_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`step_size.secant_step` of every image, one program each."""
+    image = tl.program_id(0)
+    above = row_sum(changes, image, ABOVE, ABOVE_BLOCK)
+    below = lam * row_sum(changes_below, image, BELOW, BELOW_BLOCK)
+    known = (above > 0) & (below > 0)
+    size = tl.where(known, above / tl.where(known, below, 1.0), tl.load(last + image))
+    begun = tl.load(first + image)
+    tl.store(beta + image, tl.minimum(tl.maximum(size, begun / RANGE), begun * RANGE))
+
+
+@triton.jit
+def keep(beta, last, before, images, GROWTH: tl.constexpr, BLOCK: tl.constexpr):
+    """`step_size.kept_step` of every image; `before` is `last` where there is no step before that."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    size = tl.load(last + i, mask=i < images, other=0.0)
+    limit = GROWTH * tl.load(before + i, mask=i < images, other=0.0)
+    tl.store(beta + i, tl.where(limit > 0, tl.minimum(size, limit), size), mask=i < images)
+
+
+@triton.jit
 def line_search(
     squares_above, squares_below, beta, above_norm, below_norm, lam, SHARED: tl.constexpr,
     BELOW: tl.constexpr, BELOW_BLOCK: tl.constexpr, ABOVE: tl.constexpr, ABOVE_BLOCK: tl.constexpr,

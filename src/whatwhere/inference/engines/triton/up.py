@@ -33,7 +33,7 @@ def up(
     H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
     BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
     ROLE: tl.constexpr, MOVE: tl.constexpr, KEEP: tl.constexpr, S_ABOVE: tl.constexpr,
-    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
+    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
     SCHEDULED: tl.constexpr, FIT: tl.constexpr, BY_IMAGE: tl.constexpr,
     M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
@@ -96,7 +96,7 @@ def up(
     if ROLE == STEP:
         new = take_step(
             p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
-            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SCHEDULED, FIT,
+            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, FIT,
         )  # fmt: skip
         if not MOMENTUM:
             changed = here if FIT else here & some_in_row((new != 0) | (p_hat != 0))

@@ -15,6 +15,7 @@ from torch import Tensor
 from whatwhere.inference.engines.triton import down, regions, step, sums, up
 from whatwhere.inference.engines.triton.batch_memory import ELEMENTWISE, BatchMemory
 from whatwhere.inference.engines.triton.shapes import CHUNK, depth_block, down_tile, power_of_two
+from whatwhere.inference.step_size import KEPT_GROWTH, SECANT_RANGE
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
 DOWN_NARROW = {"M": 128, "num_warps": 4, "num_stages": 3}  # few columns, as over images
@@ -58,16 +59,17 @@ class Workspace(BatchMemory):
 
     def take_step(self, t: int) -> None:
         """Step t. What does not need β runs while β is found: the measurements, and the pass up below the top."""
-        left = slice(self.sample, self.N)
-        self.reconstruct(self.N, stamp=t)
+        searched = self.sample
+        left = slice(searched, self.N)
+        self.reconstruct(self.N, secant=self.secant, stamp=t)
         with self.aside():
             self.measure(t)
             self.climb(left, up.STEP, t, layers=range(1, self.top))
-        if self.sample:
+        if searched:
             self.search_line(t)
         self.join()
         with self.aside():
-            self.step(t, self.sample)
+            self.step(t, searched)
         self.climb(left, up.STEP, t, layers=range(self.top, self.top + 1))
         self.join()
         if self.spec.momentum:
@@ -92,12 +94,13 @@ class Workspace(BatchMemory):
         top: int = 0,
         to: int = 0,
         subtract: bool = True,
+        secant: bool = False,
         trial: bool = False,
         stamp: int | None = None,
     ) -> None:
         """From z of layer `top` (0: the top layer) down to the error at the image, or to z_to, of the first images.
 
-        `subtract` the images. A `trial` is R g of the line search,
+        `subtract` the images; for the `secant`, measure how the error changed. A `trial` is R g of the line search,
         with the weights before it: only its squares are of use. `stamp`: the top's regions in use are marked with this.
         """
         stages, z = (self.trial, [*self.z[:-1], self.trial_z]) if trial else (self.p, self.z)
@@ -116,9 +119,9 @@ class Workspace(BatchMemory):
                 z[k - 1], self.down[k - 1], self.used, float(stamp or 0),
                 stages[below] if k > 1 else self.scale, below_weights[below], self.z[below],
                 self.images, self.images if self.mask is None else self.mask, self.error[0],
-                self.trial_squares if trial else self.squares_below, self.scale, rows,
+                self.trial_squares if trial else self.squares_below, self.before, self.changes_below, self.scale, rows,
                 **shape.constants(), GROUP=shape.group, LOWEST=k == 1, SUBTRACT=subtract and not trial,
-                MASKED=k == 1 and self.mask is not None, KEEP=not trial,
+                MASKED=k == 1 and self.mask is not None, KEEP=not trial, SECANT=k == 1 and secant,
                 UNPOOL=unpool, S_BELOW=self.shapes[below].pool_size, SPARSE=sparse, N=width,
                 K=depth_block(shape.cell_row), **options,
             )  # fmt: skip
@@ -189,7 +192,7 @@ class Workspace(BatchMemory):
         options = {
             "ROLE": role, "MOVE": move, "KEEP": keep, "S_ABOVE": self.shapes[above].cell, "ALPHA": spec.alpha,
             "EXACT": spec.shrinkage == "exact", "NONNEGATIVE": self.model_spec.nonnegative, "MOMENTUM": spec.momentum,
-            "SCHEDULED": sizes is not None, "MAPS": CHUNK,
+            "SECANT": self.secant, "SCHEDULED": sizes is not None, "MAPS": CHUNK,
         }  # fmt: skip
         by_image = count >= UP["M"] and shape.block_row >= 64
         product = {"PLACES": shape.places, "K": depth_block(shape.block_row), "BY_IMAGE": by_image, **UP}
@@ -221,6 +224,19 @@ class Workspace(BatchMemory):
             self.squares_below, self.penalties, self.nonzeros, self.reconstruction[t], self.penalty[t], self.count[t],
             self.lam / 2, **self.lengths(), num_warps=1,
         )  # fmt: skip
+
+    def take_secant(self, t: int) -> None:
+        """β of step t > 0, from what the last step changed."""
+        sums.secant[(self.N,)](
+            self.uphill, self.changes_below, self.beta[t], self.beta[t - 1], self.beta[0], self.lam,
+            RANGE=SECANT_RANGE, **self.lengths(), num_warps=1,
+        )  # fmt: skip
+
+    def keep_step(self, t: int) -> None:
+        """β of step t > 0 between two searches."""
+        sums.keep[(triton.cdiv(self.N, SUM),)](
+            self.beta[t], self.beta[t - 1], self.beta[max(t - 2, 0)], self.N, GROWTH=KEPT_GROWTH, BLOCK=SUM
+        )
 
     def lengths(self) -> dict[str, int]:
         """How many parts an image's sums have, at the image and at the features."""
@@ -257,7 +273,7 @@ class Workspace(BatchMemory):
             self.beta[t], self.penalties,
             self.nonzeros, self.uphill, self.scale, rows, self.lam, **constants,
             ALPHA=spec.alpha, EXACT=spec.shrinkage == "exact", NONNEGATIVE=self.model_spec.nonnegative,
-            MOMENTUM=spec.momentum, UNPOOL=shape.tiled and not spec.momentum, MAPS=CHUNK,
+            MOMENTUM=spec.momentum, SECANT=self.secant, UNPOOL=shape.tiled and not spec.momentum, MAPS=CHUNK,
             **ELEMENTWISE,
         )  # fmt: skip
         if not shape.tiled and not spec.momentum:
