@@ -2,7 +2,7 @@
 
 torch runs them on tensors as they are. Numba and Triton compile the same source over functions of their own in place of
 torch's (`compile_formulas`), and use it on vectors and tiles. What every backend adds is layout: where the numbers are,
-and the order of sums over them. `explorer/page/formulas.js` is the page's version, which is tested against this one.
+and the order of sums over them.
 
 Along an axis a region has elements at x, centred; its Gaussian is θ = (μ, γ) with weights w = √q.
 """
