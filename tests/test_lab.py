@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 EXCEPTIONS = {
     "reproduction/studies/best_search.py": "compares other forms of the cells that descriptors have",
     "reproduction/studies/streaming.py": "compares other updates of the filters",
+    "reproduction/studies/ten_labels.py": "compares other forms of the metric and of the graph",
     "reproduction/svm/few_label_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whatwhere.anomaly import AnomalyDetector as AnomalyDetector
     from whatwhere.classification.estimator import DeconvNetFeatures as DeconvNetFeatures
+    from whatwhere.classification.graph import GraphClassifier as GraphClassifier
     from whatwhere.data.codes import load_codes as load_codes
     from whatwhere.inference import LearnedSteps as LearnedSteps
     from whatwhere.inference import UnrolledInference as UnrolledInference
@@ -65,6 +66,7 @@ _HOME = {
     "EveryBatch": "spec",
     "EveryEpoch": "spec",
     "Fixed": "spec",
+    "GraphClassifier": "classification.graph",
     "InferenceSpec": "spec",
     "Latents": "latents",
     "LayerSpec": "spec",

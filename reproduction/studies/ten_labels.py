@@ -1,0 +1,501 @@
+"""Ten labels: which metric of small distortions and which graph classify best, with as few labels as one of each class.
+
+    python -m reproduction.studies.ten_labels --data FOLDER --out FOLDER [--part search] [--seconds S] [--tiny]
+
+Everything in `search` is chosen on validation images: the metric, the graph and the labels are those of the first
+50,000 training images, errors those on the last 10,000, which join the graph as new rows. Rows are written to
+OUT/ten_labels_PART.jsonl as they are measured; what is there is not measured again.
+
+FOLDER holds mnist/, fashion-mnist/ (IDX, gzip) and omniglot.npz. kymatio, for the scattering baseline, is optional.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import time
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import whatwhere as ww
+from reproduction.deskew import deskew
+from whatwhere.classification.descriptors import describe, unit_length
+from whatwhere.classification.linear_svm import fit_svm
+from whatwhere.classification.metric import Covariance, MetricSpec, metric_of
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
+from whatwhere.classification.poisson import grow_regions, solve_poisson
+from whatwhere.data.splits import few_labels
+from whatwhere.inference.plan import joint
+from whatwhere.ops.distortions import Distortions, distort
+
+BEGAN = time.monotonic()
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DRAWS, BATCH = 10, 5000
+TINY = False
+
+
+class Log:
+    """Results as lines of JSON; a result that is there is not measured again, and what fails does not stop the rest."""
+
+    def __init__(self, file: Path, seconds: float) -> None:
+        self.file, self.seconds = file, seconds
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.done = {json.loads(line)["name"] for line in lines}
+
+    def left(self) -> float:
+        return self.seconds - (time.monotonic() - BEGAN)
+
+    def step(self, name: str, function, need: float = 5.0):
+        """Measure: `function` returns a dict of results."""
+        if name in self.done:
+            return
+        if self.left() < need:
+            print(json.dumps({"skipped": name}), flush=True)
+            return
+        start = time.perf_counter()
+        try:
+            found = function()
+        except Exception:
+            print(json.dumps({"failed": name, "error": traceback.format_exc()[-2500:]}), flush=True)
+            if DEVICE == "cuda":
+                torch.cuda.empty_cache()
+            return
+        row = {
+            "name": name,
+            **found,
+            "seconds": round(time.perf_counter() - start, 2),
+            "at": round(-self.left() + self.seconds),
+        }
+        self.done.add(name)
+        with self.file.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+
+
+# images and descriptors ----------------------------------------------------------------------------------------
+
+
+def idx_file(path: Path) -> np.ndarray:
+    raw = gzip.decompress(path.read_bytes())
+    dims = [int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(raw[3])]
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(dims)
+
+
+def read(folder: Path, part: str) -> tuple[Tensor, np.ndarray]:
+    v = torch.from_numpy(idx_file(folder / f"{part}-images-idx3-ubyte.gz").astype(np.float32) / 255)[:, None]
+    y = idx_file(folder / f"{part}-labels-idx1-ubyte.gz").astype(np.int64)
+    return (v[:1200], y[:1200]) if TINY else (v, y)
+
+
+@dataclass(frozen=True)
+class Describer:
+    """Images → descriptors of some layers of a model, of images as they are or upright."""
+
+    model: object
+    layers: tuple[int, ...] = (2,)
+    steps: int | str = 50
+    upright: bool = False
+    spec: object = None
+
+    def __call__(self, v: Tensor) -> Tensor:
+        v = v.to(DEVICE)
+        v = deskew(v) if self.upright else v
+        features = []
+        for k in self.layers:
+            if self.steps == "learned":
+                solution = ww.infer(self.model, v, steps="learned", batch_size=len(v))
+            else:
+                inference = ww.InferenceSpec(lam=5.0, steps=self.steps)
+                solution = ww.infer(self.model, v, inference, joint(k), batch_size=len(v))
+            features.append(solution.features)
+        return describe(features, self.spec or ww.DescriptorSpec(stride=(2, 1)), self.layers).float()
+
+
+def in_batches(function, v: Tensor, batch: int = BATCH) -> Tensor:
+    return torch.cat([function(part).half() for part in v.split(batch)])
+
+
+def stream_model(name: str, v: Tensor, folder: Path, layers, **stage):
+    """A model learned in a stream, as recipes/best.toml has it; kept in a file."""
+    file = folder / f"{name}.safetensors"
+    if not file.exists():
+        change = {"update": "batch", "epochs": 2, "reset_at": [], "cg_steps": 1,
+                  "inference": {"steps": 3 if TINY else 50, "step_size": "image"}}  # fmt: skip
+        model = ww.ModelSpec(layers=tuple(ww.LayerSpec(**each) for each in layers), input=ww.spec.InputSpec(**stage))
+        changes = {"each": change, "2": {"inference": {"lam": 1.0}}}
+        recipe = ww.override(ww.Recipe.paper(model), {"batch_size": 1000, "learning": changes})
+        run = ww.train(recipe, v, options=ww.TrainingOptions(device=DEVICE))
+        ww.save(run.model.to("cpu"), file)
+    return ww.load(str(file)).to(DEVICE)
+
+
+SMALL = [{"maps": 16}, {"maps": 48, "fan_in": 8}]
+MIDDLE = [{"maps": 32}, {"maps": 96, "fan_in": 16}]
+
+
+def scattering(shape=(28, 28)):
+    """Images → scattering coefficients; kymatio 0.3 imports a function that SciPy has renamed."""
+    import scipy.special
+
+    if not hasattr(scipy.special, "sph_harm"):
+        scipy.special.sph_harm = None
+    from kymatio.torch import Scattering2D
+
+    transform = Scattering2D(J=3, L=8, max_order=2, shape=shape).to(DEVICE)
+
+    def rows(v: Tensor) -> Tensor:
+        with torch.no_grad():
+            return torch.cat([transform(part[:, 0].to(DEVICE).contiguous()).flatten(1) for part in v.split(2000)])
+
+    return rows
+
+
+# the metric ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Moments:
+    """What a metric is made from: the descriptors' covariance under distortions, their second moments, their mean."""
+
+    within: Covariance
+    total: Covariance
+    mean: Tensor
+    how: Distortions
+
+    def metric(self, **settings):
+        return metric_of(self.within, self.total, self.mean, self.how, MetricSpec(**settings))
+
+
+def within_of(function, v: Tensor, how: Distortions, directions: int = 512) -> Covariance:
+    """The covariance of the descriptors of distorted copies."""
+    within, generator = Covariance(directions), torch.Generator().manual_seed(how.seed)
+    for part in v.split(BATCH // 2):
+        copies = torch.stack([function(distort(part.to(DEVICE), how, generator)) for _ in range(how.copies)], 1)
+        within.add(((copies - copies.mean(1, keepdim=True)) * (how.copies / (how.copies - 1)) ** 0.5).flatten(0, 1))
+    return within
+
+
+def moments_of(function, x: Tensor, v: Tensor, how: Distortions, images: int = 10_000, size: int = 1024) -> Moments:
+    """From descriptors x of images v, of which some are distorted."""
+    some = torch.linspace(0, len(v) - 1, min(images, len(v)), dtype=torch.float64).long()
+    total = Covariance(size)
+    for part in x.split(4096):
+        total.add(part.float())
+    return Moments(within_of(function, v[some], how), total, x.float().mean(0), how)
+
+
+# the graph and the SVM -----------------------------------------------------------------------------------------
+
+
+def weights_of(squares: Tensor, found: Tensor, kind: str) -> Tensor:
+    if kind == "own scale":  # Zelnik-Manor and Perona
+        scale = squares[:, min(6, squares.shape[1] - 1)].sqrt()
+        return (-squares / (scale[:, None] * scale[found]).clamp(min=1e-12)).exp()
+    if kind == "cosine cubed":  # rows of unit length
+        return (1 - squares / 2).clamp(min=1e-6) ** 3
+    return torch.ones_like(squares) if kind == "one" else neighbour_weights(squares)
+
+
+def joined(weights: Tensor, found: Tensor, rule: str) -> Tensor:
+    """The graph by the rule 'either', 'mean' or 'mutual'; a row always keeps its nearest neighbour."""
+    if rule == "either":
+        return symmetric_graph(weights, found)
+    count, k = found.shape
+    rows = torch.arange(count, device=found.device).repeat_interleave(k)
+    if rule == "mutual":
+        keys, back = rows * count + found.flatten(), found.flatten() * count + rows
+        keep = torch.isin(back, keys).view(count, k)
+        keep[:, 0] = True
+        weights = weights * keep + 1e-12
+    both = torch.stack([torch.cat([rows, found.flatten()]), torch.cat([found.flatten(), rows])])
+    values = weights.double().flatten().repeat(2) / 2
+    return torch.sparse_coo_tensor(both, values, (count, count)).coalesce().to_sparse_csr()
+
+
+def spread(graph: Tensor, y: Tensor, count: int, draws: int) -> tuple[Tensor, list[Tensor]]:
+    """Potentials [N, draws, K] of all draws of labels, and the labelled rows of each."""
+    rows = [torch.from_numpy(few_labels(y.cpu().numpy(), count, seed)).to(y.device) for seed in range(draws)]
+    classes = int(y.max()) + 1
+    source = torch.zeros(len(y), draws, classes, dtype=torch.float64, device=y.device)
+    for d, drawn in enumerate(rows):
+        source[drawn, d] = torch.nn.functional.one_hot(y[drawn], classes).double() - 1 / classes
+    return solve_poisson(graph, source.flatten(1)).view_as(source), rows
+
+
+def graph_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(10, 100), k: int = 10, kind: str = "",
+                 rule: str = "either", draws: int = 0, keep: dict | None = None) -> dict:  # fmt: skip
+    """Errors in %, mean and deviation over draws: P Poisson learning, R regions, S regions with even shares."""
+    draws = draws or DRAWS
+    neighbours = Neighbours(z, DEVICE)
+    squares, found = neighbours.others(k)
+    graph = joined(weights_of(squares, found, kind), found, rule)
+    squares, found = neighbours.nearest(z_new, k)
+    weights = neighbour_weights(squares).double()
+    weights = weights / weights.sum(1, keepdim=True)
+    out = {}
+    for count in counts:
+        u, rows = spread(graph, y, count, draws)
+        even = torch.full((u.shape[2],), 1 / u.shape[2], dtype=u.dtype, device=u.device)
+        errors = {"P": [], "R": [], "S": [], "train": []}
+        for d, drawn in enumerate(rows):
+            regions = [grow_regions(graph, u[:, d], drawn, y[drawn], shares) for shares in (None, even)]
+            for name, scores in zip(("P", "R", "S"), (u[:, d], *regions), strict=True):
+                new = (weights[:, :, None] * scores[found]).sum(1)
+                errors[name].append(100 * float((new.argmax(1) != y_new).double().mean()))
+            errors["train"].append(100 * float((regions[1].argmax(1) != y).double().mean()))
+            if keep is not None:
+                keep[count, d] = regions[1]
+        out[count] = {name: f"{np.mean(each):.3f}±{np.std(each):.3f}" for name, each in errors.items()}
+    return out
+
+
+def svm_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(100, 300, 1000, 3000), Cs=(1.0, 10.0),
+               draws: int = 0, every: tuple = ()) -> dict:  # fmt: skip
+    """Errors in % of a linear SVM, mean over draws, by C; `every`: the values of C with all labels."""
+    out, labels, truth = {}, y.cpu().numpy(), y_new.cpu().numpy()
+    for count in counts:
+        out[count] = {}
+        for C in Cs:
+            errors = []
+            for seed in range(draws or DRAWS):
+                rows = torch.from_numpy(few_labels(labels, count, seed)).to(z.device)
+                svm = fit_svm(z[rows], labels[rows.cpu().numpy()], C, device=DEVICE)
+                errors.append(100 * float((svm.predict(z_new) != truth).mean()))
+            out[count][C] = f"{np.mean(errors):.3f}±{np.std(errors):.3f}"
+    if every:
+        out["all"] = {C: f"{100 * float((fit_svm(z, labels, C, device=DEVICE).predict(z_new) != truth).mean()):.3f}"
+                      for C in every}  # fmt: skip
+    return out
+
+
+class Split:
+    """Descriptors of one kind of images: rows that learn and rows that are judged."""
+
+    def __init__(self, name: str, function, v: Tensor, y: np.ndarray, held: int, how: Distortions, log: Log) -> None:
+        start = time.perf_counter()
+        self.name, self.function, self.v = name, function, v[:held]
+        x = in_batches(function, v)
+        self.x, self.x_new = x[:held], x[held:]
+        self.y, self.y_new = (torch.from_numpy(part).to(DEVICE) for part in (y[:held], y[held:]))
+        described = time.perf_counter() - start
+        self.moments = moments_of(function, self.x, self.v, how)
+        variances = self.moments.metric(rank=400).variances
+        log.step(f"{name} described", lambda: {
+            "columns": x.shape[1], "describing": round(described, 1),
+            "moments": round(time.perf_counter() - start - described, 1),
+            "variances": [round(float(variances[min(i, len(variances) - 1)]), 6) for i in (0, 5, 10, 50, 100, 399)],
+        })  # fmt: skip
+
+    def rows(self, moments: Moments | None = None, **settings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        metric = (moments or self.moments).metric(**settings)
+        return metric(self.x), self.y, metric(self.x_new), self.y_new
+
+    def plain(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x, x_new = self.x.float(), self.x_new.float()
+        return unit_length(x), self.y, unit_length(x_new), self.y_new
+
+
+def side_by_side(splits, **settings):
+    """The rows of several kinds of descriptors, each by its own metric, side by side."""
+    parts = [split.rows(**settings) for split in splits]
+    first = parts[0]
+    return (
+        unit_length(torch.cat([p[0] for p in parts], 1)),
+        first[1],
+        unit_length(torch.cat([p[2] for p in parts], 1)),
+        first[3],
+    )
+
+
+def again(rows, rounds: int = 2, count: int = 10, draws: int = 5) -> dict:
+    """Once more: the classes that the graph finds give a covariance within classes, and that a metric and a graph."""
+    z, y, z_new, y_new = rows
+    out, keep = {}, {}
+    graph_errors(z, y, z_new, y_new, (count,), draws=draws, keep=keep)
+    for step in range(rounds):
+        errors, svm = [], []
+        for d in range(draws):
+            sure, label = keep[count, d].max(1)
+            use = sure > 0.9
+            centres = torch.stack([z[use & (label == c)].mean(0) for c in range(10)])
+            inside = z[use] - centres[label[use]]
+            W = inside.T @ inside / len(inside)
+            eps = W.diagonal().mean()
+            L = torch.linalg.cholesky((W + eps * torch.eye(len(W), device=W.device)).double()).float()
+            new = [
+                unit_length(torch.linalg.solve_triangular(L, (part - z.mean(0)).T, upper=False).T)
+                for part in (z, z_new)
+            ]
+            kept: dict = {}
+            neighbours = Neighbours(new[0], DEVICE)
+            squares, found = neighbours.others(10)
+            graph = joined(weights_of(squares, found, ""), found, "either")
+            drawn = torch.from_numpy(few_labels(y.cpu().numpy(), count, d)).to(y.device)
+            even = torch.full((10,), 0.1, dtype=torch.float64, device=y.device)
+            source = torch.zeros(len(y), 10, dtype=torch.float64, device=y.device)
+            source[drawn] = torch.nn.functional.one_hot(y[drawn], 10).double() - 0.1
+            scores = grow_regions(graph, solve_poisson(graph, source), drawn, y[drawn], even)
+            squares, found = neighbours.nearest(new[1], 10)
+            weights = neighbour_weights(squares).double()
+            guess = ((weights[:, :, None] * scores[found]).sum(1)).argmax(1)
+            errors.append(100 * float((guess != y_new).double().mean()))
+            if step == 0:
+                pseudo = fit_svm(z[use], label[use].cpu().numpy(), 0.1, device=DEVICE)
+                svm.append(100 * float((pseudo.predict(z_new) != y_new.cpu().numpy()).mean()))
+            kept[count, d] = scores
+            keep[count, d] = scores
+        out[f"round {step + 1}"] = f"{np.mean(errors):.3f}±{np.std(errors):.3f}"
+        if svm:
+            out["svm of the graph's classes"] = f"{np.mean(svm):.3f}±{np.std(svm):.3f}"
+    return out
+
+
+# the searches --------------------------------------------------------------------------------------------------
+
+DIGITS = Distortions()
+CLOTHES = Distortions(rotation=5, shear=0.1, scale=0.1, shift=0.03, elastic=0.02, brightness=0.3)
+
+
+def both(rows, counts=(10, 100), **options) -> dict:
+    return {"graph": graph_errors(*rows, counts, **options)}
+
+
+def search_settings(log: Log, s: Split, tag: str) -> None:
+    """Settings of the metric and of the graph, on one kind of descriptors."""
+    log.step(f"{tag} as is", lambda: {**both(s.plain()), "svm": svm_errors(*s.plain(), (100, 1000), (10.0,), draws=5)})
+    for share in (0.03, 0.1, 0.3, 1.0, 3.0):
+        for rank in (100, 200, 400):
+            log.step(f"{tag} share {share} rank {rank}", lambda a=share, b=rank: both(s.rows(share=a, rank=b)))
+    for rank in (30, 50, 800):
+        log.step(f"{tag} share 0.3 rank {rank}", lambda b=rank: both(s.rows(share=0.3, rank=b)))
+    for power in (0.25, 0.5, 1.0):
+        for share in (0.1, 0.3):
+            log.step(f"{tag} share {share} rank 400 power {power}",
+                     lambda a=share, p=power: both(s.rows(share=a, rank=400, power=p)))  # fmt: skip
+    for share, rank, power in (
+        (0.3, 200, 0),
+        (0.1, 400, 0),
+        (0.1, 400, 0.5),
+        (0.1, 400, 1),
+        (0.3, 800, 0.5),
+        (1, 800, 0.5),
+    ):
+        name = f"{tag} svm share {share} rank {rank} power {power}"
+        log.step(name, lambda a=share, b=rank, p=power: {"svm": svm_errors(
+            *s.rows(share=a, rank=b, power=p), (100, 1000), (1.0, 10.0), draws=5, every=(1.0, 10.0))})  # fmt: skip
+    base = s.rows(share=0.3, rank=200)
+    for k in (5, 7, 15, 20, 30):
+        log.step(f"{tag} k {k}", lambda k=k: both(base, k=k))
+    for kind in ("own scale", "cosine cubed", "one"):
+        for rule in ("either", "mean"):
+            log.step(f"{tag} weights {kind}, {rule}", lambda a=kind, b=rule: both(base, kind=a, rule=b))
+    log.step(f"{tag} mutual 20", lambda: both(base, k=20, rule="mutual"))
+    log.step(f"{tag} again", lambda: again(base))
+    log.step(f"{tag} 50 and 300 labels", lambda: both(base, (50, 300)))
+
+
+def search_distortions(log: Log, s: Split, tag: str, base: Distortions) -> None:
+    """Each kind of distortion alone, all but one, and all weaker or stronger."""
+    kinds = ("rotation", "shear", "scale", "shift", "elastic", "brightness")
+    nothing = dict.fromkeys(kinds, 0.0)
+    trials = {f"{f:g} times": replace(base, **{k: f * getattr(base, k) for k in kinds}) for f in (0.5, 1.5, 2.0)}
+    trials |= {f"only {k}": replace(base, **{**nothing, k: getattr(base, k) or 0.3}) for k in kinds}
+    trials |= {f"without {k}": replace(base, **{k: 0.0}) for k in kinds if getattr(base, k)}
+    trials |= {f"copies {c}": replace(base, copies=c) for c in (2, 8)}
+
+    def measure(how: Distortions, images: int = 10_000, **settings) -> dict:
+        some = torch.linspace(0, len(s.v) - 1, min(images, len(s.v)), dtype=torch.float64).long()
+        moments = replace(s.moments, within=within_of(s.function, s.v[some], how), how=how)
+        return both(s.rows(moments, **{"share": 0.3, "rank": 200, **settings}))
+
+    for name, how in trials.items():
+        log.step(f"{tag} distortions {name}", lambda how=how: measure(how))
+    for images in (1000, 3000):
+        log.step(f"{tag} {images} images", lambda images=images: measure(base, images))
+
+
+def search_blocks(log: Log, splits: dict[str, Split], tag: str) -> None:
+    """Kinds of descriptors alone and side by side."""
+    names = list(splits)
+    sets = [(n,) for n in names] + [
+        tuple(names[: i + 1]) for i in range(1, len(names)) if "scattering" not in names[: i + 1]
+    ]
+    for chosen in sets:
+        for rank in (100, 200, 400):
+            log.step(f"{tag} {' + '.join(chosen)} rank {rank}",
+                     lambda c=chosen, r=rank: both(
+                         side_by_side([splits[n] for n in c], share=0.3, rank=r)))  # fmt: skip
+    for chosen in sets:
+        log.step(f"{tag} svm {' + '.join(chosen)}", lambda c=chosen: {"svm": svm_errors(
+            *side_by_side([splits[n] for n in c], share=0.1, rank=400, power=0.5), (100, 1000), (1.0, 10.0), draws=5,
+            every=(1.0, 10.0))})  # fmt: skip
+    best = side_by_side([splits[n] for n in names if n != "scattering"], share=0.3, rank=200)
+    log.step(f"{tag} all again", lambda: again(best))
+
+
+def make(
+    log: Log, folder: Path, name: str, v: Tensor, y: np.ndarray, held: int, how: Distortions, model, extra=()
+) -> dict:
+    """All kinds of descriptors of a data set, as far as time allows."""
+    splits: dict[str, Split] = {}
+
+    def add(key: str, function, need: float) -> None:
+        if log.left() > need:
+            try:
+                splits[key] = Split(f"{name} {key}", function(), v, y, held, how, log)
+            except Exception:
+                print(json.dumps({"failed": f"{name} {key}", "error": traceback.format_exc()[-2500:]}), flush=True)
+
+    add("layers 1, 2", lambda: Describer(model, (1, 2)), 30)
+    add("upright 1, 2", lambda: Describer(model, (1, 2), upright=True), 30)
+    for key, layers, stage in extra:
+        add(f"{key} 1, 2", lambda key=key, a=layers, b=stage: Describer(
+            stream_model(f"{name} {key}", v[:held], folder, a, **b), (1, 2)), 60)  # fmt: skip
+    add("scattering", scattering, 30)
+    return splits
+
+
+def search(log: Log, data: Path, out: Path) -> None:
+    held = 1000 if TINY else 50_000
+    v, y = read(data / "mnist", "train")
+    mnist = ww.load("mnist").to(DEVICE)
+    quick = Split("mnist 5 steps", Describer(mnist, (2,), "learned"), v, y, held, DIGITS, log)
+    search_settings(log, quick, "mnist")
+    search_distortions(log, quick, "mnist", DIGITS)
+    del quick
+    onoff = {"kind": "onoff", "contrast": 1.0}
+    extra = (("sigma 4", SMALL, {**onoff, "sigma": 4.0}), ("sigma 2", SMALL, {**onoff, "sigma": 2.0}))
+    search_blocks(log, make(log, out, "mnist", v, y, held, DIGITS, mnist, extra), "mnist")
+    v, y = read(data / "fashion-mnist", "train")
+    fashion = ww.load("fashion").to(DEVICE)
+    quick = Split("fashion 2", Describer(fashion, (2,), 20), v, y, held, CLOTHES, log)
+    search_distortions(log, quick, "fashion", CLOTHES)
+    search_settings(log, quick, "fashion")
+    del quick
+    extra = (("image", MIDDLE, {}),)
+    search_blocks(log, make(log, out, "fashion", v, y, held, CLOTHES, fashion, extra), "fashion")
+
+
+def main() -> None:
+    global TINY, DRAWS, BATCH
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--part", choices=("search",), default="search")
+    parser.add_argument("--seconds", type=float, default=450.0)
+    parser.add_argument("--tiny", action="store_true", help="few images and draws, to see that it runs")
+    given = parser.parse_args()
+    if given.tiny:
+        TINY, DRAWS, BATCH = True, 2, 400
+    given.out.mkdir(parents=True, exist_ok=True)
+    search(Log(given.out / f"ten_labels_{given.part}.jsonl", given.seconds), given.data, given.out)
+
+
+if __name__ == "__main__":
+    main()

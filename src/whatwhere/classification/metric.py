@@ -1,0 +1,233 @@
+"""A metric of what matters: directions in which small distortions move descriptors count less.
+
+    W     covariance of the descriptors of distorted copies of an image around their mean, over all images
+    T     covariance of the descriptors of the images themselves
+    B     (W + εI)^-½, where ε is `share` of the mean variance of W: shrinks what distortions move
+    Λ, U  the largest eigenvalues of B T B and their eigenvectors, [D, r]: what tells images apart, against distortions
+    x  →  Λ^(power/2) Uᵀ B (x − mean), scaled to unit length
+
+No label is used. Both covariances are learned from a stream of batches in memory that does not depend on the number of
+images: each is a low rank and an even rest, W ≈ V diag(w) Vᵀ + ρ (I − V Vᵀ).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whatwhere.classification.descriptors import unit_length
+from whatwhere.classification.matrix import Matrix
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.files import write_atomic
+from whatwhere.inference.checks import ImageSource
+from whatwhere.model.files import canonical, checksum, read_tensors, readable, to_bytes
+from whatwhere.ops.distortions import Distortions, distort
+from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.toml import build
+
+FORMAT = "whatwhere metric 1"
+BATCH = 4096  # rows that are dense at a time
+TINY = torch.finfo(torch.float32).tiny
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """How a metric is learned.
+
+    rank        columns of the result, fewer where descriptors or images are fewer
+    share       of the mean variance under distortions, which every direction has at least
+    power       0: all columns count by what they vary; above, those that vary most count more
+    directions  that distortions move most, each with a variance of its own; the others have their mean variance
+    images      that it is learned from, at most
+    """
+
+    rank: int = 200
+    share: float = 0.3
+    power: float = 0.0
+    directions: int = 256
+    images: int = 10_000
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("rank", "directions", "images"):
+            require_count(name, getattr(self, name))
+        require(self.share > 0, f"share = {self.share}", "a number above 0")
+        require(self.power >= 0, f"power = {self.power}", "a number of at least 0")
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Maps descriptors to rows in which distances mean differences; `fit_metric` makes it.
+
+    mean       of the descriptors, [D]
+    matrix     Λ^(power/2) Uᵀ B, [r, D]
+    variances  Λ, [r], in descending order
+    how        the distortions that it was learned from
+
+    >>> x = torch.randn(100, 6)
+    >>> metric = Metric(x.mean(0), torch.eye(6)[:3], torch.ones(3), Distortions())
+    >>> metric(x).shape
+    torch.Size([100, 3])
+    """
+
+    mean: Tensor
+    matrix: Tensor
+    variances: Tensor
+    how: Distortions
+
+    def __call__(self, x: Matrix) -> Tensor:
+        """Rows [N, D], dense or sparse, as rows of unit length [N, r], on the device of the metric."""
+        if x.shape[1] != len(self.mean):
+            raise ImageError(
+                f"rows of {x.shape[1]:,} columns were given; the metric was learned from {len(self.mean):,}"
+            )
+        parts = []
+        for start in range(0, x.shape[0], BATCH):
+            rows = x[start : start + BATCH]
+            dense = torch.as_tensor(rows.toarray() if hasattr(rows, "toarray") else rows).to(self.mean)
+            parts.append(unit_length((dense - self.mean) @ self.matrix.T))
+        return torch.cat(parts) if parts else self.mean.new_zeros(0, len(self.matrix))
+
+    def to(self, device: torch.device | str) -> Metric:
+        return Metric(self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a safetensors file; nothing is pickled."""
+        tensors = {name: getattr(self, name).detach().cpu() for name in ("mean", "matrix", "variances")}
+        text = canonical(asdict(self.how))
+        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "distortions": text}
+        write_atomic(Path(path), to_bytes(tensors, metadata))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Metric:
+        """Read what `save` wrote."""
+        file = Path(path)
+        with readable(file, "metric", "learn it again"):
+            metadata, tensors = read_tensors(file)
+            form = metadata.get("format", "no format at all")
+            if form != FORMAT:
+                raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
+            if metadata["sha256"] != checksum(metadata["distortions"], tensors):
+                raise SpecError("its checksum does not match its content")
+            how = build(Distortions, json.loads(metadata["distortions"]))
+            return cls(tensors["mean"], tensors["matrix"], tensors["variances"], how)
+
+
+class Covariance:
+    """Second moments Σ x xᵀ of a stream of rows, of which the `size` largest directions are kept.
+
+    Rows are collected and merged: of all that is kept, the directions with the largest singular values stay. Up to
+    `size` rows, or columns, nothing is lost.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.count, self.squares = size, 0, 0.0
+        self.factor: Tensor | None = None  # its rows f have Σ f fᵀ ≈ Σ x xᵀ
+        self.waiting: list[Tensor] = []
+
+    def add(self, rows: Tensor) -> None:
+        """Add rows [n, D]."""
+        self.count += len(rows)
+        self.squares += float(rows.square().sum(dtype=torch.float64))
+        self.waiting.append(rows)
+        if sum(map(len, self.waiting)) >= self.size:
+            self._merge()
+
+    def rows(self) -> Tensor:
+        """Rows [≤ size, D] whose products add up to the covariance, of the largest directions."""
+        self._merge()
+        assert self.factor is not None
+        rows: Tensor = self.factor / self.count**0.5
+        return rows
+
+    def _merge(self) -> None:
+        if not self.waiting:
+            return
+        stacked = torch.cat([*([] if self.factor is None else [self.factor]), *self.waiting])
+        self.waiting = []
+        if len(stacked) > self.size:
+            stacked = principal_rows(stacked, self.size)
+        self.factor = stacked
+
+
+def principal_rows(x: Tensor, count: int) -> Tensor:
+    """The `count` orthogonal rows that keep most of the products of x:  S Vᵀ of its singular value decomposition."""
+    products = (x @ x.T).double()
+    vectors = torch.linalg.eigh(products).eigenvectors[:, -count:]
+    rows: Tensor = vectors.to(x).T @ x
+    return rows
+
+
+def fit_metric(
+    describe: Callable[[Tensor], Tensor],
+    images: ImageSource,
+    how: Distortions | None = None,
+    spec: MetricSpec | None = None,
+    *,
+    batch_size: int = 500,
+    progress: Callable[[int], Any] = lambda images: None,
+) -> Metric:
+    """Learn the metric of images and their distorted copies, batch by batch.
+
+    describe    the descriptors [n, D] of images [n, C, H, W]
+    images      without labels, [N, C, H, W] or read batch by batch; if there are many, some at even distances
+    how         they are distorted
+    spec        the settings of the metric
+    progress    called after every batch with the number of images in it
+
+    >>> images = ww.data.load("digits")[:40]
+    >>> metric = fit_metric(lambda v: v.flatten(1), images, Distortions(rotation=20), MetricSpec(rank=9))
+    >>> metric(images.flatten(1)).shape
+    torch.Size([40, 9])
+    """
+    how, spec = how or Distortions(), spec or MetricSpec()
+    if len(images) == 0:
+        raise ImageError("an empty set of images was given; expected at least one")
+    used = torch.linspace(0, len(images) - 1, min(len(images), spec.images), dtype=torch.float64).long()
+    generator = torch.Generator().manual_seed(how.seed)
+    within, total, mean = Covariance(spec.directions), Covariance(2 * max(spec.rank, spec.directions)), None
+    for rows in used.split(batch_size):
+        v = images[rows.numpy() if not isinstance(images, Tensor) else rows]
+        x = describe(v)
+        copies = torch.stack([describe(distort(v, how, generator)) for _ in range(how.copies)], 1)
+        differences = (copies - copies.mean(1, keepdim=True)) * (how.copies / (how.copies - 1)) ** 0.5
+        within.add(differences.flatten(0, 1))
+        total.add(x)
+        mean = x.sum(0) if mean is None else mean + x.sum(0)
+        progress(len(x))
+    assert mean is not None
+    return metric_of(within, total, mean / len(used), how, spec)
+
+
+def metric_of(within: Covariance, total: Covariance, mean: Tensor, how: Distortions, spec: MetricSpec) -> Metric:
+    """The metric of the covariance of distortions and of the second moments of the descriptors."""
+    whiten = whitening_of(within, spec.share)
+    data, centre = whiten(total.rows()), whiten(mean[None])
+    # The eigenvectors of dataᵀ data - centreᵀ centre lie in the span of the rows, of which Q is a basis.
+    Q = torch.linalg.qr(torch.cat([data, centre]).T.double()).Q
+    inside, middle = data.double() @ Q, centre.double() @ Q
+    variances, vectors = torch.linalg.eigh(inside.T @ inside - middle.T @ middle)
+    rank = min(spec.rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
+    variances, vectors = variances[-rank:].flip(0), vectors[:, -rank:].flip(1)
+    weights = (variances / variances[0].clamp(min=TINY)).clamp(min=0) ** (spec.power / 2)
+    matrix = whiten((weights * (Q @ vectors)).T.to(mean))
+    return Metric(mean, matrix.contiguous(), variances.to(mean), how)
+
+
+def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]:
+    """The map x → (W + εI)^-½ x for rows [N, D]; the unit is such that directions of the rest stay as they are."""
+    rows = within.rows()
+    columns, mean_variance = rows.shape[1], max(within.squares / within.count / rows.shape[1], TINY)
+    _, scales, V = torch.linalg.svd(rows.double(), full_matrices=False)
+    rest = max(within.squares / within.count - float(scales.square().sum()), 0.0) / max(columns - len(scales), 1)
+    epsilon = share * mean_variance
+    shrunk = 1 - ((rest + epsilon) / (scales.square() + epsilon)).sqrt()
+    V, shrunk = V.to(rows), shrunk.to(rows)
+    return lambda x: x - (x @ V.T * shrunk) @ V

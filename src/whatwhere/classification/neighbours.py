@@ -1,0 +1,107 @@
+"""Nearest neighbours, and the graph that joins rows to theirs.
+
+Exact neighbours are found block by block with matrix products, on the CPU or a GPU. Above `EXACT_ROWS` rows PyNNDescent
+finds approximate ones.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whatwhere.errors import MissingExtra
+
+EXACT_ROWS = 200_000
+DISTANCES = 1 << 26  # held in memory at a time
+NARROWING = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
+
+
+class Neighbours:
+    """Finds the nearest of some rows [N, D], which are kept as float32 on a device."""
+
+    def __init__(self, rows: Tensor, device: torch.device | str = "cpu") -> None:
+        self.mean = rows.mean(0, keepdim=True, dtype=torch.float64)
+        self.device = torch.device(device)
+        self.rows = self._centred(rows)
+        self.squares = self.rows.square().sum(1)
+        self.index = approximate_index(self.rows) if len(rows) > EXACT_ROWS else None
+
+    def nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Squared distances and numbers of the `count` nearest rows of each query, [n, count], nearest first."""
+        queries = self._centred(queries)
+        if self.index is not None:
+            numbers, distances = self.index.query(queries.cpu().numpy(), k=count)
+            return torch.from_numpy(distances).to(self.device).square(), torch.from_numpy(numbers).to(
+                self.device
+            ).long()
+        block = max(1, DISTANCES // max(len(self.rows), 1))
+        parts = [self._nearest(part, count) for part in queries.split(block)]
+        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+    def others(self, count: int) -> tuple[Tensor, Tensor]:
+        """The same for the rows themselves, without each row itself."""
+        if self.index is not None:
+            numbers, distances = self.index.neighbor_graph
+            squares, found = torch.from_numpy(distances.copy()).square(), torch.from_numpy(numbers.copy()).long()
+            squares, found = squares[:, : count + 1].to(self.device), found[:, : count + 1].to(self.device)
+        else:
+            block = max(1, DISTANCES // max(len(self.rows), 1))
+            parts = [self._nearest(part, count + 1) for part in self.rows.split(block)]
+            squares, found = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+        itself = found == torch.arange(len(found), device=found.device)[:, None]
+        itself[:, -1] |= ~itself.any(1)  # a row with many copies may not be among its own neighbours
+        return squares[~itself].view(-1, count), found[~itself].view(-1, count)
+
+    def _nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        distances = torch.addmm(self.squares[None, :], queries, self.rows.T, alpha=-2)
+        found = distances.topk(count, dim=1, largest=False).indices
+        # Products lose digits where rows are close, so the distances of those that were found are computed again.
+        step = max(1, DISTANCES // (count * max(self.rows.shape[1], 1)))
+        pairs = zip(queries.split(step), found.split(step), strict=True)
+        squares = torch.cat([(q[:, None] - self.rows[f]).square().sum(2) for q, f in pairs])
+        order = squares.argsort(dim=1, stable=True)
+        return squares.gather(1, order), found.gather(1, order)
+
+    def _centred(self, rows: Tensor) -> Tensor:
+        return (rows.double() - self.mean.to(rows.device)).float().to(self.device)
+
+
+def approximate_index(rows: Tensor) -> Any:
+    """An index of PyNNDescent over many rows."""
+    try:
+        from pynndescent import NNDescent
+    except ImportError:
+        raise MissingExtra("PyNNDescent", "neighbours", f"a graph of more than {EXACT_ROWS:,} rows") from None
+    return NNDescent(rows.cpu().numpy(), n_neighbors=31, random_state=0)
+
+
+def neighbour_weights(squares: Tensor) -> Tensor:
+    """Weights of neighbours from squared distances [n, k], nearest first:  exp(-4 d² / d_k²); 1 where all are equal."""
+    farthest = squares[:, -1:]
+    scaled = squares / farthest.clamp(min=torch.finfo(squares.dtype).tiny)
+    return torch.where(farthest > 0, (-NARROWING * scaled).exp(), 1.0)
+
+
+def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
+    """The graph as a sparse CSR matrix [N, N], float64: the weight of a pair is the larger of both directions.
+
+    weights, found  of the neighbours of every row and their numbers, [N, k]
+    """
+    count, k = found.shape
+    weights = weights.double().flatten().repeat(2)
+    first, second = torch.arange(count, device=found.device).repeat_interleave(k), found.flatten()
+    keys = torch.cat([first * count + second, second * count + first])
+    order = weights.argsort(stable=True, descending=True)
+    order = order[keys[order].argsort(stable=True)]  # by pair, and of equal pairs the larger weight first
+    keys, weights = keys[order], weights[order]
+    kept = torch.ones_like(keys, dtype=torch.bool)
+    kept[1:] = keys[1:] != keys[:-1]
+    keys, weights = keys[kept], weights[kept]
+    heads = torch.zeros(count + 1, dtype=torch.long, device=found.device)
+    heads[1:] = (keys // count).bincount(minlength=count).cumsum(0)
+    with warnings.catch_warnings():  # PyTorch calls its sparse tensors a beta version
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(heads, keys % count, weights, (count, count))
