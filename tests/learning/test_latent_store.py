@@ -1,9 +1,13 @@
 """The latent store: the same bits from memory and from files, two generations, and errors for damaged files."""
 
+import resource
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import tiny_training as tiny
 from whatwhere.errors import RunError
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.learning.latent_store import LatentFiles, LatentStore
@@ -104,3 +108,23 @@ def test_an_error_of_the_writing_thread_is_raised_where_it_matters(tmp_path, mon
     store.write(0, latents(0), save=True)
     with pytest.raises(OSError, match="No space left"):
         store.flush()
+
+
+def write_and_note_memory(batches: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    store = LatentStore(batches, CPU, LatentFiles(folder / "latents", batches), in_memory=False)
+    for batch in range(batches):
+        theta = PoolingParams(torch.rand(50, 2, 16, 16, 16), torch.rand(50, 2, 16, 16, 16))
+        store.write(batch, Latents(torch.rand(50, 16, 16, 16), (theta,)))
+    store.flush()
+    store.close()
+    (folder / "peak").write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+
+def test_in_files_memory_does_not_grow_with_the_number_of_batches(tmp_path):
+    """4 MB a batch: memory that the writing thread frees would not be used again."""
+    for batches in (4, 24):
+        (tmp_path / str(batches)).mkdir()
+        tiny.process(write_and_note_memory, batches, tmp_path / str(batches)).join()
+    few, many = (int((tmp_path / str(batches) / "peak").read_text()) for batches in (4, 24))
+    assert many - few < 25e6, "20 batches more have 82 MB"

@@ -99,6 +99,8 @@ class LatentStore:
         self._memory = [Latents() for _ in range(batches)]
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="latents")
         self._writing: dict[int, Future[None]] = {}
+        # of those; freed by the thread that made them, since memory that another thread frees is not used again
+        self._waiting: dict[int, Latents] = {}
         self._unsaved: set[int] = set()
 
     def read(self, batch: int) -> Latents:
@@ -146,10 +148,17 @@ class LatentStore:
         assert self.files is not None
         if not self.in_memory:  # what is not yet written is in memory: one batch of that is enough
             self._wait(list(self._writing))
-        self._writing[batch] = self._writer.submit(self.files.write, batch, latents)
+        self._wait([batch])
+        self._waiting[batch] = latents
+        self._writing[batch] = self._writer.submit(self._write_file, batch)
         self._unsaved.discard(batch)
+
+    def _write_file(self, batch: int) -> None:
+        assert self.files is not None
+        self.files.write(batch, self._waiting[batch])
 
     def _wait(self, batches: Sequence[int]) -> None:
         for batch in batches:
             if batch in self._writing:
                 self._writing.pop(batch).result()
+                del self._waiting[batch]
