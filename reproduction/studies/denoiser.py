@@ -40,9 +40,12 @@ NAMES = ("A", "B", "C")
 
 
 class Steps(nn.Module):
-    """The numbers that are learned, as convolutions of 2 × 2 over blocks of 8 × 8 pixels."""
+    """The numbers that are learned, as convolutions of 2 × 2 over blocks of 8 × 8 pixels.
 
-    def __init__(self, steps: int = 8) -> None:
+    A and B may differ between `groups` of steps.
+    """
+
+    def __init__(self, steps: int = 8, groups: int = 1) -> None:
         super().__init__()
         n = torch.arange(SIDE, dtype=torch.float64)
         basis = torch.cos(math.pi * (n + 0.5) * n[:, None] / SIDE) * math.sqrt(2 / SIDE)
@@ -50,18 +53,20 @@ class Steps(nn.Module):
         basis = basis * torch.sin(math.pi * (n + 0.5) / SIDE)
         order = (n[:, None] + n).flatten().argsort(stable=True)
         atoms = torch.einsum("iy,jx->ijyx", basis, basis).reshape(-1, 1, SIDE, SIDE)[order].float()
-        for name in NAMES:
-            self.register_parameter(name, nn.Parameter(F.pixel_unshuffle(atoms, BLOCK).contiguous()))
+        filters = F.pixel_unshuffle(atoms, BLOCK).contiguous()
+        self.A, self.B = (nn.Parameter(filters.repeat(groups, 1, 1, 1, 1)) for _ in range(2))
+        self.C = nn.Parameter(filters)
         t = torch.zeros(len(LEVELS), steps, len(atoms))  # log of the threshold in units of σ
         t[:, :, 0] = math.log(0.05)
         self.t, self.g = nn.Parameter(t), nn.Parameter(torch.zeros(len(LEVELS), len(atoms)))
 
     def forward(self, blocks: Tensor, t: Tensor, g: Tensor) -> Tensor:
         """Blocks [N, 64, h, w] without noise; thresholds t [N, T, M, 1, 1], gains g [N, M, 1, 1]."""
-        z = shrink(F.conv2d(blocks, self.A), t[:, 0])
+        z = shrink(F.conv2d(blocks, self.A[0]), t[:, 0])
         for k in range(1, t.shape[1]):
-            error = blocks - F.conv_transpose2d(z, self.B)
-            z = shrink(z + F.conv2d(error, self.A), t[:, k])
+            group = k * len(self.A) // t.shape[1]
+            error = blocks - F.conv_transpose2d(z, self.B[group])
+            z = shrink(z + F.conv2d(error, self.A[group]), t[:, k])
         return F.conv_transpose2d(z * g, self.C)
 
     def at(self, sigma: Tensor, values: Tensor) -> Tensor:
@@ -94,8 +99,8 @@ def denoise_crops(model: Steps, y: Tensor, sigma: Tensor, shifts: list[tuple[int
 
 def as_denoiser(average: dict[str, Tensor]) -> Any:
     """The numbers as the package reads them, rounded as they are stored."""
-    A, B, C = (average[name].permute(2, 3, 1, 0).reshape(SIDE * SIDE, -1) for name in NAMES)
-    numbers = {"analysis": A, "residual": B.T, "synthesis": C.T, "threshold": average["t"], "gain": average["g"]}
+    A, B, C = (average[name].movedim((-2, -1, -3, -4), (-4, -3, -2, -1)).flatten(-4, -2) for name in NAMES)
+    numbers = {"analysis": A, "residual": B.mT, "synthesis": C.mT, "threshold": average["t"], "gain": average["g"]}
     stored = {name: tensor.half().float().contiguous() for name, tensor in numbers.items()}
     return ww.restoration.Denoiser(levels=torch.tensor(LEVELS, device=A.device) / 255, **stored)
 
@@ -139,7 +144,7 @@ def learn(a: argparse.Namespace) -> None:
     held = pictures[::HELD_OUT]
     kept = [x if x.shape[0] < x.shape[1] else x.T for i, x in enumerate(pictures) if i % HELD_OUT]
     training = torch.stack([x[:320, :480] for x in kept]).to(DEVICE)
-    model = Steps().to(DEVICE)
+    model = Steps(a.steps, a.groups).to(DEVICE)
     slow, fast = [getattr(model, name) for name in NAMES], [model.t, model.g]
     optimizer = torch.optim.Adam([{"params": slow}, {"params": fast}], betas=(0.9, 0.99))
     first = 0
@@ -241,7 +246,15 @@ def main() -> None:
     command.add_argument("--out", type=Path, required=True)
     command.add_argument("--resume", type=Path)
     command.add_argument("--seconds", type=float, default=400, help="length of the schedule")
-    for name, value in {"updates": 200_000, "batch": 16, "crop": 112, "shifts": 8, "every": 5000}.items():
+    for name, value in {
+        "updates": 200_000,
+        "batch": 16,
+        "crop": 112,
+        "shifts": 8,
+        "every": 5000,
+        "steps": 8,
+        "groups": 1,
+    }.items():
         command.add_argument(f"--{name}", type=int, default=value)
     command.add_argument("--rate", type=float, default=5e-4)
     command.set_defaults(run=learn)

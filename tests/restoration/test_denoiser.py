@@ -1,6 +1,7 @@
 """The trained denoiser: its products against a convolution, its tiles, its guarantees."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,22 +21,28 @@ def error(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a - b).square().mean())
 
 
-def test_one_grid_is_strided_sparse_coding() -> None:
+def kernels(matrices: torch.Tensor) -> torch.Tensor:
+    """Rows [G, M, 4 s²] as the filters of a convolution, [G, M, 1, 16, 16]."""
+    blocks = matrices.double().reshape(*matrices.shape[:2], 2, 2, BLOCK, BLOCK)
+    return blocks.transpose(3, 4).reshape(*matrices.shape[:2], 1, 16, 16)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_one_grid_is_strided_sparse_coding(groups: int) -> None:
     """The steps, written with convolutions of stride 8 and filters of 16 × 16 pixels, in float64."""
     y, sigma = noisy(picture(48, 40), 0.1).double() - 0.5, 0.1
-    d = load_denoiser()
-    kernels = [  # [M, 1, 16, 16] of A, B and C
-        matrix.double().reshape(-1, 2, 2, BLOCK, BLOCK).permute(0, 1, 3, 2, 4).reshape(-1, 1, 16, 16)
-        for matrix in (d.analysis.T, d.residual, d.synthesis)
-    ]
+    factors = torch.linspace(0.8, 1, groups)[:, None, None]  # filters that differ from group to group
+    d = replace(DENOISER, analysis=DENOISER.analysis[:1] * factors, residual=DENOISER.residual[:1] * factors)
+    A, B, C = kernels(d.analysis.mT), kernels(d.residual), kernels(d.synthesis[None])[0]
     t, g = sigma * d.at_level(sigma, d.threshold).double().exp(), d.at_level(sigma, d.gain).double().exp()
     z: torch.Tensor | None = None
-    for threshold in t:
-        e = y[None, None] if z is None else y[None, None] - F.conv_transpose2d(z, kernels[1], stride=8)
-        u = F.conv2d(e, kernels[0], stride=8) + (0 if z is None else z)
+    for k, threshold in enumerate(t):
+        group = k * groups // len(t)
+        e = y[None, None] if z is None else y[None, None] - F.conv_transpose2d(z, B[group], stride=8)
+        u = F.conv2d(e, A[group], stride=8) + (0 if z is None else z)
         z = u.sign() * (u.abs() - threshold[:, None, None]).clamp(min=0)
     assert z is not None
-    expected = F.conv_transpose2d(z * g[:, None, None], kernels[2], stride=8)[0, 0]
+    expected = F.conv_transpose2d(z * g[:, None, None], C, stride=8)[0, 0]
     ours = from_blocks(d._steps(to_blocks(y.float()), t.float(), g.float()))
     torch.testing.assert_close(ours.double(), expected, rtol=0, atol=2e-5)
 

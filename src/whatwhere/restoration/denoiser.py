@@ -3,7 +3,7 @@
 Sparse coding with a stride: a code z explains squares of 2s × 2s pixels at distances of s = 8, so that every pixel
 lies in four of them. T steps, unrolled, with filters of their own for each pass (Simon and Elad 2019):
 
-    z ← shrink(z + A (y - B z), σ t_k),        picture = C (g z)
+    z ← shrink(z + A_k (y - B_k z), σ t_k),        picture = C (g z)
 
 The threshold t_k of every feature and step and the gain g of every feature are functions of the noise level σ, given
 at a few levels and interpolated in log σ: one set of filters serves all of them. The grid of squares can lie at s²
@@ -32,8 +32,8 @@ GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviatio
 class Denoiser:
     """The numbers of the learned steps.
 
-    analysis   A, [4 s², M]
-    residual   B, [M, 4 s²]
+    analysis   A, [G, 4 s², M]; step k of T takes those of group k G // T
+    residual   B, [G, M, 4 s²]
     synthesis  C, [M, 4 s²]
     levels     noise levels σ at which thresholds and gains are given, in units of white, [L]
     threshold  t / σ, its logarithm, [L, T, M]
@@ -111,10 +111,11 @@ class Denoiser:
 
     def _steps(self, y: Tensor, t: Tensor, g: Tensor) -> Tensor:
         """T steps on blocks y [h, w, s²]; thresholds t [T, M]."""
-        z = shrink(squares(y) @ self.analysis, t[0])
-        for threshold in t[1:]:
-            error = y - overlap_add(z @ self.residual)
-            z = shrink(z + squares(error) @ self.analysis, threshold)
+        z = shrink(squares(y) @ self.analysis[0], t[0])
+        for k in range(1, len(t)):
+            group = k * len(self.analysis) // len(t)
+            error = y - overlap_add(z @ self.residual[group])
+            z = shrink(z + squares(error) @ self.analysis[group], t[k])
         return overlap_add((z * g) @ self.synthesis)
 
 
