@@ -36,6 +36,7 @@ from whatwhere.ops.distortions import Distortions, distort
 
 BEGAN = time.monotonic()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+RECIPE = Path(__file__).parents[1] / "recipes" / "best.toml"
 DRAWS, BATCH = 10, 5000
 TINY = False
 
@@ -123,13 +124,11 @@ def in_batches(function, v: Tensor, batch: int = BATCH) -> Tensor:
 
 def stream_model(name: str, v: Tensor, folder: Path, layers, **stage):
     """A model learned in a stream, as recipes/best.toml has it; kept in a file."""
-    file = folder / f"{name}.safetensors"
+    file = folder / f"{name.replace(' ', '_')}.safetensors"
     if not file.exists():
-        change = {"update": "batch", "epochs": 2, "reset_at": [], "cg_steps": 1,
-                  "inference": {"steps": 3 if TINY else 50, "step_size": "image"}}  # fmt: skip
-        model = ww.ModelSpec(layers=tuple(ww.LayerSpec(**each) for each in layers), input=ww.spec.InputSpec(**stage))
-        changes = {"each": change, "2": {"inference": {"lam": 1.0}}}
-        recipe = ww.override(ww.Recipe.paper(model), {"batch_size": 1000, "learning": changes})
+        recipe = ww.override(ww.read_recipe(RECIPE), {"model": {"layers": layers, "input": stage}})
+        if TINY:
+            recipe = ww.override(recipe, {"learning": {"each": {"inference": {"steps": 3}}}})
         run = ww.train(recipe, v, options=ww.TrainingOptions(device=DEVICE))
         ww.save(run.model.to("cpu"), file)
     return ww.load(str(file)).to(DEVICE)
@@ -259,7 +258,7 @@ def svm_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(100, 
                draws: int = 0, every: tuple = ()) -> dict:  # fmt: skip
     """Errors in % of a linear SVM, mean over draws, by C; `every`: the values of C with all labels."""
     out, labels, truth = {}, y.cpu().numpy(), y_new.cpu().numpy()
-    for count in counts:
+    for count in counts if not TINY else (30, 100):
         out[count] = {}
         for C in Cs:
             errors = []
