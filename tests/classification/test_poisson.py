@@ -5,7 +5,14 @@ import torch
 from torch import Tensor
 
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
-from whatwhere.classification.poisson import TAU, grow_regions, poisson_learning, share_offsets, solve_poisson
+from whatwhere.classification.poisson import (
+    TAU,
+    connected_parts,
+    grow_regions,
+    poisson_learning,
+    share_offsets,
+    solve_poisson,
+)
 
 
 def graph_of(x: Tensor, k: int = 5) -> Tensor:
@@ -57,7 +64,7 @@ def test_a_part_without_labels_has_no_potential() -> None:
     rows, labels = torch.tensor([0, 41]), torch.tensor([0, 1])
     u = poisson_learning(graph, rows, labels, even(2))
     assert (u[80:] == 0).all()
-    walks = grow_regions(graph, u, rows, labels, None)
+    walks = grow_regions(graph, connected_parts(graph), u, rows, labels, None)
     assert (walks[80:] == 0).all()
     torch.testing.assert_close(walks[:80].sum(1), torch.ones(80, dtype=torch.float64))
 
@@ -68,7 +75,7 @@ def test_regions_end_where_neighbours_are_few() -> None:
     truth = torch.arange(80) // 40
     wrong = torch.where(torch.arange(80) % 10 == 3, 1 - truth, truth)
     u = torch.nn.functional.one_hot(wrong, 2).double() + 0.1
-    walks = grow_regions(graph, u, torch.tensor([0, 41]), torch.tensor([0, 1]), None)
+    walks = grow_regions(graph, connected_parts(graph), u, torch.tensor([0, 41]), torch.tensor([0, 1]), None)
     assert torch.equal(walks.argmax(1), truth)
 
 
@@ -89,7 +96,7 @@ def test_known_shares_keep_a_class_that_its_label_would_lose() -> None:
     rows, labels = torch.tensor([0, 100 + int((x[100:].sum(1)).argmin())]), torch.tensor([0, 1])
     u = poisson_learning(graph, rows, labels, even(2))
     u[:, 0] += 2 * u.abs().max() * (torch.arange(200) < 180)  # class 0 takes nearly all
-    free = grow_regions(graph, u, rows, labels, None).argmax(1)
-    fair = grow_regions(graph, u, rows, labels, even(2)).argmax(1)
+    free = grow_regions(graph, connected_parts(graph), u, rows, labels, None).argmax(1)
+    fair = grow_regions(graph, connected_parts(graph), u, rows, labels, even(2)).argmax(1)
     assert float((fair != truth).double().mean()) < float((free != truth).double().mean())
     assert 0.35 < float(fair.double().mean()) < 0.65

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
-from whatwhere.classification.poisson import grow_regions, poisson_learning
+from whatwhere.classification.poisson import connected_parts, grow_regions, poisson_learning
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.learning.distributed import choose_device
 from whatwhere.spec.checks import require_count
@@ -101,7 +101,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             squares, found = self.neighbours_.others(min(self.n_neighbors, count - 1))
             graph = symmetric_graph(neighbour_weights(squares), found)
             u = poisson_learning(graph, rows, labels, prior)
-            walks = grow_regions(graph, u, rows, labels, None if shares is None else prior)
+            walks = grow_regions(graph, connected_parts(graph), u, rows, labels, None if shares is None else prior)
             reached = walks.sum(1) > 0
             result[reached] = (walks / walks.sum(1, keepdim=True))[reached]
             if not bool(reached.all()):

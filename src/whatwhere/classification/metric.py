@@ -225,9 +225,12 @@ def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]
     """The map x → (W + εI)^-½ x for rows [N, D]; the unit is such that directions of the rest stay as they are."""
     rows = within.rows()
     columns, mean_variance = rows.shape[1], max(within.squares / within.count / rows.shape[1], TINY)
-    _, scales, V = torch.linalg.svd(rows.double(), full_matrices=False)
+    products, vectors = torch.linalg.eigh((rows @ rows.T).double())
+    kept = products > 1e-10 * products[-1]
+    scales = products[kept].sqrt()
+    V = vectors.T[kept].to(rows) @ rows / scales[:, None].to(rows)
     rest = max(within.squares / within.count - float(scales.square().sum()), 0.0) / max(columns - len(scales), 1)
     epsilon = share * mean_variance
     shrunk = 1 - ((rest + epsilon) / (scales.square() + epsilon)).sqrt()
-    V, shrunk = V.to(rows), shrunk.to(rows)
+    shrunk = shrunk.to(rows)
     return lambda x: x - (x @ V.T * shrunk) @ V

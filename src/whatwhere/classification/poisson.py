@@ -78,23 +78,25 @@ def degrees(graph: Tensor) -> Tensor:
     return (graph @ ones)[:, 0].clamp(min=1e-300)
 
 
-def rows_reached(graph: Tensor, rows: Tensor) -> Tensor:
-    """Which rows are in a part of the graph that has a labelled row, [N]."""
+def connected_parts(graph: Tensor) -> Tensor:
+    """The number of the connected part of the graph that every row is in, [N]."""
     parts = (graph.values(), graph.col_indices(), graph.crow_indices())
     matrix = sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=tuple(graph.shape))
-    part = torch.from_numpy(csgraph.connected_components(matrix, directed=False)[1]).to(rows.device)
-    return torch.isin(part, part[rows])
+    return torch.from_numpy(csgraph.connected_components(matrix, directed=False)[1]).to(graph.device)
 
 
-def grow_regions(graph: Tensor, u: Tensor, rows: Tensor, labels: Tensor, shares: Tensor | None) -> Tensor:
+def grow_regions(
+    graph: Tensor, parts: Tensor, u: Tensor, rows: Tensor, labels: Tensor, shares: Tensor | None
+) -> Tensor:
     """How many of the walks of a few steps that start at a row end in the regions of the classes, [N, K].
 
     Every row takes the class that most of its walks end in, a few times over, so that borders of regions move to where
     neighbours are few (threshold dynamics: the second half of PoissonMBO). With `shares` [K], the number of rows of
-    every class stays within a factor of `SLACK` of its share. Rows that no label reaches belong to no region.
+    every class stays within a factor of `SLACK` of its share. Rows in `parts` of the graph without a label belong to no
+    region.
     """
     degree, classes = degrees(graph)[:, None], u.shape[1]
-    given, reached = F.one_hot(labels, classes).to(u.dtype), rows_reached(graph, rows)
+    given, reached = F.one_hot(labels, classes).to(u.dtype), torch.isin(parts, parts[rows])
     scores = u / u.std().clamp(min=1e-300)
     for _ in range(ROUNDS):
         region = (scores + share_offsets(scores[reached], shares)).argmax(1)
