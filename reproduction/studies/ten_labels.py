@@ -506,9 +506,10 @@ def search(log: Log, data: Path, out: Path) -> None:
     held, kinds = 300 if TINY else 50_000, {}
     for name, (layers, how) in SETS.items():
         v, y = read(data / name, "train")
-        kinds[name] = splits = make(log, out, name, v, y, held, how, stages(layers))
-        search_blocks(log, splits, name)
-        search_settings(log, splits["image"], name)
+        kinds[name] = make(log, out, name, v, y, held, how, stages(layers))
+        search_blocks(log, kinds[name], name)
+    for name in SETS:
+        search_settings(log, kinds[name]["image"], name)
     for name, (_, how) in SETS.items():
         search_graph(log, kinds[name]["image"].rows(share=0.3, rank=200), name)
         search_distortions(log, kinds[name]["image"], name, how)
