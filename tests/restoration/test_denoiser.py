@@ -43,12 +43,12 @@ def test_one_grid_is_strided_sparse_coding(groups: int) -> None:
         z = u.sign() * (u.abs() - threshold[:, None, None]).clamp(min=0)
     assert z is not None
     expected = F.conv_transpose2d(z * g[:, None, None], C, stride=8)[0, 0]
-    ours = from_blocks(d._steps(to_blocks(y.float()), t.float(), g.float()))
+    ours = from_blocks(d._steps(to_blocks(y.float())[None], t.float(), g.float())[0])
     torch.testing.assert_close(ours.double(), expected, rtol=0, atol=2e-5)
 
 
 def test_overlap_add_is_the_adjoint_of_squares() -> None:
-    x, z = torch.randn(5, 4, 64, dtype=torch.float64), torch.randn(4, 3, 256, dtype=torch.float64)
+    x, z = torch.randn(2, 5, 4, 64, dtype=torch.float64), torch.randn(2, 4, 3, 256, dtype=torch.float64)
     torch.testing.assert_close((squares(x) * z).sum(), (x * overlap_add(z)).sum())
 
 
@@ -60,11 +60,14 @@ def test_a_level_between_two_is_interpolated_and_beyond_the_ends_the_nearest() -
     torch.testing.assert_close(DENOISER.at_level(3.0, DENOISER.gain), DENOISER.gain[-1])
 
 
-@pytest.mark.parametrize("shifts", [16, 64])
+@pytest.mark.parametrize("shifts", [8, 16, 32, 64])
 def test_the_places_of_the_grid_are_spread_evenly(shifts: int) -> None:
-    places = grid_places(shifts)
-    assert len(set(places)) == shifts
-    assert np.mean(places, 0).tolist() == [BLOCK / 2 * (1 - 1 / math.isqrt(shifts))] * 2
+    """Every one has its nearest neighbour, around the block's edges, at the distance that so many allow."""
+    places = np.array(grid_places(shifts))
+    assert len(set(map(tuple, places))) == shifts
+    away = (places[:, None] - places) % BLOCK
+    distances = np.hypot(*np.moveaxis(np.minimum(away, BLOCK - away), -1, 0)) + np.diag([np.inf] * shifts)
+    np.testing.assert_allclose(distances.min(1), BLOCK / math.sqrt(shifts))
 
 
 def test_the_result_does_not_depend_on_tiles() -> None:
@@ -111,13 +114,15 @@ def test_colours_and_many_channels() -> None:
 
 
 def test_other_units_are_brought_to_those_it_has_learned() -> None:
-    y = noisy(picture(40, 48), 0.1)[None, None]
-    y = y * (2 / float(y.abs().max()))  # the largest value that is taken as it is
-    torch.testing.assert_close(denoise(DENOISER, 100 * y, 20.0) / 100, denoise(DENOISER, y, 0.2), rtol=0, atol=1e-4)
+    clean = picture(40, 48)[None, None]
+    for black, white in ((0, 255), (-1, 1), (1000, 3000)):
+        truth = black + (white - black) * clean
+        y = noisy(truth, 0.1 * (white - black))
+        assert error(denoise(DENOISER, y, 0.1 * (white - black)), truth) < 0.2 * error(y, truth)
 
 
 def test_a_number_of_shifts_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(SpecError, match="shifts = 5 was given; expected 16 or 64"):
+    with pytest.raises(SpecError, match="shifts = 5 was given; expected 8, 16, 32 or 64"):
         RestorationSpec(shifts=5)
 
 

@@ -2,14 +2,21 @@
 
 import torch
 
-from whatwhere.restoration.planes import OPPONENT, from_opponent, to_opponent
+from whatwhere.restoration.planes import OPPONENT, PLANE_NOISE, from_opponent, to_opponent
 
 
-def test_the_transform_is_orthonormal_and_grey_is_in_the_first_plane() -> None:
-    assert torch.allclose(OPPONENT @ OPPONENT.T, torch.eye(3, dtype=torch.float64), atol=1e-12)
+def test_planes_of_a_picture_are_from_0_to_1_and_grey_is_in_the_first() -> None:
     torch.manual_seed(0)
     images = torch.rand(2, 3, 4, 5)
-    assert torch.allclose(from_opponent(to_opponent(images)), images, atol=1e-6)
-    grey = torch.full((1, 3, 2, 2), 0.5)
-    assert to_opponent(grey)[:, 1:].abs().max() < 1e-6
-    assert not torch.allclose(to_opponent(images), images)
+    torch.testing.assert_close(from_opponent(to_opponent(images)), images)
+    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)[..., None, None]
+    planes = to_opponent(corners)
+    assert planes.amin((0, 2, 3)).tolist() == [0, 0, 0]
+    torch.testing.assert_close(planes.amax((0, 2, 3)), torch.ones(3))
+    grey = torch.full((1, 3, 2, 2), 0.3)
+    torch.testing.assert_close(to_opponent(grey), torch.tensor([0.3, 0.5, 0.5])[:, None, None].expand(1, 3, 2, 2))
+
+
+def test_noise_stays_independent_with_the_standard_deviation_of_each_plane() -> None:
+    covariance = OPPONENT @ OPPONENT.T
+    torch.testing.assert_close(covariance, torch.tensor(PLANE_NOISE, dtype=torch.float64).square().diag())

@@ -9,7 +9,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, check_noise, like
 from whatwhere.restoration.denoiser import Denoiser, TrainedRestorer
 from whatwhere.restoration.noise import estimate_noise
-from whatwhere.restoration.planes import PlaneRestorer, Progress, restore_planes, to_opponent
+from whatwhere.restoration.planes import PLANE_NOISE, PlaneRestorer, Progress, restore_planes, to_opponent
 from whatwhere.restoration.scales import Restorer
 from whatwhere.spec.restoration import RestorationSpec
 
@@ -71,5 +71,5 @@ def noise_of(image: Tensor) -> float:
     Texture may be taken for noise, and differences of colour have little texture: so the plane with the least noise
     decides.
     """
-    planes = to_opponent(image) if image.shape[1] == 3 else image
-    return min(estimate_noise(plane) for plane in planes[0])
+    planes, factors = (to_opponent(image), PLANE_NOISE) if image.shape[1] == 3 else (image, [1.0] * image.shape[1])
+    return min(estimate_noise(plane) / factor for plane, factor in zip(planes[0], factors, strict=True))

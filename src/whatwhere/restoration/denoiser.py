@@ -17,14 +17,17 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 
 import torch
 from safetensors.torch import load
 from torch import Tensor
 
 BLOCK = 8  # s, pixels
+MARGIN = 24  # pixels by which a picture is continued
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
-LARGEST = 2.0  # values beyond it, of a picture from 0 to 1 with noise, mean other units
+SQUARES = 4096  # that are coded together
+BEYOND = 5.0  # standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
 
@@ -75,18 +78,18 @@ class Denoiser:
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
-        shifts    of the grid that are averaged, 16 or 64; the steps are learned for the mean of as many
+        shifts    of the grid that are averaged: 8, 16, 32 or 64
         tile      side of the tiles that a larger picture is cut into; the result does not depend on it
         progress  called with 1 after every tile
         """
         result = torch.empty_like(plane)
-        padded = reflect(plane - GREY, REACH)
-        height, width = plane.shape
-        beyond = 2 * REACH + BLOCK
-        for rows, columns in tiles(height, width, tile):
-            around = padded[rows.start : rows.stop + beyond, columns.start : columns.stop + beyond]
-            clean = self._mean_over_shifts(around, noise, shifts)[REACH:, REACH:]
-            result[rows, columns] = clean[: rows.stop - rows.start, : columns.stop - columns.start]
+        padded = reflect(plane - GREY, MARGIN)
+        for rows, columns in tiles(plane.shape[0], plane.shape[1], tile):
+            (top, bottom), (left, right) = around(rows, padded.shape[0]), around(columns, padded.shape[1])
+            clean = self._mean_over_shifts(padded[top:bottom, left:right], noise, shifts)
+            first_row, first_column = rows.start + MARGIN - top, columns.start + MARGIN - left
+            height, width = rows.stop - rows.start, columns.stop - columns.start
+            result[rows, columns] = clean[first_row : first_row + height, first_column : first_column + width]
             if progress is not None:
                 progress(1)
         return result + GREY
@@ -95,10 +98,16 @@ class Denoiser:
         """The mean of the pictures that the grid gives at several places; a margin of 2 s pixels is not complete."""
         t, g = noise * self.at_level(noise, self.threshold).exp(), self.at_level(noise, self.gain).exp()
         h, w = ((side - BLOCK + 1) // BLOCK for side in plane.shape)  # whole blocks, wherever the grid begins
-        total = torch.zeros_like(plane)
-        for top, left in grid_places(shifts):
-            shifted = plane[top : top + h * BLOCK, left : left + w * BLOCK]
-            total[top : top + h * BLOCK, left : left + w * BLOCK] += from_blocks(self._steps(to_blocks(shifted), t, g))
+        total, places = torch.zeros_like(plane), grid_places(shifts)
+        together = max(1, SQUARES // (h * w))
+        for first in range(0, shifts, together):
+            windows = [
+                (slice(top, top + h * BLOCK), slice(left, left + w * BLOCK))
+                for top, left in places[first : first + together]
+            ]
+            blocks = torch.stack([to_blocks(plane[window]) for window in windows])
+            for window, clean in zip(windows, self._steps(blocks, t, g), strict=True):
+                total[window] += from_blocks(clean)
         return total / shifts
 
     def at_level(self, noise: float, values: Tensor) -> Tensor:
@@ -110,17 +119,41 @@ class Denoiser:
         return values[i].lerp(values[i + 1], share)
 
     def _steps(self, y: Tensor, t: Tensor, g: Tensor) -> Tensor:
-        """T steps on blocks y [h, w, s²]; thresholds t [T, M]."""
-        z = shrink(squares(y) @ self.analysis[0], t[0])
-        for k in range(1, len(t)):
-            group = k * len(self.analysis) // len(t)
-            error = y - overlap_add(z @ self.residual[group])
-            z = shrink(z + squares(error) @ self.analysis[group], t[k])
-        return overlap_add((z * g) @ self.synthesis)
+        """T steps on blocks y [S, h, w, s²] of S pictures; thresholds t [T, M], gains g [M]."""
+        product, errors = passes(y)
+        steps, groups = len(t), len(self.analysis)
+        e = squares(y)
+        z = parts = e.new_zeros(*e.shape[:-1], t.shape[1])
+        for k in range(steps):
+            last = k + 1 == steps
+            B = g[:, None] * self.synthesis if last else self.residual[(k + 1) * groups // steps]
+            z, parts = product(z, e @ self.analysis[k * groups // steps], t[k], B)
+            e = e if last else errors(y, parts)
+        return overlap_add(parts)
+
+
+def passes(y: Tensor) -> tuple[Callable[..., tuple[Tensor, Tensor]], Callable[[Tensor, Tensor], Tensor]]:
+    """What a step does between its matrix products: compiled on the CPU, where Numba is installed."""
+    if y.device.type == "cpu" and y.dtype == torch.float32 and find_spec("numba") is not None:
+        from whatwhere.restoration import kernels
+
+        return kernels.shrink_product, kernels.error_squares
+    return shrink_product, error_squares
+
+
+def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """The features z + u [S, h, w, M], shrunk, and what they explain of each square by B [M, 4 s²]."""
+    z = shrink(z + u, t)
+    return z, z @ B
+
+
+def error_squares(y: Tensor, parts: Tensor) -> Tensor:
+    """The squares of what the parts [S, h - 1, w - 1, 4 s²] leave of blocks y [S, h, w, s²]."""
+    return squares(y - overlap_add(parts))
 
 
 def load_denoiser() -> Denoiser:
-    """The denoiser that ships with the package, learned from 401 photographs (reproduction/train_denoiser.py).
+    """The denoiser that ships with the package, learned from 401 photographs (reproduction/studies/denoiser.py).
 
     >>> denoiser = ww.restoration.load_denoiser()
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
@@ -149,17 +182,22 @@ class TrainedRestorer:
     def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
         """Images [N, 1, H, W] without their noise."""
         assert mask is None, "a denoiser fills in nothing"
-        # it has learned pictures from 0 to 1; others are brought to that range
-        scale = max(1.0, float(images.abs().max()) / LARGEST)
+        black, white = value_range(images, noise)
+        scale = white - black
         clean = [
-            self.denoiser.denoise(plane / scale, noise / scale, self.shifts, self.tile, self.progress)
+            self.denoiser.denoise((plane - black) / scale, noise / scale, self.shifts, self.tile, self.progress)
             for plane in images[:, 0]
         ]
-        return torch.stack(clean)[:, None] * scale
+        return torch.stack(clean)[:, None] * scale + black
 
     def count_tiles(self, channels: int, height: int, width: int) -> int:
         """How many tiles the restoration of one image takes."""
         return channels * len(list(tiles(height, width, self.tile)))
+
+
+def value_range(images: Tensor, noise: float) -> tuple[float, float]:
+    """The values that are taken for 0 and 1, between which it has learned: others where images exceed these."""
+    return min(0.0, float(images.min()) + BEYOND * noise), max(1.0, float(images.max()) - BEYOND * noise)
 
 
 def shrink(z: Tensor, t: Tensor) -> Tensor:
@@ -168,16 +206,17 @@ def shrink(z: Tensor, t: Tensor) -> Tensor:
 
 
 def squares(blocks: Tensor) -> Tensor:
-    """The 2 × 2 blocks of every square:  [h, w, s²] → [h - 1, w - 1, 4 s²]."""
-    return torch.cat([blocks[:-1, :-1], blocks[:-1, 1:], blocks[1:, :-1], blocks[1:, 1:]], 2)
+    """The 2 × 2 blocks of every square:  [S, h, w, s²] → [S, h - 1, w - 1, 4 s²]."""
+    above, below = blocks[:, :-1], blocks[:, 1:]
+    return torch.cat([above[:, :, :-1], above[:, :, 1:], below[:, :, :-1], below[:, :, 1:]], 3)
 
 
 def overlap_add(parts: Tensor) -> Tensor:
     """The adjoint of `squares`."""
-    h, w, size = parts.shape
-    total = parts.new_zeros(h + 1, w + 1, size // 4)
-    for part, (row, column) in zip(parts.chunk(4, 2), ((0, 0), (0, 1), (1, 0), (1, 1)), strict=True):
-        total[row : row + h, column : column + w] += part
+    S, h, w, size = parts.shape
+    total = parts.new_zeros(S, h + 1, w + 1, size // 4)
+    for part, (row, column) in zip(parts.chunk(4, 3), ((0, 0), (0, 1), (1, 0), (1, 1)), strict=True):
+        total[:, row : row + h, column : column + w] += part
     return total
 
 
@@ -212,7 +251,14 @@ def tiles(height: int, width: int, side: int) -> Iterator[tuple[slice, slice]]:
             yield slice(top, min(top + side, height)), slice(left, min(left + side, width))
 
 
+def around(extent: slice, size: int) -> tuple[int, int]:
+    """Where the part of the padded picture begins and ends that rows or columns of a tile depend on."""
+    return max(0, extent.start + MARGIN - REACH), min(size, extent.stop + MARGIN + REACH + BLOCK)
+
+
 def grid_places(shifts: int) -> list[tuple[int, int]]:
-    """Where the grid begins, (row, column), for a number of shifts: evenly over a block."""
-    stride = BLOCK // math.isqrt(shifts)
-    return [(row, column) for row in range(0, BLOCK, stride) for column in range(0, BLOCK, stride)]
+    """Where the grid begins, (row, column), for 8, 16, 32 or 64 shifts: squares or a quincunx, evenly over a block."""
+    quincunx = math.isqrt(shifts) ** 2 != shifts
+    stride = BLOCK // math.isqrt(2 * shifts if quincunx else shifts)
+    places = [(row, column) for row in range(0, BLOCK, stride) for column in range(0, BLOCK, stride)]
+    return [(row, column) for row, column in places if not quincunx or (row + column) // stride % 2 == 0]

@@ -17,8 +17,8 @@ class RestorationSpec:
                   restores better than one that has
     scales        sizes at which an image is restored: the low-pass comes from the restored image of half the size,
                   which takes a third of the steps
-    shifts        of the trained denoiser's grid that are averaged: 16, or 64, which gain 0.05 dB for four times
-                  the time
+    shifts        of the trained denoiser's grid that are averaged: 8, 16, 32 or 64; time grows with them, and quality
+                  (docs/howto/restoration.md)
     tile          side of the tiles that a larger image is cut into, in pixels
     overlap       of neighbouring tiles
 
@@ -37,7 +37,7 @@ class RestorationSpec:
         check_fields(self)
         for name in ("scales", "tile"):
             require_count(name, getattr(self, name))
-        require(self.shifts in (16, 64), f"shifts = {self.shifts}", "16 or 64")
+        require(self.shifts in (8, 16, 32, 64), f"shifts = {self.shifts}", "8, 16, 32 or 64")
         require_count("overlap", self.overlap, least=0)
         if self.steps is not None:
             require_count("steps", self.steps)

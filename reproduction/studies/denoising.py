@@ -1,0 +1,155 @@
+"""Denoising methods on the same noisy pictures: PSNR, SSIM and seconds.
+
+    python -m reproduction.studies.denoising trained bsd68.tar set12.tar --shifts 64 --out results.jsonl
+    python -m reproduction.studies.denoising nlm bsd68.tar set12.tar --out results.jsonl           # scikit-image
+    python -m reproduction.studies.denoising trained cbsd432.tar --every 14 --colour --out results.jsonl
+
+An archive holds pictures; `--every 14` takes those that `studies/denoiser.py` keeps for validation. SSIM has a Gaussian
+window of σ = 1.5, 11 × 11 pixels. Total variation has a weight of σ; non-local means have patches of 7 × 7 within
+21 × 21 pixels and h = 0.8 σ in the fast mode, as scikit-image advises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import tarfile
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Method = Callable[[Tensor, float, argparse.Namespace], Any]  # [C, H, W] from 0 to 1, σ → the same without noise
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@cache
+def denoiser() -> Any:
+    import whatwhere as ww
+
+    return ww.restoration.load_denoiser().to(DEVICE)
+
+
+def trained(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
+    import whatwhere as ww
+
+    spec = ww.restoration.RestorationSpec(shifts=a.shifts)
+    return ww.restoration.denoise(denoiser(), noisy[None], sigma, spec=spec)[0]
+
+
+def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
+    """The trained denoiser on red, green and blue instead of brightness and differences of colour."""
+    return torch.cat([trained(plane[None], sigma, a) for plane in noisy])
+
+
+def photographs(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
+    """Sparse coding with the model `photographs`."""
+    import whatwhere as ww
+
+    return ww.restoration.denoise(ww.load("photographs"), noisy[None], sigma)[0]
+
+
+def tv(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
+    from skimage.restoration import denoise_tv_chambolle
+
+    return denoise_tv_chambolle(noisy.numpy(), weight=sigma, channel_axis=0)
+
+
+def nlm(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
+    from skimage.restoration import denoise_nl_means
+
+    settings = {"patch_size": 7, "patch_distance": 10, "fast_mode": True, "h": 0.8 * sigma, "sigma": sigma}
+    return denoise_nl_means(noisy.numpy(), channel_axis=0, **settings)
+
+
+def bm3d(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
+    from bm3d import bm3d as denoise
+
+    return denoise(noisy[0].numpy(), sigma)[None]
+
+
+METHODS: dict[str, Method] = {
+    "noisy": lambda noisy, sigma, a: noisy,
+    "tv": tv,
+    "nlm": nlm,
+    "bm3d": bm3d,
+    "trained": trained,
+    "by_channel": by_channel,
+    "photographs": photographs,
+}
+
+
+def psnr(a: Tensor, b: Tensor) -> float:
+    return float(-10 * torch.log10((a - b).square().mean()))
+
+
+def ssim(a: Tensor, b: Tensor) -> float:
+    """Wang et al. 2004, the mean over the inside of pictures [C, H, W] from 0 to 1."""
+    x = torch.arange(11, dtype=torch.float64) - 5
+    window = torch.exp(-x.square() / (2 * 1.5**2))
+    window = window / window.sum()
+
+    def mean(values: Tensor) -> Tensor:
+        return F.conv2d(F.conv2d(values[:, None], window.view(1, 1, 11, 1)), window.view(1, 1, 1, 11))
+
+    a, b = a.double(), b.double()
+    ma, mb = mean(a), mean(b)
+    va, vb, covariance = mean(a * a) - ma * ma, mean(b * b) - mb * mb, mean(a * b) - ma * mb
+    c1, c2 = 0.01**2, 0.03**2
+    top = (2 * ma * mb + c1) * (2 * covariance + c2)
+    return float((top / ((ma * ma + mb * mb + c1) * (va + vb + c2))).mean())
+
+
+def read(archive: str, colour: bool) -> list[Tensor]:
+    """The pictures of an archive by name, [C, H, W] from 0 to 1."""
+    from PIL import Image
+
+    with tarfile.open(archive) as tar:
+        streams = {Path(m.name).stem: tar.extractfile(m) for m in tar if m.isfile()}
+        opened = [Image.open(io.BytesIO(streams[name].read())) for name in sorted(streams)]  # type: ignore[union-attr]
+    pixels = [np.atleast_3d(np.array(picture.convert("RGB" if colour else "L"))) for picture in opened]
+    return [torch.from_numpy(p).permute(2, 0, 1).float() / 255 for p in pixels]
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("method", choices=METHODS)
+    parser.add_argument("archives", nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sigmas", type=int, nargs="+", default=[15, 25, 50])
+    parser.add_argument("--shifts", type=int, default=32)
+    parser.add_argument("--every", type=int, default=1, help="take every n-th picture")
+    parser.add_argument("--colour", action="store_true")
+    a = parser.parse_args()
+    for archive in a.archives:
+        for sigma in a.sigmas:
+            rows = []
+            for i, clean in enumerate(read(archive, a.colour)[:: a.every]):
+                random = torch.Generator().manual_seed(1000 * sigma + i)
+                noisy = clean + sigma / 255 * torch.randn(clean.shape, generator=random)
+                wall, processor = time.time(), time.process_time()
+                result = METHODS[a.method](noisy, sigma / 255, a)
+                seconds = time.time() - wall, time.process_time() - processor
+                result = torch.as_tensor(result).float().clamp(0, 1)
+                rows.append((psnr(result, clean), ssim(result, clean), *seconds))
+            names = ("psnr", "ssim", "seconds", "processor_seconds")
+            row = {"method": a.method, "data": Path(archive).stem, "sigma": sigma, "pictures": len(rows)}
+            row |= {"shifts": a.shifts} if a.method in ("trained", "by_channel") else {}
+            row |= {"colour": a.colour, "device": DEVICE}
+            row |= dict(zip(names, np.mean(rows, 0).round(4).tolist(), strict=True))
+            row["each"] = [round(r[0], 2) for r in rows]
+            with a.out.open("a") as results:
+                print(json.dumps(row), file=results)
+            print({k: v for k, v in row.items() if k != "each"}, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The passes of the denoiser between its matrix products, compiled by Numba.
+
+Nine in ten features are 0 at σ = 25, so the product with B skips them: rows of B, a column of CHUNK numbers at a time,
+are summed in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.inference.engines.jit import Array, cached_jit
+from whatwhere.inference.engines.jit.simd import LANES, load, splat, store
+from whatwhere.inference.engines.jit.vector_math import fma
+
+CHUNK = 4 * LANES
+
+
+def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """As `denoiser.shrink_product`; z [S, h, w, M] is overwritten."""
+    parts = z.new_empty(*z.shape[:-1], B.shape[1])
+    codes = z.view(-1).numpy(), u.reshape(-1).numpy(), parts.view(-1).numpy()
+    threshold, matrix = t.contiguous().numpy(), B.contiguous().view(-1).numpy()
+    share(lambda first, last: shrink_product_of(codes, threshold, matrix, first, last), z.shape[:-1].numel())
+    return z, parts
+
+
+def error_squares(y: Tensor, parts: Tensor) -> Tensor:
+    """As `denoiser.error_squares`."""
+    S, h, w, size = y.shape
+    error = torch.empty_like(parts)
+    quarters = parts.view(S, h - 1, w - 1, 4, size).numpy(), error.view(S, h - 1, w - 1, 4, size).numpy()
+    share(lambda first, last: error_of_rows(y.numpy(), *quarters, first, last), S * h)
+    return error
+
+
+def share(work: Callable[[int, int], None], count: int) -> None:
+    """Call `work(first, last)` on equal parts of `count` in as many threads as torch has."""
+    threads = torch.get_num_threads()
+    ends = [count * i // threads for i in range(threads + 1)]
+    list(pool(threads).map(work, ends[:-1], ends[1:]))
+
+
+@cache
+def pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="whatwhere-denoiser")
+
+
+@cached_jit
+def shrink_product_of(source: str) -> Any:
+    def shrink_product_of(codes: tuple[Array, Array, Array], t: Array, B: Array, first: int, last: int) -> None:
+        """The squares from `first` to `last`; codes = (z, u, parts), flat."""
+        source  # noqa: B018
+        z, u, parts = codes
+        M = len(t)
+        size = len(B) // M
+        active, row = np.empty(M, np.int64), np.empty(M, z.dtype)
+        for n in range(first, last):
+            for m in range(M):
+                value = z[n * M + m] + u[n * M + m]
+                row[m] = value - min(max(value, -t[m]), t[m])
+                z[n * M + m] = row[m]
+            count = 0
+            for m in range(M):
+                active[count] = m
+                count += row[m] != 0
+            for c in range(0, size, CHUNK):
+                s0, s1, s2, s3 = splat(B, 0.0), splat(B, 0.0), splat(B, 0.0), splat(B, 0.0)
+                for i in range(count):
+                    at, value = active[i] * size + c, splat(B, row[active[i]])
+                    s0 = fma(value, load(B, at), s0)
+                    s1 = fma(value, load(B, at + LANES), s1)
+                    s2 = fma(value, load(B, at + 2 * LANES), s2)
+                    s3 = fma(value, load(B, at + 3 * LANES), s3)
+                to = n * size + c
+                store(parts, to, s0)
+                store(parts, to + LANES, s1)
+                store(parts, to + 2 * LANES, s2)
+                store(parts, to + 3 * LANES, s3)
+
+    return shrink_product_of
+
+
+@cached_jit
+def error_of_rows(source: str) -> Any:
+    def error_of_rows(y: Array, parts: Array, error: Array, first: int, last: int) -> None:
+        """The rows of blocks from `first` to `last`, counted over all shifts; quarter q of a square is its block q."""
+        source  # noqa: B018
+        _, h, w, size = y.shape
+        e = np.empty(size, y.dtype)
+        for number in range(first, last):
+            s, i = divmod(number, h)
+            for j in range(w):
+                e[:] = y[s, i, j]
+                for q in range(4):
+                    row, column = i - q // 2, j - q % 2
+                    if 0 <= row < h - 1 and 0 <= column < w - 1:
+                        for x in range(size):
+                            e[x] -= parts[s, row, column, q, x]
+                for q in range(4):
+                    row, column = i - q // 2, j - q % 2
+                    if 0 <= row < h - 1 and 0 <= column < w - 1:
+                        for x in range(size):
+                            error[s, row, column, q, x] = e[x]
+
+    return error_of_rows
