@@ -7,7 +7,7 @@
     python -m reproduction.studies.denoiser export 3/state.pt denoiser.safetensors
 
 A run that was interrupted continues with `--resume` of its own state and the seconds that were left. The archive holds
-JPEG or PNG files: CBSD432 (the 500 of BSDS without BSD68; Martin et al. 2001). Every 14th is for validation. The filters
+JPEG or PNG files: CBSD432 (the 500 of BSDS less BSD68; Martin et al. 2001). Every 14th is for validation. The filters
 begin as cosines under a sine window, a tight frame, so that the first state denoises already. The loss is the mean over
 crops of the logarithm of their squared error, which is the mean PSNR. Noise levels are drawn evenly in log σ, three in
 ten from 2 to 75 of 255 and seven from 10 to 60. Products are in half precision. (The first two runs behind what ships

@@ -24,7 +24,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 BLOCK = 8  # s, pixels
-MARGIN = 24  # pixels by which a picture is continued
+MARGIN = 16  # pixels by which a picture is continued
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
 SQUARES = 4096  # that are coded together
 BEYOND = 5.0  # standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
