@@ -43,7 +43,7 @@ def main(folder: str) -> None:
     assert digits.labels is not None
     examples = ww.infer(run.model, digits[:EXAMPLES], run.recipe.inference)
     x = describe_images(run.model, digits[:EXAMPLES], run.recipe)
-    svm = fit_svm(x, digits.labels[:EXAMPLES], C, solver="newton")
+    svm = fit_svm(x, digits.labels[:EXAMPLES], C)
     solution = ww.infer(run.model, test[:COUNT], run.recipe.inference)
     kinds = {
         "real test digits": test[:COUNT],

@@ -92,10 +92,10 @@ def classify(rows: list[np.ndarray], training: Images, test: Images, grid: list[
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if len(grid) > 1:
         fold = np.where(np.arange(len(training)) < fit, 1, 0)
-        chosen, trials = protocol.choose({"": x}, training.labels, grid=grid, fold=fold, solver="newton", device=device)
+        chosen, trials = protocol.choose(x, training.labels, grid=grid, validation=[fold == 0], device=device)
         best = chosen.C
         yield {"trials": [asdict(trial) for trial in trials]}
-    score = protocol.evaluate(x, training.labels, x_test, test.labels, best, solver="newton", device=device)
+    score = protocol.evaluate(x, training.labels, x_test, test.labels, best, device=device)
     yield {"C": best, "errors": score.errors, "error": score.error, "interval": score.interval}
 
 

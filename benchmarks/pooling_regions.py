@@ -73,7 +73,7 @@ def error(name: str, data: Path, out: Path, images: int, held_out: int, seed: in
     ww.save(model, out / f"pooling_regions_{file_name(name)}_{seed}.safetensors")
     fold = np.where(np.arange(images) < cut, 1, 0)
     x = describe_images(model, pixels, replace(recipe, batch_size=6000), on_device=device == "cuda")
-    best, trials = protocol.choose({"": x}, labels, grid=C_GRID, fold=fold, solver="newton", device=device)
+    best, trials = protocol.choose(x, labels, grid=C_GRID, validation=[fold == 0], device=device)
     row["image"] = {"error": best.error, "C": best.C, "trials": [asdict(trial) for trial in trials]}
     print(name, seed, best.error, f"{time.perf_counter() - begun:.0f} s", flush=True)
     (out / f"pooling_regions_{file_name(name)}_{seed}.json").write_text(json.dumps(row, indent=1))

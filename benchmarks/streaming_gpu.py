@@ -121,7 +121,7 @@ def choose_settings(
             timed_training(recipe, pixels[: 2 * recipe.batch_size], device)  # compiles, not counted
             model, row = timed_training(recipe, pixels[:cut], device)
             x = describe(model, pixels, recipe, device)
-            best, trials = protocol.choose({"": x}, labels, grid=C_GRID, fold=fold, solver="newton", device=device)
+            best, trials = protocol.choose(x, labels, grid=C_GRID, validation=[fold == 0], device=device)
             row |= {"candidate": candidate, "seed": seed, "C": best.C, "error": best.error}
             rows.append(row | {"trials": [asdict(t) for t in trials]})
             print(candidate, seed, row["training_seconds"], best.error, f"{time.monotonic() - began:.0f} s", flush=True)
@@ -149,7 +149,7 @@ def measure_seeds(
         timed_training(recipe, training[0][: 2 * recipe.batch_size], device)  # compiles, not counted
         model, row = timed_training(recipe, training[0], device)
         x, x_test = (describe(model, images, recipe, device) for images in (training[0], test[0]))
-        score = protocol.evaluate(x, training[1], x_test, test[1], C, solver="newton", device=device)
+        score = protocol.evaluate(x, training[1], x_test, test[1], C, device=device)
         row |= {"seed": seed, "C": C, "error": score.error, "errors": score.errors}
         rows.append(row)
         print("seed", seed, row["training_seconds"], score.error, flush=True)

@@ -17,10 +17,10 @@ from reproduction.svm.few_label_svm import choose_and_fit
 from reproduction.svm.kernel_svm import kernel_rows, targets_of
 from reproduction.svm.virtual_samples import Move, moved, moves
 from reproduction.svm.working_set import SupportVectors, decision, fit_support_vectors
-from whatwhere.classification import Matrix, fit_whitening, protocol
+from reproduction.whitening import fit_whitening
+from whatwhere.classification import Matrix, protocol
 from whatwhere.data import Images, few_labels
 
-SOLVER = "newton"  # the same on every machine, and several times as fast as LIBLINEAR on rows as wide as these
 DUAL = "newton, by support vectors"
 DRAWS = 10  # of a few labels
 Wanted = Callable[[Images, Images], Images]  # made of the training images and the evaluation images
@@ -67,14 +67,14 @@ def evaluate_linear(rows: LabelledRows, job: EvaluationJob, device: torch.device
     """
 
     def evaluate(C: float) -> protocol.Score:
-        return protocol.evaluate(rows.x, rows.y, rows.x_test, rows.y_test, C, solver=SOLVER, device=device)
+        return protocol.evaluate(rows.x, rows.y, rows.x_test, rows.y_test, C, device=device)
 
     if job.data.eval_split == "validation":
         scores = [evaluate(C) for C in job.C]
         best = min(scores, key=lambda score: score.error)
         return best, tuple(CTrial(C=score.C, error=score.error) for score in scores)
-    fold = np.where(np.arange(len(rows.y)) < len(rows.y) * 5 // 6, 1, 0)
-    chosen, trials = protocol.choose({"": rows.x}, rows.y, grid=job.C, fold=fold, solver=SOLVER, device=device)
+    last_sixth = np.arange(len(rows.y)) >= len(rows.y) * 5 // 6
+    chosen, trials = protocol.choose(rows.x, rows.y, grid=job.C, validation=[last_sixth], device=device)
     return evaluate(chosen.C), tuple(CTrial(C=trial.C, error=trial.error) for trial in trials)
 
 
@@ -152,7 +152,7 @@ def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.devi
     """The errors over ten draws of a few labels, C and the whitening chosen by cross-validation within these."""
     if not job.dual:
         return protocol.evaluate_few_labels(
-            rows.x, rows.y, rows.x_test, rows.y_test, job.labels, draws=DRAWS, grid=job.C, solver=SOLVER, device=device
+            rows.x, rows.y, rows.x_test, rows.y_test, job.labels, draws=DRAWS, grid=job.C, device=device
         )
     drawn = [few_labels(rows.y, job.labels, seed) for seed in range(DRAWS)]
     fits: list[list[FewFit]] = [[] for _ in drawn]

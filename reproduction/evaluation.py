@@ -26,7 +26,8 @@ from reproduction.jobs import (
 from reproduction.models import ModelStore
 from reproduction.records import Record, ResultStore
 from reproduction.results import EvaluationResult, FewLabelResult
-from whatwhere.classification import Matrix, describe_images, layer_columns, side_by_side
+from reproduction.whitening import layer_columns, side_by_side
+from whatwhere.classification import Matrix, describe_images
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError
 from whatwhere.model import DeconvNet

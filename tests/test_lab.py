@@ -27,7 +27,6 @@ EXCEPTIONS = {
     "benchmarks/coding.py": "varies the length of a block of steps",
     "benchmarks/colour.py": "another rule for the length of filters",
     "benchmarks/cpu_parts.py": "times the parts of the CPU engine",
-    "benchmarks/descriptor_memory.py": "the memory of collecting rows",
     "benchmarks/explorer_engine.py": "the engine of the explorer's page",
     "benchmarks/large_pictures.py": "the writer of `whatwhere encode`",
     "benchmarks/learning_curve.py": "notes the model in the course of a training",

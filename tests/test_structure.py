@@ -21,7 +21,6 @@ HOMES = {
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
-    "classification/matrix.py": "classification/test_rows_on_a_device.py",
     "cli/anomaly.py": "anomaly/test_anomaly_cli.py",
     "cli/demo_run.py": "cli/test_demo.py",
     "cli/speed.py": "cli/test_bench.py",

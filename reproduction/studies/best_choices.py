@@ -33,7 +33,7 @@ from reproduction.svm.few_label_svm import solve_batch
 from reproduction.svm.kernel_svm import kernel_rows
 from reproduction.svm.working_set import decision, fit_support_vectors
 from reproduction.table import cells_of
-from whatwhere.classification import fit_whitening, side_by_side
+from reproduction.whitening import fit_whitening, side_by_side
 from whatwhere.data import few_labels
 
 SHARES = (1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.0)

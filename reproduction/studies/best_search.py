@@ -23,10 +23,10 @@ import torch.nn.functional as F
 
 import whatwhere as ww
 from reproduction.deskew import deskew
+from reproduction.studies.where_moments import mean_position, where_cells
 from reproduction.svm.kernel_svm import solve
 from reproduction.svm.virtual_samples import Move, moved
 from whatwhere.classification.descriptors import cell_positions, pool_cells
-from whatwhere.classification.where_moments import mean_position, where_cells
 from whatwhere.spec import EveryBatch, InferenceSpec, InputSpec, LineSearch, Phase, Recipe
 
 BEGAN = time.monotonic()

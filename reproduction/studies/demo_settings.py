@@ -90,7 +90,7 @@ def measure(candidate: Candidate, seed: int) -> dict[str, Any]:
     learned = time.process_time()
     x = describe_images(model, digits, replace(recipe, batch_size=500))
     described = time.process_time()
-    _, trials = protocol.choose({"": x}, digits.labels, grid=GRID, rounds=protocol.FOLDS, solver="newton")
+    _, trials = protocol.choose(x, digits.labels, grid=GRID, validation=protocol.cross_validation(digits.labels))
     seconds = {"learning_seconds": learned - start, "describing_seconds": described - learned}
     return {"seed": seed, **seconds, "errors": {str(trial.C): trial.error for trial in trials}}
 

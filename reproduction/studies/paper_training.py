@@ -86,7 +86,7 @@ def test_errors(model: DeconvNet, training: Images, test: Images, recipe: Recipe
         svm = fit_svm(x, training.labels, C, device=model.device)
         decisions[engine] = svm.decision(x_test)
         predicted = svm.classes[decisions[engine].argmax(1)]
-        score = protocol.score_predictions(predicted, test.labels, svm.classes, C=C, solver=svm.solver)
+        score = protocol.score_predictions(predicted, test.labels, svm.classes, C=C)
         errors[engine] = {"errors": score.errors, "images": score.images, "percent": 100 * score.error, "C": C}
         errors[engine]["seconds"] = time.perf_counter() - since
         print(engine, errors[engine], flush=True)

@@ -35,8 +35,9 @@ from reproduction.models import ModelStore
 from reproduction.reproduce import open_store
 from reproduction.scale import read_scale
 from reproduction.table import Cell, cells_of
+from reproduction.whitening import side_by_side
 from whatwhere import DeconvNet, data, load
-from whatwhere.classification import Matrix, describe, protocol, side_by_side
+from whatwhere.classification import Matrix, describe, protocol
 from whatwhere.data import Images, few_labels
 from whatwhere.inference import infer, machine
 from whatwhere.spec import InferenceSpec, Recipe
@@ -257,9 +258,7 @@ def described(
 
 def error(x: Matrix, x_last: Matrix, first: Images, last: Images, C: float, rows: Any = slice(None)) -> float:
     """The error on the last images of an SVM that learns from these rows of the first ones."""
-    return protocol.evaluate(
-        x[rows], np.asarray(first.labels)[rows], x_last, np.asarray(last.labels), C, solver="newton"
-    ).error
+    return protocol.evaluate(x[rows], np.asarray(first.labels)[rows], x_last, np.asarray(last.labels), C).error
 
 
 TRIALS = {

@@ -1,13 +1,12 @@
-"""Descriptors: the definition computed patch by patch, the paper's sizes, storage by density, memory."""
+"""Descriptors: the definition computed patch by patch, the paper's sizes, memory."""
 
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
 
 import whatwhere as ww
-from whatwhere.classification import describe, describe_images
-from whatwhere.classification.matrix import collect_rows
+from whatwhere.classification import describe, describe_images, descriptors
+from whatwhere.classification.descriptors import new_rows
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.spec import DescriptorSpec, Phase, Recipe
 
@@ -68,27 +67,11 @@ def test_a_map_smaller_than_a_patch_is_one_patch() -> None:
     assert describe([sparse_features(2, 3, 7, 4)], DescriptorSpec(patch=(5,)), [1]).shape == (2, 3 * 3 * 2 * 2)
 
 
-# Storage ---------------------------------------------------------------------------------------------------------
-
-
-def test_density_decides_how_rows_are_kept_and_not_what_they_are() -> None:
-    rows = sparse_features(50, 40).numpy()
-    kept = collect_rows(lambda batch: rows[batch], 50, 7)
-    assert isinstance(kept, sparse.csr_array)
-    assert kept.indices.dtype == np.int32
-    assert kept.indptr.dtype == np.int32
-    assert kept.dtype == np.float32
-    np.testing.assert_array_equal(kept.toarray(), rows)
-    dense = collect_rows(lambda batch: rows[batch] + 1, 50, 7)
-    assert isinstance(dense, np.ndarray)
-    np.testing.assert_array_equal(dense, rows + 1)
-
-
-@pytest.mark.parametrize("offset", [0, 1])
-def test_more_than_the_stated_memory_is_refused(offset: int) -> None:
-    rows = sparse_features(50, 40).numpy() + offset
-    with pytest.raises(SpecError, match=r"50 descriptors of 40 numbers need .*\(raise `memory`"):
-        collect_rows(lambda batch: rows[batch], 50, 7, memory=1000)
+def test_more_than_the_free_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "free_memory", lambda device: 7000)
+    assert new_rows(50, 35, torch.device("cpu")).shape == (50, 35)
+    with pytest.raises(SpecError, match=r"50 descriptors of 40 numbers need .*use fewer images"):
+        new_rows(50, 40, torch.device("cpu"))
 
 
 # From images -----------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_output_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
     )
     assert "(100 images), tested on a held-out sixth of" in output
     assert "95 % interval" in output
-    assert "C = 1, liblinear" in output
+    assert "C = 1, newton" in output
     assert "confusion" in output
 
 

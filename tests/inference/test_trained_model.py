@@ -52,6 +52,6 @@ def test_the_test_error_is_that_of_the_reference(engine: str) -> None:
     rates = []
     for name in (engine, "reference"):
         x, x_test = (describe_images(model, images, recipe, engine=name) for images in (training, test))
-        rates.append(protocol.evaluate(x, training.labels, x_test, test.labels, 30.0, solver="newton").error)
+        rates.append(protocol.evaluate(x, training.labels, x_test, test.labels, 30.0).error)
     assert rates[0] < 0.3, "it tells digits apart"
     assert abs(rates[0] - rates[1]) <= 5e-4

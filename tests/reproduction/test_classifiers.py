@@ -13,8 +13,8 @@ from reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob, FewLabelJ
 from reproduction.records import job_table, parse_job
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
 from reproduction.svm.virtual_samples import Move, moved
+from reproduction.whitening import fit_whitening
 from whatwhere.classification import fit_svm, protocol
-from whatwhere.classification.whitening import fit_whitening
 from whatwhere.data import Images
 from whatwhere.data.splits import few_labels
 
@@ -72,13 +72,13 @@ def test_virtual_samples_are_the_support_vectors_moved() -> None:
     plain = evaluate_job(rows, job((10.0, 100.0), dual=True), CPU, not_described)
     found = evaluate_job(rows, job((10.0, 100.0), dual=True, virtual_shift=1, virtual_turn=10.0), CPU, describe)
     assert found["trials"] == plain["trials"]
-    C, svm = plain["score"].C, fit_svm(rows.x, rows.y, plain["score"].C, solver="newton")
+    C, svm = plain["score"].C, fit_svm(rows.x, rows.y, plain["score"].C)
     support = np.flatnonzero((np.where(rows.y[:, None] == svm.classes, 1, -1) * svm.decision(rows.x) < 1).any(1))
     assert 0 < len(support) < 60
     assert found["virtual_samples"] == 6 * len(support) == len(seen[0])
     assert torch.equal(seen[0][:][: len(support)], moved(training[support], Move(down=1)))
     x = np.concatenate([rows.x[support], seen[0][:].flatten(1).numpy()])
-    expected = fit_svm(x, np.tile(rows.y[support], 7), C, solver="newton").predict(rows.x_test)
+    expected = fit_svm(x, np.tile(rows.y[support], 7), C).predict(rows.x_test)
     assert found["score"].errors == (expected != rows.y_test).sum()
 
 
@@ -93,12 +93,12 @@ def test_scores_are_averaged_over_an_image_and_its_moves() -> None:
 
     single = evaluate_job(rows, job((1.0,), **options), CPU, describe)
     found = evaluate_job(rows, job((1.0,), **options, average_views=True), CPU, describe)
-    first = fit_svm(rows.x, rows.y, 1.0, solver="newton")
+    first = fit_svm(rows.x, rows.y, 1.0)
     support = np.flatnonzero((np.where(rows.y[:, None] == first.classes, 1, -1) * first.decision(rows.x) < 1).any(1))
     ways = [Move(down=1), Move(down=-1), Move(right=1), Move(right=-1), Move(degrees=10), Move(degrees=-10)]
     turned = [moved(training[support], way) for way in ways]
     x = torch.cat([training[support], *turned]).flatten(1).numpy()
-    svm = fit_svm(x, np.tile(rows.y[support], 7), 1.0, solver="newton")
+    svm = fit_svm(x, np.tile(rows.y[support], 7), 1.0)
     views = [test[:], *(moved(test[:], way) for way in ways)]
     f = np.mean([svm.decision(view.flatten(1).numpy()) for view in views], 0)
     expected = protocol.score_predictions(svm.classes[f.argmax(1)], rows.y_test, solver="")
@@ -180,10 +180,10 @@ def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(monkeypatch: pyt
         y, fold, wrong = rows.y[drawn], protocol.folds(rows.y[drawn]), {}
         for share in shares:
             x = white[share](rows.x[drawn])
-            fits = [fit_svm(x[fold != k], y[fold != k], C[0], solver="newton") for k in range(6)]
+            fits = [fit_svm(x[fold != k], y[fold != k], C[0]) for k in range(6)]
             wrong[share] = sum(int((fits[k].predict(x[fold == k]) != y[fold == k]).sum()) for k in range(6))
         chosen.append(min(shares, key=lambda share: wrong[share]))
-        svm = fit_svm(white[chosen[-1]](rows.x[drawn]), y, C[0], solver="newton")
+        svm = fit_svm(white[chosen[-1]](rows.x[drawn]), y, C[0])
         errors.append(float((svm.predict(white[chosen[-1]](rows.x_test)) != rows.y_test).mean()))
     found = evaluate_few_labels(rows, FewLabelJob(DataSpec("digits"), RawPixels(), C, 24, True, shares), CPU)
     assert found.shares == tuple(chosen)

@@ -44,13 +44,13 @@ def test_c_is_that_of_a_cross_validation_with_separate_fits() -> None:
         wrong = 0
         for turn in range(6):
             rows, held = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
-            svm = fit_svm(x[rows].float().numpy(), y[rows], C, solver="newton")
+            svm = fit_svm(x[rows].float().numpy(), y[rows], C)
             wrong += int((svm.predict(x[held].float().numpy()) != y[held]).sum())
         errors.append(wrong)
     assert len(set(errors)) > 1, "the values of C differ"
     chosen = choose_and_fit(kernel_rows(x, x), y, fold, grid)
     C = chosen.C
     assert (C, chosen.wrong) == (grid[int(np.argmin(errors))], min(errors))
-    svm = fit_svm(x.float().numpy(), y, C, solver="newton")
+    svm = fit_svm(x.float().numpy(), y, C)
     np.testing.assert_allclose(x.T @ chosen.a, svm.weights.T, atol=2e-3)
     assert chosen.classes.tolist() == [0, 1, 2]

@@ -52,7 +52,7 @@ def test_with_the_kernel_of_dot_products_it_is_the_linear_svm() -> None:
     rng = np.random.default_rng(3)
     y = np.arange(90) % 3
     x = (np.eye(3)[y] + rng.normal(0, 0.6, (90, 3))).astype(np.float32)
-    linear = fit_svm(x, y, C=2.0, solver="newton")
+    linear = fit_svm(x, y, C=2.0)
     K = torch.from_numpy(x @ x.T + 1).double()
     t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
     np.testing.assert_allclose((x.T @ solve(K, t, 2.0).numpy()).T, linear.weights, atol=2e-3)

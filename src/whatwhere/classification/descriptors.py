@@ -9,64 +9,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.classification.matrix import Matrix, collect_rows
-from whatwhere.classification.where_moments import mean_position, where_cells
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.inference.plan import joint
+from whatwhere.learning.memory import free_memory
 from whatwhere.model import DeconvNet
-from whatwhere.model.solution import Solution
 from whatwhere.spec import DescriptorSpec, Recipe
 
+Matrix: TypeAlias = Any  # rows [N, D]: np.ndarray, a tensor, or scipy.sparse.csr_array, which has no types
 
-def describe(
-    features: Sequence[Tensor],
-    spec: DescriptorSpec,
-    layers: Sequence[int],
-    *,
-    positions: Sequence[Tensor | None] | None = None,
-) -> Tensor:
+
+def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:
     """Descriptors [N, D] of the features of some layers, concatenated and scaled to unit length.
 
     features   of each layer, [N, B, H, W]
     spec       how they are described
     layers     the number of each layer, which selects its patch and stride
-    positions  of the features in their regions, of each layer [N, 2, B, H, W]; needed where `spec.where` is above 0
 
     >>> describe([torch.rand(5, 48, 10, 10)], ww.DescriptorSpec(), [2]).shape
     torch.Size([5, 4800])
     """
-    positions = [None] * len(features) if positions is None else positions
-    parts = [
-        p.flatten(1) if spec.raw else layer_patches(p, spec, k, position).flatten(1)
-        for p, k, position in zip(features, layers, positions, strict=True)
-    ]
+    pairs = zip(features, layers, strict=True)
+    parts = [p.flatten(1) if spec.raw else layer_patches(p, spec, k).flatten(1) for p, k in pairs]
     return unit_length(torch.cat([unit_length(part) for part in parts], 1))
 
 
-def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int, position: Tensor | None = None) -> Tensor:
+def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
     """The patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows, columns, B · cells].
 
-    With the moments of where (`spec.where`) there are 5 B · cells. If the map is smaller than a patch, the map is the
-    only patch.
+    If the map is smaller than a patch, the map is the only patch.
     """
     patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
-    side = (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3]))
-    cells = pool_cells(p, spec.cell_statistic, side)
-    if spec.where:
-        if position is None:
-            raise SpecError(
-                f"where = {spec.where} was given without positions; expected those of the pooling variables"
-            )
-        cells = torch.cat([cells, spec.where * where_cells(p, position, cells, side)], 1)
-    index = patch_elements(cells.shape[1], p.shape[2:], patch, stride, spec.cell, p.device)
+    cells = pool_cells(p, spec.cell_statistic, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
+    index = patch_elements(p.shape[1], p.shape[2:], patch, stride, spec.cell, p.device)
     return unit_length(cells.flatten(1).index_select(1, index.flatten()).unflatten(1, index.shape))
 
 
@@ -109,11 +91,6 @@ def unit_length(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1, eps=torch.finfo(x.dtype).tiny)
 
 
-def position_of(model: DeconvNet, solution: Solution, layer: int) -> Tensor:
-    """Where the features of layer `layer` are in their regions, [N, 2, B, H, W]."""
-    return mean_position(solution.latents.pooling_params[layer - 1], model.spec.layers[layer - 1].pool_size)
-
-
 def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
     """The layers that a descriptor describes: those that its spec names, or the top layer."""
     layers = spec.layers or (model.spec.depth,)
@@ -122,32 +99,16 @@ def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
     return layers
 
 
-def layer_columns(model: DeconvNet, spec: DescriptorSpec, height: int, width: int) -> tuple[int, ...]:
-    """How many numbers each described layer contributes to the descriptor of an image: blocks for `fit_whitening`.
-
-    model          whose features are described
-    spec           how they are described
-    height, width  of the images, in pixels
-
-    >>> layer_columns(ww.DeconvNet(ww.ModelSpec.paper()), ww.DescriptorSpec(layers=(1, 2)), 28, 28)
-    (9216, 4800)
-    """
-    regions, layers = model.at(height, width).regions, described_layers(model, spec)
-    empty = [(k, torch.zeros(1, *regions[k - 1].grid)) for k in layers]
-    return tuple(describe([p], spec, [k], positions=[torch.zeros(1, 2, *p.shape[1:])]).shape[1] for k, p in empty)
-
-
 def describe_images(
     model: DeconvNet,
     images: ImageSource,
     recipe: Recipe,
     *,
     engine: str = "auto",
-    memory: float = 6e9,
     on_device: bool = False,
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Matrix:
-    """Infer and describe images batch by batch on the device of the model: a matrix [N, D], dense or sparse.
+    """Infer and describe images batch by batch on the device of the model: a matrix [N, D], float32.
 
     A layer below the top one is inferred on its own, as if the model ended there.
 
@@ -155,7 +116,6 @@ def describe_images(
     images      a tensor [N, C, H, W], or images that are read batch by batch
     recipe      how features are inferred and described
     engine      of the inference
-    memory      limit of the size of the matrix, in bytes; latents are in memory for one batch at a time
     on_device   keep the matrix on the device of the model as a tensor, for an SVM that is fitted there
     progress    called after every batch with the number of images in it
 
@@ -176,25 +136,27 @@ def describe_images(
         )
     plans = [top if k == top[-1].layer else joint(k) for k in layers]
 
-    def describe_batch(rows: slice) -> Tensor:
-        v = images[rows].to(model.device, model.dtype)
-        solutions = [infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)) for plan in plans]
-        features = [solution.features for solution in solutions]
-        where = zip(solutions, layers, strict=True) if recipe.descriptor.where else ()
-        positions = [position_of(model, solution, k) for solution, k in where] or None
-        return describe(features, recipe.descriptor, layers, positions=positions).float()
+    rows: Tensor | None = None
+    for start in range(0, len(images), recipe.batch_size):
+        v = images[start : start + recipe.batch_size].to(model.device, model.dtype)
+        features = [
+            infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v)).features for plan in plans
+        ]
+        described = describe(features, recipe.descriptor, layers).float()
+        if rows is None:
+            rows = new_rows(len(images), described.shape[1], model.device if on_device else torch.device("cpu"))
+        rows[start : start + len(v)] = described
+        progress(len(v))
+    assert rows is not None
+    return rows if on_device else rows.numpy()
 
-    if on_device:
-        parts = []
-        for start in range(0, len(images), recipe.batch_size):
-            parts.append(describe_batch(slice(start, min(start + recipe.batch_size, len(images)))))
-            progress(len(parts[-1]))
-        return torch.cat(parts)
 
-    return collect_rows(
-        lambda rows: describe_batch(rows).cpu().numpy(),
-        len(images),
-        recipe.batch_size,
-        memory=memory,
-        progress=progress,
-    )
+def new_rows(count: int, width: int, device: torch.device) -> Tensor:
+    """Memory for a matrix, float32 [count, width]; an error before the work if there is not enough."""
+    needed, free = 4 * count * width, free_memory(device)
+    if free and needed > free:
+        raise SpecError(
+            f"{count:,} descriptors of {width:,} numbers need {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free "
+            "(use fewer images, or describe fewer layers)"
+        )
+    return torch.empty(count, width, device=device)

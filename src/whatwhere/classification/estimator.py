@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -202,7 +201,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         rows = self._output(self._check(X) / self.scale_)
         if self.sparse_output and self.output == "descriptor":
             return sparse.csr_array(rows)
-        return like(X, rows if isinstance(rows, np.ndarray) else rows.toarray())
+        return like(X, rows)
 
     @available_if(_invertible)
     def inverse_transform(self, X: Images) -> Images:

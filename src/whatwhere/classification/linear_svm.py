@@ -1,10 +1,10 @@
-"""A linear SVM with squared hinge loss, one class against the rest: LIBLINEAR, or Newton's method in torch.
+"""A linear SVM with squared hinge loss, one class against the rest, by Newton's method in torch.
 
-Both solve, for each class with targets t = ±1,
+For each class with targets t = ±1 it solves
 
     min_w  ½ ‖w‖² + C Σ_i max(0, 1 - t_i wᵀx_i)²,        with a 1 appended to x, so that w ends in the intercept
 
-LIBLINEAR regularises the intercept, and so does the solver here, so that both have the same minimum.
+The intercept is regularised, as in LIBLINEAR, so that both have the same minimum.
 """
 
 from __future__ import annotations
@@ -16,15 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.classification.matrix import Matrix
-from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.classification.descriptors import Matrix
+from whatwhere.errors import ImageError, SpecError
 
-try:
-    from sklearn.svm import LinearSVC
-except ImportError:
-    raise MissingExtra("scikit-learn", "sklearn", "classification") from None
-
-SOLVERS = ("auto", "liblinear", "newton")
+LINE_STEPS = 30  # of a line search, at most
 
 
 @dataclass(frozen=True)
@@ -34,9 +29,8 @@ class LinearSVM:
     classes     the labels, [K]
     weights     of each class, [K, D]
     intercepts  of each class, [K]
-    solver      that fitted it: 'liblinear' or 'newton'
 
-    >>> svm = LinearSVM(np.array([3, 7]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.zeros(2), "newton")
+    >>> svm = LinearSVM(np.array([3, 7]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.zeros(2))
     >>> svm.predict(np.array([[0.2, 0.9]]))
     array([7])
     """
@@ -44,7 +38,6 @@ class LinearSVM:
     classes: np.ndarray
     weights: np.ndarray
     intercepts: np.ndarray
-    solver: str
 
     def decision(self, x: Matrix) -> np.ndarray:
         """The decision function of each class for each row, [N, K]."""
@@ -58,24 +51,14 @@ class LinearSVM:
         """The class of each row, [N]."""
         return np.asarray(self.classes[self.decision(x).argmax(1)])
 
-    def objective(self, x: Matrix, y: np.ndarray, C: float) -> np.ndarray:
-        """The minimised objective of each class, [K]."""
-        targets = np.where(y[:, None] == self.classes, 1.0, -1.0)
-        slack = np.maximum(0, 1 - targets * self.decision(x).astype(np.float64))
-        length = np.square(self.weights.astype(np.float64)).sum(1) + np.square(self.intercepts.astype(np.float64))
-        return np.asarray(length / 2 + C * np.square(slack).sum(0))
 
-
-def fit_svm(
-    x: Matrix, y: np.ndarray, C: float, *, solver: str = "auto", device: torch.device | str = "cpu"
-) -> LinearSVM:
+def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = "cpu") -> LinearSVM:
     """Fit a linear SVM with squared hinge loss, one against the rest.
 
     x        descriptors [N, D], dense or sparse
     y        labels [N]
     C        weight of the loss against the regularisation
-    solver   'liblinear', 'newton', or 'auto': LIBLINEAR on the CPU, Newton's method on a GPU and for tensors
-    device   where Newton's method runs
+    device   where it runs
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], 20)
@@ -86,18 +69,13 @@ def fit_svm(
     check_labels(x, y)
     if not 0 < C < float("inf"):
         raise SpecError(f"C = {C} was given; expected a finite number above 0")
-    if which_solver(solver, x, device) == "liblinear":
-        return _fit_liblinear(x, y, C)
-    return _fit_newton(x, y, C, torch.device(device))
-
-
-def which_solver(solver: str, x: Matrix, device: torch.device | str) -> str:
-    """The solver that was given, or the one that 'auto' selects."""
-    if solver not in SOLVERS:
-        raise SpecError(f"solver = {solver!r} was given; expected one of {', '.join(map(repr, SOLVERS))}")
-    if solver != "auto":
-        return solver
-    return "liblinear" if torch.device(device).type == "cpu" and not isinstance(x, Tensor) else "newton"
+    classes, home = np.unique(y), torch.device(device)
+    fitted = classes if len(classes) > 2 else classes[1:]  # with two classes, one is the negative of the other
+    targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(home)
+    w = newton(with_intercept(x, home), targets, C).T.cpu().numpy()
+    if len(classes) == 2:
+        w = np.concatenate([-w, w])
+    return LinearSVM(classes, w[:, :-1], w[:, -1])
 
 
 def check_labels(x: Matrix, y: np.ndarray) -> None:
@@ -108,30 +86,6 @@ def check_labels(x: Matrix, y: np.ndarray) -> None:
         raise ImageError(f"{x.shape[0]:,} images and labels of shape {list(y.shape)}; expected one label per image")
     if len(np.unique(y)) < 2:
         raise ImageError(f"all {len(y):,} labels are {y[0]}; expected at least two classes")
-
-
-def _fit_liblinear(x: Matrix, y: np.ndarray, C: float) -> LinearSVM:
-    if isinstance(x, Tensor):
-        x = x.cpu().numpy()
-    # the primal problem: the dual solver shares one random generator among all threads, so its result would vary
-    svc = LinearSVC(C=C, dual=False, tol=1e-4).fit(x, y)
-    w, b = svc.coef_, svc.intercept_
-    if len(svc.classes_) == 2:
-        w, b = np.concatenate([-w, w]), np.concatenate([-b, b])
-    return LinearSVM(svc.classes_, w, b, "liblinear")
-
-
-# Newton's method ------------------------------------------------------------------------------------------------
-
-
-def _fit_newton(x: Matrix, y: np.ndarray, C: float, device: torch.device) -> LinearSVM:
-    classes = np.unique(y)
-    fitted = classes if len(classes) > 2 else classes[1:]  # with two classes, one is the negative of the other
-    targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(device)
-    w = newton(with_intercept(x, device), targets, C).T.cpu().numpy()
-    if len(classes) == 2:
-        w = np.concatenate([-w, w])
-    return LinearSVM(classes, w[:, :-1], w[:, -1], "newton")
 
 
 def with_intercept(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
@@ -211,9 +165,7 @@ def _conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: flo
     return d
 
 
-def line_search(
-    wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float | Tensor, steps: int = 30
-) -> Tensor:
+def line_search(wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float | Tensor) -> Tensor:
     """The step that minimises the objective along d, [K]: Newton's method on the piecewise linear derivative.
 
     wd, dd         the products of d with the weights and with itself, [K]
@@ -222,7 +174,7 @@ def line_search(
     `low` and `high` bracket the minimum; if a Newton step leaves the bracket, it is replaced by the midpoint.
     """
     step, low, high = torch.ones_like(wd), torch.zeros_like(wd), torch.full_like(wd, torch.inf)
-    for _ in range(steps):
+    for _ in range(LINE_STEPS):
         at = margin + step * along
         active = (t * at < 1).double()
         slope = wd + step * dd + 2 * C * (active * along * (at - t)).sum(0)

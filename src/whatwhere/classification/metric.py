@@ -22,8 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere.classification.descriptors import unit_length
-from whatwhere.classification.matrix import Matrix
+from whatwhere.classification.descriptors import Matrix, unit_length
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import write_atomic
 from whatwhere.inference.checks import ImageSource

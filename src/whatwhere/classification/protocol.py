@@ -1,35 +1,32 @@
-"""How error rates are measured: validation images choose the settings, then one test after fitting all training images.
+"""How error rates are measured: validation images choose C, then one test after fitting all training images.
 
-chosen = choose({"layer 2": X}, y)                        # settings and C, by validation images
-score  = evaluate(X, y, X_test, y_test, chosen.C)             # refitted to all training images
+chosen, trials = choose(X, y)                                 # C, by validation images
+score = evaluate(X, y, X_test, y_test, chosen.C)              # refitted to all training images
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from whatwhere.classification.linear_svm import check_labels, fit_svm, which_solver
-from whatwhere.classification.matrix import Matrix
+from whatwhere.classification.descriptors import Matrix
+from whatwhere.classification.linear_svm import check_labels, fit_svm
 from whatwhere.data.splits import few_labels
 from whatwhere.errors import ImageError
 
 C_GRID = (0.3, 3.0, 30.0)
-MAX_NONZEROS = 100_000_000  # in all matrices fitted at a time; LIBLINEAR takes about 28 bytes for each
 FOLDS = 6  # one of them is for validation: a sixth, as the paper's 10,000 of 60,000
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The validation error of one setting and one C."""
+    """The validation error of one C."""
 
-    setting: str
     C: float
     error: float
 
@@ -77,81 +74,58 @@ def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
     return fold
 
 
+def cross_validation(y: np.ndarray) -> list[np.ndarray]:
+    """The images of each fold, bool [N]: every image is held out once."""
+    fold = folds(y)
+    return [fold == turn for turn in range(FOLDS)]
+
+
 def choose(
-    settings: Mapping[str, Matrix],
-    labels: np.ndarray,
+    x: Matrix,
+    y: np.ndarray,
     *,
     grid: Sequence[float] = C_GRID,
-    rounds: int = 1,
-    fold: np.ndarray | None = None,
-    solver: str = "auto",
+    validation: Sequence[np.ndarray] = (),
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda trials: None,
 ) -> tuple[Trial, tuple[Trial, ...]]:
-    """The best setting and C on validation images, and all trials.
+    """The best C on validation images, the smallest if errors are equal, and all trials.
 
-    If errors are equal, the first setting and the smallest C win.
-
-    settings  descriptions of the training images to compare: name → matrix [N, D]
-    labels    of the training images, [N]
-    grid      the values of C to compare
-    rounds    how many folds are used as validation images in turn
-    fold      the fold of every image, [N]; None spreads each class over six folds
-    solver, device  of the SVM (see `fit_svm`)
-    progress  called after every trial
+    x           descriptors of the training images, [N, D]
+    y           their labels, [N]
+    grid        the values of C to compare
+    validation  which images are held out, in turn: bool [N] each; empty: once, a sixth of each class
+    device      of the SVM
+    progress    called after every trial
 
     >>> y = np.tile([0, 1], 30)
     >>> x = np.random.default_rng(0).normal(y[:, None], 0.3, (60, 4)).astype(np.float32)
-    >>> best, trials = choose({"four numbers": x}, y, grid=(0.1, 1.0))
-    >>> best.setting, len(trials)
-    ('four numbers', 2)
+    >>> best, trials = choose(x, y, grid=(0.1, 1.0))
+    >>> [trial.C for trial in trials]
+    [0.1, 1.0]
     """
-    for x in settings.values():
-        check_labels(x, labels)
-    fold = folds(labels) if fold is None else fold
-
-    def run_trial(setting: str, C: float) -> Trial:
-        x, errors, validated = settings[setting], 0, 0
-        for turn in range(rounds):
-            training, validation = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
-            svm = fit_svm(x[training], labels[training], C, solver=solver, device=device)
-            errors += int((svm.predict(x[validation]) != labels[validation]).sum())
-            validated += len(validation)
+    check_labels(x, y)
+    turns = [held.nonzero()[0] for held in validation] or [np.flatnonzero(folds(y) == 0)]
+    trials = []
+    for C in sorted(grid):
+        errors = 0
+        for held in turns:
+            rest = np.setdiff1d(np.arange(len(y)), held)
+            errors += int((fit_svm(x[rest], y[rest], C, device=device).predict(x[held]) != y[held]).sum())
+        trials.append(Trial(C, errors / sum(map(len, turns))))
         progress(1)
-        return Trial(setting, C, errors / validated)
-
-    with ThreadPoolExecutor(parallel_fits(settings.values(), solver, device)) as pool:
-        pairs = [(setting, C) for setting in settings for C in sorted(grid)]
-        trials = tuple(pool.map(run_trial, *zip(*pairs, strict=True)))
-    return min(trials, key=lambda trial: trial.error), trials
-
-
-def parallel_fits(matrices: Collection[Matrix], solver: str, device: torch.device | str) -> int:
-    """How many SVMs are fitted at a time: one per thread, unless LIBLINEAR's copies of the matrix need too much memory.
-
-    Newton's method in torch uses all threads, or the GPU, for one fit.
-    """
-    if any(which_solver(solver, x, device) == "newton" for x in matrices):
-        return 1
-    return max(1, min(torch.get_num_threads(), MAX_NONZEROS // max(int(x.size) for x in matrices)))
+    return min(trials, key=lambda trial: trial.error), tuple(trials)
 
 
 def evaluate(
-    x: Matrix,
-    y: np.ndarray,
-    x_test: Matrix,
-    y_test: np.ndarray,
-    C: float,
-    *,
-    solver: str = "auto",
-    device: torch.device | str = "cpu",
+    x: Matrix, y: np.ndarray, x_test: Matrix, y_test: np.ndarray, C: float, *, device: torch.device | str = "cpu"
 ) -> Score:
     """Fit all training images with the chosen C and count the errors on the test images.
 
     x, x_test  descriptors of the training and of the test images, [N, D]
     y, y_test  their labels, [N]
     C          of the SVM
-    solver, device  of the SVM (see `fit_svm`)
+    device     of the SVM
 
     >>> y = np.tile([0, 1], 30)
     >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (60, 4)).astype(np.float32)
@@ -160,12 +134,17 @@ def evaluate(
     """
     if x_test.shape[0] != len(y_test) or len(y_test) == 0:
         raise ImageError(f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label per image")
-    svm = fit_svm(x, y, C, solver=solver, device=device)
-    return score_predictions(svm.predict(x_test), y_test, svm.classes, C=C, solver=svm.solver)
+    svm = fit_svm(x, y, C, device=device)
+    return score_predictions(svm.predict(x_test), y_test, svm.classes, C=C)
 
 
 def score_predictions(
-    predicted: np.ndarray, labels: np.ndarray, classes: Sequence[int] | np.ndarray = (), *, C: float = 0.0, solver: str
+    predicted: np.ndarray,
+    labels: np.ndarray,
+    classes: Sequence[int] | np.ndarray = (),
+    *,
+    C: float = 0.0,
+    solver: str = "newton",
 ) -> Score:
     """The errors of a classifier's predictions [N]; `classes` are those that it knows, C is 0 where it is no SVM."""
     if len(predicted) != len(labels):
@@ -195,7 +174,6 @@ def evaluate_few_labels(
     *,
     draws: int = 10,
     grid: Sequence[float] = C_GRID,
-    solver: str = "auto",
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda draws: None,
 ) -> FewLabels:
@@ -208,7 +186,7 @@ def evaluate_few_labels(
     count      of labels in all
     draws      how often they are drawn
     grid       the values of C to choose from
-    solver, device  of the SVM (see `fit_svm`)
+    device     of the SVM
     progress   called after every draw
 
     >>> y = np.tile([0, 1], 30)
@@ -219,8 +197,8 @@ def evaluate_few_labels(
     scores = []
     for seed in range(draws):
         rows = few_labels(y, count, seed)
-        best, _ = choose({"": x[rows]}, y[rows], grid=grid, rounds=FOLDS, solver=solver, device=device)
-        scores.append(evaluate(x[rows], y[rows], x_test, y_test, best.C, solver=solver, device=device))
+        best, _ = choose(x[rows], y[rows], grid=grid, validation=cross_validation(y[rows]), device=device)
+        scores.append(evaluate(x[rows], y[rows], x_test, y_test, best.C, device=device))
         progress(1)
     errors = tuple(score.error for score in scores)
     return FewLabels(count, errors, tuple(score.C for score in scores), float(np.mean(errors)), t_interval(errors))

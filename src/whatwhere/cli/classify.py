@@ -78,7 +78,7 @@ def classify(
             rows.append(describe_images(model, part, recipe, engine=execution.engine, progress=advance))
     (x, x_test), (y, y_test) = rows, [cast("np.ndarray", part.labels) for part in sets]
     with stages.stage("choosing C on validation images", len(options.C)) as advance:
-        best, trials = protocol.choose({"": x}, y, grid=options.C, device=model.device, progress=advance)
+        best, trials = protocol.choose(x, y, grid=options.C, device=model.device, progress=advance)
     with stages.stage("testing", 1):
         score = protocol.evaluate(x, y, x_test, y_test, best.C, device=model.device)
     draws = []

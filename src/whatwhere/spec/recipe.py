@@ -129,7 +129,6 @@ class DescriptorSpec:
     cell            side of the cells that each patch is pooled in
     cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
     raw             take the features as they are instead
-    where           weight of where: moments of the positions in the pooling regions, appended to every cell; 0: none
 
     >>> ww.override(ww.Recipe.paper(), {"descriptor": {"layers": [1, 2], "cell": 2}}).descriptor.layers
     (1, 2)
@@ -141,7 +140,6 @@ class DescriptorSpec:
     cell: int = 3
     cell_statistic: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
-    where: float = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -151,8 +149,6 @@ class DescriptorSpec:
             for value in getattr(self, name):
                 require_count(name, value)
         require_count("cell", self.cell)
-        require(self.where >= 0, f"where = {self.where}", "a number of at least 0")
-        require(not (self.raw and self.where), f"where = {self.where} with raw = true", "one of them")
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.latents import PoolingParams
+from whatwhere import PoolingParams
 
 
 def mean_position(theta: PoolingParams, size: int) -> Tensor:

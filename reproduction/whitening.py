@@ -8,15 +8,19 @@ share should be: about 1 with all labels of MNIST, 100 with a hundred (docs/resu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from scipy import sparse
 from torch import Tensor
 
-from whatwhere.classification.descriptors import unit_length
-from whatwhere.classification.matrix import Matrix
+from whatwhere import DeconvNet, DescriptorSpec
+from whatwhere.classification import Matrix, describe
 from whatwhere.errors import SpecError
 
 BATCH = 4096  # rows that are dense, or doubled, at a time
@@ -28,11 +32,6 @@ class Whitening:
 
     means    of each block, [d], on the device that rows are whitened on
     factors  L of each block, [d, d]
-
-    >>> x = torch.randn(200, 3) @ torch.diag(torch.tensor([9.0, 1.0, 0.1]))
-    >>> white = fit_whitening(x, 1e-6)(x)
-    >>> bool((white.T.cov().diagonal() > 0.2).all())        # unit rows: a third in every direction
-    True
     """
 
     means: tuple[Tensor, ...]
@@ -45,7 +44,9 @@ class Whitening:
         for start, rows in dense_batches(x, out.device):
             for (first, last), mean, factor in zip(spans(map(len, self.means)), self.means, self.factors, strict=True):
                 block = torch.linalg.solve_triangular(factor, (rows[:, first:last] - mean).T, upper=False).T
-                out[start : start + len(rows), first:last] = unit_length(block) * scale
+                out[start : start + len(rows), first:last] = (
+                    F.normalize(block, eps=torch.finfo(block.dtype).tiny) * scale
+                )
         return out
 
 
@@ -58,10 +59,6 @@ def fit_whitening(
     share   of the mean variance of a block that is added to each of its variances
     blocks  how many columns each block has; empty for one block of all
     device  where it runs
-
-    >>> x = torch.randn(500, 6) @ torch.randn(6, 6)
-    >>> fit_whitening(x, 0.1, [2, 4])(x).square().sum(1).round(decimals=4).unique()
-    tensor([1.])
     """
     blocks = tuple(blocks) or (x.shape[1],)
     if sum(blocks) != x.shape[1]:
@@ -92,3 +89,22 @@ def dense_batches(x: Matrix, device: torch.device) -> Iterator[tuple[int, Tensor
     for start in range(0, x.shape[0], BATCH):
         rows = x[start : start + BATCH]
         yield start, torch.as_tensor(rows.toarray() if hasattr(rows, "toarray") else rows).to(device)
+
+
+def layer_columns(model: DeconvNet, spec: DescriptorSpec, height: int, width: int) -> tuple[int, ...]:
+    """How many numbers each described layer contributes to the descriptor of an image: blocks for `fit_whitening`."""
+    grids = [(k, model.at(height, width).regions[k - 1].grid) for k in spec.layers or (model.spec.depth,)]
+    return tuple(describe([torch.zeros(1, *grid)], spec, [k]).shape[1] for k, grid in grids)
+
+
+def side_by_side(parts: Sequence[Matrix]) -> Matrix:
+    """Concatenate matrices along the columns, [N, D₁ + D₂ + …], scaled so that rows of unit length remain so."""
+    if len(parts) == 1:
+        return parts[0]
+    scale = 1 / math.sqrt(len(parts))
+    if all(isinstance(part, Tensor) for part in parts):
+        return torch.cat([part * scale for part in parts], 1)
+    scaled = [part * np.float32(scale) for part in parts]  # a Python float would turn a sparse matrix into float64
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.hstack(scaled, format="csr")
+    return np.concatenate(scaled, 1)

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from whatwhere.classification import whitening
-from whatwhere.classification.whitening import fit_whitening
+import whatwhere as ww
+from reproduction import whitening
+from reproduction.whitening import fit_whitening, layer_columns, side_by_side
 from whatwhere.errors import SpecError
 
 BLOCKS = (3, 5)
@@ -54,3 +55,22 @@ def test_what_cannot_be_whitened_is_an_error():
         fit_whitening(x, 1.0, [3, 4])
     with pytest.raises(SpecError, match=r"share = 0\.0 was given; expected a finite number above 0"):
         fit_whitening(x, 0.0)
+
+
+@pytest.mark.parametrize("kinds", [("dense", "dense"), ("dense", "sparse"), ("sparse", "sparse"), ("tensor", "tensor")])
+def test_rows_side_by_side_are_of_unit_length_whatever_holds_them(kinds):
+    make = {"dense": np.asarray, "sparse": sparse.csr_array, "tensor": torch.from_numpy}
+    unit = rows(6, 0) / np.linalg.norm(rows(6, 0), axis=1, keepdims=True)
+    parts = [unit, unit[:, ::-1].copy()]
+    found = side_by_side([make[kind](part) for kind, part in zip(kinds, parts, strict=True)])
+    assert isinstance(found, {"tensor": torch.Tensor, "sparse": sparse.csr_array, "dense": np.ndarray}[kinds[1]])
+    found = found.toarray() if sparse.issparse(found) else np.asarray(found)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(found * np.sqrt(2), np.concatenate(parts, 1), rtol=1e-6)
+
+
+def test_the_columns_of_each_layer_are_those_of_the_paper():
+    model = ww.DeconvNet(ww.ModelSpec.paper())
+    assert layer_columns(model, ww.DescriptorSpec(layers=(1, 2)), 28, 28) == (9216, 4800)
+    assert layer_columns(model, ww.DescriptorSpec(), 28, 28) == (4800,)
