@@ -29,6 +29,8 @@ CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "or_one": ("or_one", ("maybe",)),
     "strength, power 1": ("strength", ("x", 1)),
     "strength, power 2": ("strength", ("x", 2)),
+    "strength_slope, power 1": ("strength_slope", ("x", 1)),
+    "strength_slope, power 2": ("strength_slope", ("x", 2)),
     "precision": ("precision", ("share", "maybe", *GAMMA_BOUNDS)),
     "precision, γ below 1": ("precision", ("share", "maybe", 0.125, 0.5)),
     "fit_slope": ("fit_slope", (("mu", "inverse"), "share", ("x", "y"), 0.7)),

@@ -1,174 +1,269 @@
-"""The compiled loops of Gaussian pooling on the CPU, over tiles of regions.
+"""The compiled loop of Gaussian pooling on the CPU.
 
-The elements of a tile are copied to work memory (`cpu_memory`), where regions are processed LANES at a time
-(`cpu_region`); results are copied back.
+A tile is a number of rows of regions, counted through all images and channels. Its elements and variables are copied to
+work memory, where regions are processed LANES at a time by the functions of the CPU engine; results are copied back.
+
+Work memory has rows of `pitch` numbers, one for each region of the tile: the elements of a region, the weights of its
+rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x (or their gradients).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from whatwhere.inference.engines.jit import Array, cached_jit
-from whatwhere.inference.engines.jit.simd import LANES, load, store
-from whatwhere.nn.cpu_memory import (
-    load_features,
-    load_gaussians,
-    load_outside,
-    load_tile,
-    store_features,
-    store_gaussians,
-    store_tile,
+import numpy as np
+
+from whatwhere.inference.engines.jit import Array, cached_jit, inline_jit, jit
+from whatwhere.inference.engines.jit.region import (
+    OUTSIDE,
+    Axis,
+    axis_weights,
+    coordinate,
+    fit_moments,
+    pool_plane,
+    pool_with_gradient,
+    spread,
 )
-from whatwhere.nn.cpu_region import axis_weights, fit_and_pool, fit_and_pool_gradient, slopes
+from whatwhere.inference.engines.jit.simd import LANES, load, noinline, store
+from whatwhere.inference.engines.jit.vector_math import fma, formulas
+
+FIT_POOL, FIT_POOL_BACKWARD, POOL, SLOPES, UNPOOL = range(5)
+VALUES = 5  # p, μ_y, μ_x, γ_y, γ_x
+GEOMETRY = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "size_y", "size_x", "stride_y", "stride_x", "padding_y", "padding_x",  # of a region
+            "height", "width",  # of the map
+            "rows", "columns",  # of regions
+            "channels",
+            "inside",  # whether all regions lie inside the map
+            "overlap",  # regions add their contributions to the map
+            "tile",  # rows of regions in a tile
+            "pitch",  # of work memory
+            "operation",
+        )
+    ]
+)  # fmt: skip
+Geometry = Any  # one such record
+
+
+class Maps(NamedTuple):
+    """Six maps that are read, then six that are written: z, p, μ_y, μ_x, γ_y, γ_x; those not given have no elements.
+
+    arrays   flat memory
+    strides  [12, 5]: of images, channels, rows and columns, and where the map begins
+    """
+
+    arrays: Any
+    strides: Array
+
+
+class Region(NamedTuple):
+    """Where the elements, weights and values of LANES regions begin; their axes, and how far OUTSIDE is from weights."""
+
+    z: int
+    w: int
+    values: int
+    axes: tuple[Axis, Axis, Axis]
+    outside: int
+
+
+# --- copies between maps and work memory
+
+
+@inline_jit
+def row_start(row: int, g: Geometry, strides: Array) -> tuple[int, int]:
+    """The offset of the plane of a row of regions, and its number y in the plane."""
+    plane, y = row // g.rows, row % g.rows
+    return strides[4] + plane // g.channels * strides[0] + plane % g.channels * strides[1], y
+
+
+@jit
+def copy_elements(maps: Maps, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+    """The elements of a tile to work memory, with zeros outside the map; or back, added where regions overlap."""
+    noinline()
+    z, strides = maps.arrays[0 if to_work else 6], maps.strides[0 if to_work else 6]
+    step, M = g.stride_x * strides[3], g.pitch
+    pairs = g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1 and strides[3] == 1
+    for row in range(rows[0], rows[1]):
+        plane, y = row_start(row, g, strides)
+        for i in range(g.size_y):
+            line, of = y * g.stride_y - g.padding_y + i, i * g.size_x * M + (row - rows[0]) * g.columns
+            at = plane + line * strides[2] - g.padding_x * strides[3]
+            if pairs:  # a loop that the compiler vectorises
+                copy_pairs(z, at, work, of, (g.columns, M), to_work)
+                continue
+            for j in range(g.size_x):
+                to, start = of + j * M, at + j * strides[3]
+                first = max(0, -((j - g.padding_x) // g.stride_x))
+                last = min(g.columns, (g.width - 1 + g.padding_x - j) // g.stride_x + 1)
+                if not 0 <= line < g.height:
+                    last = first
+                if to_work:
+                    if g.inside == 0:
+                        work[to : to + g.columns] = 0
+                    for x in range(first, last):
+                        work[to + x] = z[start + x * step]
+                elif g.overlap:
+                    for x in range(first, last):
+                        z[start + x * step] += work[to + x]
+                else:
+                    for x in range(first, last):
+                        z[start + x * step] = work[to + x]
+
+
+@inline_jit
+def copy_pairs(z: Array, at: int, work: Array, of: int, sizes: tuple[int, int], to_work: bool) -> None:
+    """One line of regions of 2×2: contiguous pairs in the map, two rows of work memory."""
+    columns, M = sizes
+    if to_work:
+        for x in range(columns):
+            work[of + x] = z[at + 2 * x]
+            work[of + M + x] = z[at + 2 * x + 1]
+    else:
+        for x in range(columns):
+            z[at + 2 * x] = work[of + x]
+            z[at + 2 * x + 1] = work[of + M + x]
+
+
+@jit
+def copy_values(maps: Maps, g: Geometry, rows: tuple[int, int], work: Array, start: int, to_work: bool) -> None:
+    """The variables of a tile, those that are given, to work memory from `start` on; or back."""
+    noinline()
+    for k in range(VALUES):
+        number = 1 + k if to_work else 7 + k
+        values, strides = maps.arrays[number], maps.strides[number]
+        if len(values) == 0:
+            continue
+        for row in range(rows[0], rows[1]):
+            plane, y = row_start(row, g, strides)
+            at, to = plane + y * strides[2], start + k * g.pitch + (row - rows[0]) * g.columns
+            if to_work:
+                for x in range(g.columns):
+                    work[to + x] = values[at + x * strides[3]]
+            else:
+                for x in range(g.columns):
+                    values[at + x * strides[3]] = work[to + x]
+
+
+@jit
+def mark_outside(g: Geometry, rows: tuple[int, int], work: Array, start: int) -> None:
+    """OUTSIDE for each row and column of each region that lies outside the map, 0 for the others."""
+    noinline()
+    for row in range(rows[0], rows[1]):
+        top = row % g.rows * g.stride_y - g.padding_y
+        for x in range(g.columns):
+            m, left = start + (row - rows[0]) * g.columns + x, x * g.stride_x - g.padding_x
+            for i in range(g.size_y):
+                work[m + i * g.pitch] = 0 if 0 <= top + i < g.height else OUTSIDE
+            for j in range(g.size_x):
+                work[m + (g.size_y + j) * g.pitch] = 0 if 0 <= left + j < g.width else OUTSIDE
+
+
+# --- LANES regions in work memory
+
+
+@inline_jit
+def load_values(work: Array, at: Region) -> Any:
+    """p, θ_y and θ_x."""
+    M, v = at.axes[0].step, at.values
+    rows, columns = (load(work, v + M), load(work, v + 3 * M)), (load(work, v + 2 * M), load(work, v + 4 * M))
+    return load(work, v), rows, columns
+
+
+@inline_jit
+def store_values(work: Array, at: Region, p: Any, rows: Any, columns: Any) -> None:
+    M, v = at.axes[0].step, at.values
+    store(work, v, p)
+    store(work, v + M, rows[0])
+    store(work, v + 2 * M, columns[0])
+    store(work, v + 3 * M, rows[1])
+    store(work, v + 4 * M, columns[1])
+
+
+@inline_jit
+def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
+    """w_y and w_x of θ_y and θ_x."""
+    y, x, _ = at.axes
+    axis_weights(work, at.w, y, rows, y.size, at.outside)
+    axis_weights(work, at.w, x, columns, x.size, at.outside)
+
+
+@inline_jit
+def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
+    """The largest |z|, Σ strength, θ_y, θ_x and the variances along both axes, by (γ_min, γ_max, power); sets weights."""
+    largest, total, (mu_y, v_y), (mu_x, v_x), _ = fit_moments(work, at.z, at.axes, how[2], 0.0)
+    rows = mu_y, formulas.precision(v_y, total, how[0], how[1])
+    columns = mu_x, formulas.precision(v_x, total, how[0], how[1])
+    set_weights(work, at, rows, columns)
+    return largest, total, rows, columns, (v_y, v_x)
+
+
+@jit
+def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None:
+    """Replace z by ∇z from the gradients of p, μ and γ: those through p = Σ w z, and those through the fit."""
+    y, x, _ = at.axes
+    d_p, d_rows, d_columns = load_values(work, at)
+    largest, total, rows, columns, (v_y, v_x) = fit(work, at, how)
+    _, of_rows, of_columns = pool_with_gradient(work, at.z, at.w, at.axes, (rows, columns))
+    scale = 1 / formulas.or_one(largest)
+    unit = scale / formulas.or_one(total)
+    by_rows = fma(d_p, of_rows[0], d_rows[0]), fma(d_p, of_rows[1], d_rows[1])
+    by_columns = fma(d_p, of_columns[0], d_columns[0]), fma(d_p, of_columns[1], d_columns[1])
+    a_y, b_y, c_y = formulas.fit_slope(rows, v_y, by_rows, unit)
+    a_x, b_x, c_x = formulas.fit_slope(columns, v_x, by_columns, unit)
+    for i in range(y.size):
+        from_y, weight = coordinate(i, y.size) - rows[0], d_p * load(work, at.w + y.weights + i * y.step)
+        of_row = fma(fma(b_y, from_y, a_y), from_y, -c_y - c_x)
+        for j in range(x.size):
+            from_x, k = coordinate(j, x.size) - columns[0], at.z + i * y.stride + j * x.stride
+            slope = formulas.strength_slope(load(work, k) * scale, how[2])
+            share = slope * fma(fma(b_x, from_x, a_x), from_x, of_row)
+            store(work, k, fma(weight, load(work, at.w + x.weights + j * x.step), share))
+
+
+@inline_jit
+def compute(work: Array, at: Region, operation: int, how: tuple[float, float, int]) -> None:
+    """One operation on LANES regions: what it reads and writes are the elements and values in work memory."""
+    y, x, _ = at.axes
+    if operation == FIT_POOL:
+        _, _, rows, columns, _ = fit(work, at, how)
+        store_values(work, at, pool_plane(work, at.z, at.w, y, x), rows, columns)
+    elif operation == FIT_POOL_BACKWARD:
+        fit_gradient(work, at, how)
+    else:
+        p, rows, columns = load_values(work, at)
+        set_weights(work, at, rows, columns)
+        if operation == UNPOOL:
+            spread(work, at.z, at.w, p, (y, x), False)
+        elif operation == POOL:
+            store(work, at.values, pool_plane(work, at.z, at.w, y, x))
+        else:
+            pooled, (a, b), (c, d) = pool_with_gradient(work, at.z, at.w, at.axes, (rows, columns))
+            store_values(work, at, pooled, (p * a, p * b), (p * c, p * d))
 
 
 @cached_jit
-def fit_pool(source: str) -> Any:
-    def fit_pool(
-        first: int, last: int, tile: int, geometry: Array, work: Array, M: int,
-        z: Array, z_strides: Array, p: Array, p_strides: Array, mu: Array, mu_strides: Array, gamma: Array,
-        gamma_strides: Array, return_where: bool, lo: float, hi: float, power: int,
-    ) -> None:  # fmt: skip
-        """p, μ and γ of the rows first … last, `tile` rows at a time."""
+def run(source: str) -> Any:
+    def run(rows: tuple[int, int], geometry: Array, how: Any, maps: Maps, work: Array) -> None:
+        """An operation on the rows of regions first … last, a tile at a time."""
         source  # noqa: B018
         g = geometry[0]
-        KY, KX = g.size_y, g.size_x
-        w = KY * KX * M
-        outside = w + (KY + KX) * M
-        values = outside + (KY + KX) * M
-        for start in range(first, last, tile):
-            end = min(start + tile, last)
-            load_tile(z, z_strides, g, start, end, work, M, outside)
-            for m in range(0, (end - start) * g.columns, LANES):
-                pooled, mu_y, mu_x, g_y, g_x = fit_and_pool(
-                    work, m, w + m, M, KY, KX, g.inside == 1, outside + m, lo, hi, power
-                )
-                store(work, values + m, pooled)
-                if return_where:
-                    store(work, values + M + m, mu_y)
-                    store(work, values + 2 * M + m, mu_x)
-                    store(work, values + 3 * M + m, g_y)
-                    store(work, values + 4 * M + m, g_x)
-            store_features(p, p_strides, 0, g, start, end, work, values)
-            if return_where:
-                store_gaussians(mu, mu_strides, gamma, gamma_strides, g, start, end, work, values + M, M)
-
-    return fit_pool
-
-
-@cached_jit
-def fit_pool_backward(source: str) -> Any:
-    def fit_pool_backward(
-        first: int, last: int, tile: int, geometry: Array, work: Array, M: int,
-        z: Array, z_strides: Array, d_p: Array, p_strides: Array, d_mu: Array, mu_strides: Array, d_gamma: Array,
-        gamma_strides: Array, has_mu: bool, has_gamma: bool, d_z: Array, d_z_strides: Array, lo: float, hi: float,
-        power: int,
-    ) -> None:  # fmt: skip
-        """∇z from the gradients of p, μ and γ."""
-        source  # noqa: B018
-        g = geometry[0]
-        KY, KX = g.size_y, g.size_x
-        w = KY * KX * M
-        outside = w + (KY + KX) * M
-        values = outside + (KY + KX) * M
-        work[values : values + 5 * M] = 0
-        for start in range(first, last, tile):
-            end = min(start + tile, last)
-            load_tile(z, z_strides, g, start, end, work, M, outside)
-            load_features(d_p, p_strides, 0, g, start, end, work, values)
-            for axis in range(2):
-                if has_mu:
-                    load_features(d_mu, mu_strides, axis * mu_strides[4], g, start, end, work, values + (1 + axis) * M)
-                if has_gamma:
-                    at = values + (3 + axis) * M
-                    load_features(d_gamma, gamma_strides, axis * gamma_strides[4], g, start, end, work, at)
-            for m in range(0, (end - start) * g.columns, LANES):
-                slope, d_mu_y, d_mu_x = (
-                    load(work, values + m),
-                    load(work, values + M + m),
-                    load(work, values + 2 * M + m),
-                )
-                d_g_y, d_g_x = load(work, values + 3 * M + m), load(work, values + 4 * M + m)
-                fit_and_pool_gradient(
-                    work, m, w + m, M, KY, KX, g.inside == 1, outside + m, lo, hi, power,
-                    slope, d_mu_y, d_mu_x, d_g_y, d_g_x,
-                )  # fmt: skip
-            store_tile(d_z, d_z_strides, g, start, end, work, M)
-
-    return fit_pool_backward
-
-
-@cached_jit
-def pool(source: str) -> Any:
-    def pool(
-        first: int, last: int, tile: int, geometry: Array, work: Array, M: int,
-        z: Array, z_strides: Array, p: Array, p_strides: Array, mu: Array, mu_strides: Array, gamma: Array,
-        gamma_strides: Array, with_slopes: bool, d_p: Array, d_p_strides: Array, d_mu: Array, d_mu_strides: Array,
-        d_gamma: Array, d_gamma_strides: Array,
-    ) -> None:  # fmt: skip
-        """P = Σ w z into d_p; with slopes also p ∂P/∂μ and p ∂P/∂γ into d_mu and d_gamma."""
-        source  # noqa: B018
-        g = geometry[0]
-        KY, KX = g.size_y, g.size_x
-        w = KY * KX * M
-        outside = w + (KY + KX) * M
-        values = outside + (KY + KX) * M
-        for start in range(first, last, tile):
-            end = min(start + tile, last)
-            load_tile(z, z_strides, g, start, end, work, M, outside)
-            load_gaussians(mu, mu_strides, gamma, gamma_strides, g, start, end, work, values, M)
-            if with_slopes:
-                load_features(p, p_strides, 0, g, start, end, work, values + 5 * M)
-            for m in range(0, (end - start) * g.columns, LANES):
-                mu_y, mu_x = load(work, values + m), load(work, values + M + m)
-                g_y, g_x = load(work, values + 2 * M + m), load(work, values + 3 * M + m)
-                axis_weights(work, mu_y, g_y, w + m, M, KY, g.inside == 1, outside + m)
-                axis_weights(work, mu_x, g_x, w + KY * M + m, M, KX, g.inside == 1, outside + KY * M + m)
-                pooled, m_y, m_x, n_y, n_x = slopes(work, m, w + m, mu_y, mu_x, g_y, g_x, M, KY, KX)
-                store(work, values + 4 * M + m, pooled)
-                if with_slopes:
-                    feature = load(work, values + 5 * M + m)
-                    store(work, values + m, m_y * feature)
-                    store(work, values + M + m, m_x * feature)
-                    store(work, values + 2 * M + m, n_y * feature)
-                    store(work, values + 3 * M + m, n_x * feature)
-            store_features(d_p, d_p_strides, 0, g, start, end, work, values + 4 * M)
-            if with_slopes:
-                store_gaussians(d_mu, d_mu_strides, d_gamma, d_gamma_strides, g, start, end, work, values, M)
-
-    return pool
-
-
-@cached_jit
-def unpool(source: str) -> Any:
-    def unpool(
-        first: int, last: int, tile: int, geometry: Array, work: Array, M: int,
-        p: Array, p_strides: Array, mu: Array, mu_strides: Array, gamma: Array, gamma_strides: Array,
-        z: Array, z_strides: Array,
-    ) -> None:  # fmt: skip
-        """z(i) = Σ_j w(i) p(j)."""
-        source  # noqa: B018
-        g = geometry[0]
-        KY, KX = g.size_y, g.size_x
-        w = KY * KX * M
-        outside = w + (KY + KX) * M
-        values = outside + (KY + KX) * M
-        for start in range(first, last, tile):
-            end = min(start + tile, last)
+        M, elements, weights = g.pitch, g.size_y * g.size_x, g.size_y + g.size_x
+        axes = Axis(g.size_y, g.size_x * M, 0, M), Axis(g.size_x, M, g.size_y * M, M), Axis(1, 0, 0, 0)
+        outside, values = 0 if g.inside else weights * M, (elements + 2 * weights) * M
+        for start in range(rows[0], rows[1], g.tile):
+            tile = start, min(start + g.tile, rows[1])
             if g.inside == 0:
-                load_outside(g, start, end, work, M, outside)
-            load_gaussians(mu, mu_strides, gamma, gamma_strides, g, start, end, work, values, M)
-            load_features(p, p_strides, 0, g, start, end, work, values + 4 * M)
-            for m in range(0, (end - start) * g.columns, LANES):
-                mu_y, mu_x = load(work, values + m), load(work, values + M + m)
-                g_y, g_x = load(work, values + 2 * M + m), load(work, values + 3 * M + m)
-                axis_weights(work, mu_y, g_y, w + m, M, KY, g.inside == 1, outside + m)
-                axis_weights(work, mu_x, g_x, w + KY * M + m, M, KX, g.inside == 1, outside + KY * M + m)
-                feature = load(work, values + 4 * M + m)
-                for i in range(KY):
-                    row = feature * load(work, w + i * M + m)
-                    for j in range(KX):
-                        store(work, (i * KX + j) * M + m, row * load(work, w + (KY + j) * M + m))
-            store_tile(z, z_strides, g, start, end, work, M)
+                mark_outside(g, tile, work, (elements + weights) * M)
+            if g.operation != UNPOOL:
+                copy_elements(maps, g, tile, work, True)
+            copy_values(maps, g, tile, work, values, True)
+            for m in range(0, (tile[1] - tile[0]) * g.columns, LANES):
+                compute(work, Region(m, elements * M + m, values + m, axes, outside), g.operation, how)
+            copy_values(maps, g, tile, work, values, False)
+            if g.operation == UNPOOL or g.operation == FIT_POOL_BACKWARD:
+                copy_elements(maps, g, tile, work, False)
 
-    return unpool
+    return run

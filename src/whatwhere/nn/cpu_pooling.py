@@ -1,4 +1,4 @@
-"""Gaussian pooling on the CPU: the five functions of `triton_pooling` with the kernels of `cpu_kernels`.
+"""Gaussian pooling on the CPU: the five functions of `triton_pooling` with the loop of `cpu_kernels`.
 
 Threads share the planes (one channel of one image each), so that results do not depend on their number.
 """
@@ -10,26 +10,25 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whatwhere.inference.engines.jit.simd import LANES
-from whatwhere.nn import cpu_kernels
-from whatwhere.nn.cpu_memory import FEATURES, GEOMETRY
+from whatwhere.nn import cpu_kernels as kernels
 
 TILE = 512  # regions that are processed together, about
 PER_THREAD = 20_000  # regions for which another thread pays
+NO_FIT = (0.0, 0.0, 2)
+Given = Tensor | None
+NONE: tuple[Given, Given, Given] = (None, None, None)
 
 
 def fit_pool(
     z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int], lo: float, hi: float, power: int
 ) -> None:
-    return_where = mu.dim() == 5
-    arrays = (*flat(z), *flat(p), *flat(mu), *flat(gamma))
-    launch(cpu_kernels.fit_pool, z, p, geometry, *arrays, return_where, lo, hi, power)
+    launch(kernels.FIT_POOL, geometry, (z, *NONE, None, p, mu, gamma), (lo, hi, power))
 
 
 def fit_pool_backward(
@@ -43,76 +42,53 @@ def fit_pool_backward(
     hi: float,
     power: int,
 ) -> None:
-    clear(d_z, d_p, geometry)
-    none = z.new_empty(0)
-    gradients = (*flat(d_p), *flat(none if d_mu is None else d_mu), *flat(none if d_gamma is None else d_gamma))
-    flags = (d_mu is not None, d_gamma is not None)
-    launch(cpu_kernels.fit_pool_backward, z, d_p, geometry, *flat(z), *gradients, *flags, *flat(d_z), lo, hi, power)
+    clear(d_z, geometry)
+    launch(kernels.FIT_POOL_BACKWARD, geometry, (z, d_p, d_mu, d_gamma, d_z, *NONE), (lo, hi, power))
 
 
 def pool(z: Tensor, mu: Tensor, gamma: Tensor, p: Tensor, geometry: Sequence[int]) -> None:
-    arrays = (*flat(z), *flat(p), *flat(mu), *flat(gamma))
-    launch(cpu_kernels.pool, z, p, geometry, *arrays, False, *flat(p), *flat(mu), *flat(gamma))
+    launch(kernels.POOL, geometry, (z, None, mu, gamma, None, p, None, None), NO_FIT)
 
 
 def slopes(
     z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, d_p: Tensor, d_mu: Tensor, d_gamma: Tensor, geometry: Sequence[int]
 ) -> None:
-    arrays = (*flat(z), *flat(p), *flat(mu), *flat(gamma))
-    launch(cpu_kernels.pool, z, p, geometry, *arrays, True, *flat(d_p), *flat(d_mu), *flat(d_gamma))
+    launch(kernels.SLOPES, geometry, (z, p, mu, gamma, None, d_p, d_mu, d_gamma), NO_FIT)
 
 
 def unpool(p: Tensor, mu: Tensor, gamma: Tensor, z: Tensor, geometry: Sequence[int]) -> None:
-    clear(z, p, geometry)
-    launch(cpu_kernels.unpool, z, p, geometry, *flat(p), *flat(mu), *flat(gamma), *flat(z))
+    clear(z, geometry)
+    launch(kernels.UNPOOL, geometry, (None, p, mu, gamma, z, *NONE), NO_FIT)
 
 
-def flat(tensor: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The memory of a tensor as a flat array, and its strides along (image, channel, row, column[, axis])."""
-    strides = tensor.stride()
-    if tensor.dim() == 5:  # μ and γ, [N, 2, C, h, w]
-        strides = (strides[0], *strides[2:], strides[1])
-    length = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
-    memory = torch.as_strided(tensor.detach(), (length,), (1,))
-    return memory.numpy(), np.array([*strides, *[0] * (5 - len(strides))], np.int64)
-
-
-def overlapping(geometry: Sequence[int]) -> bool:
-    size_y, size_x, stride_y, stride_x = geometry[:4]
-    return stride_y < size_y or stride_x < size_x
-
-
-def clear(z: Tensor, p: Tensor, geometry: Sequence[int]) -> None:
+def clear(z: Tensor, geometry: Sequence[int]) -> None:
     """Set the map to zero if regions overlap, since they add to it, or if they leave elements out."""
-    for n, g, s, t, before in zip(z.shape[2:], p.shape[2:], geometry[:2], geometry[2:4], geometry[4:6], strict=True):
-        if t != s or (g - 1) * t + s - before < n:
-            z.zero_()
-            return
+    axes = (geometry[axis::2] for axis in range(2))
+    if any(t != s or (regions - 1) * t + s - before < n for s, t, before, n, regions in axes):
+        z.zero_()
 
 
-def describe(z: Tensor, p: Tensor, geometry: Sequence[int]) -> np.ndarray:
-    size, stride, before = geometry[:2], geometry[2:4], geometry[4:6]
-    reach = [(g - 1) * t + s for g, s, t in zip(p.shape[2:], size, stride, strict=True)]
-    inside = not any(before) and reach[0] <= z.shape[2] and reach[1] <= z.shape[3]
-    record = np.zeros(1, GEOMETRY)
-    record[0] = (*z.shape[1:], *p.shape[2:], *geometry[:6], inside, overlapping(geometry))
-    return record
+def launch(operation: int, geometry: Sequence[int], tensors: Sequence[Given], how: tuple[float, float, int]) -> None:
+    """Run an operation on all rows of regions, in as many threads as pay.
 
-
-def launch(kernel: Any, z: Tensor, p: Tensor, geometry: Sequence[int], *arguments: Any) -> None:
-    """Run a kernel on all rows of regions, in as many threads as pay."""
+    tensors  z, p, μ and γ that are read, and then those that are written
+    """
+    p = next(tensor for tensor in (tensors[1], tensors[5]) if tensor is not None)
     if p.numel() == 0:
         return
-    record = describe(z, p, geometry)
-    size_y, size_x = geometry[:2]
-    planes, (rows, columns) = p.shape[0] * p.shape[1], p.shape[2:]
+    (planes, channels), (rows, columns) = (p.shape[0] * p.shape[1], p.shape[1]), p.shape[2:]
     tile = max(1, TILE // columns)
-    width = -(-tile * columns // LANES) * LANES
-    length = (size_y * size_x + 2 * (size_y + size_x) + FEATURES) * width
+    pitch = -(-tile * columns // LANES) * LANES
+    reach = [before == 0 and (n - 1) * t + s <= end for s, t, before, end, n in (geometry[a::2] for a in range(2))]
+    overlap = geometry[2] < geometry[0] or geometry[3] < geometry[1]
+    record = np.zeros(1, kernels.GEOMETRY)
+    record[0] = (*geometry, channels, all(reach), overlap, tile, pitch, operation)
+    size_y, size_x = geometry[:2]
+    length, maps = (size_y * size_x + 2 * (size_y + size_x) + kernels.VALUES) * pitch, maps_of(tensors, p)
 
     def work(first: int, last: int) -> None:
-        memory = torch.zeros(length, dtype=z.dtype).numpy()
-        kernel(first * rows, last * rows, tile, record, memory, width, *arguments)
+        memory = torch.zeros(length, dtype=p.dtype).numpy()
+        kernels.run((first * rows, last * rows), record, how, maps, memory)
 
     threads = max(1, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
     if threads == 1:
@@ -120,6 +96,22 @@ def launch(kernel: Any, z: Tensor, p: Tensor, geometry: Sequence[int], *argument
         return
     cuts = [planes * i // threads for i in range(threads + 1)]
     list(thread_pool(os.getpid(), threads).map(lambda pair: work(*pair), pairwise(cuts)))
+
+
+def maps_of(tensors: Sequence[Given], like: Tensor) -> kernels.Maps:
+    """The memory of z, p, μ and γ as flat arrays, twice, with μ and γ [N, 2, C, h, w] once for each axis."""
+    none = like.new_empty(0).numpy()
+    arrays, strides = [], []
+    for tensor, axes in zip(tensors, (1, 1, 2, 2) * 2, strict=True):
+        if tensor is None or tensor.numel() == 0:
+            arrays += [none] * axes
+            strides += [[0] * 5] * axes
+            continue
+        steps = tensor.stride()
+        length = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, steps, strict=True))
+        arrays += [torch.as_strided(tensor.detach(), (length,), (1,)).numpy()] * axes
+        strides += [[steps[0], *steps[-3:], axis * steps[1]] for axis in range(axes)]
+    return kernels.Maps(tuple(arrays), np.array(strides, np.int64))
 
 
 @cache

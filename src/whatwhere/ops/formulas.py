@@ -96,6 +96,11 @@ def strength(relative, power):
     return size * size if power == 2 else size
 
 
+def strength_slope(relative, power):
+    """The derivative of `strength`: 2 s, or the sign of s."""
+    return 2 * relative if power == 2 else relative / or_one(abs(relative))
+
+
 def precision(variance, total, low, high):
     """γ = 1 / variance, bounded; without a signal (`total` = 0) the least.
 

@@ -119,7 +119,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
                     continue
                 for a in range(axes):
                     along = load(state, mu + a * B), load(state, gamma + a * B)
-                    axis_weights(state, w_at + b, own[a], along, inside[a], -1)
+                    axis_weights(state, w_at + b, own[a], along, inside[a], 0)
 
 
 @jit

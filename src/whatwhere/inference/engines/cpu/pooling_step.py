@@ -95,4 +95,4 @@ def move_axis(state: Array, at: Places, a: int, elements: tuple[Axis, int], mome
     theta = formulas.step_theta((mu, gamma), gradient, how[0], ((axis.size - 1) / 2, how[1], how[2]))
     store(state, mu_at, theta[0])
     store(state, gamma_at, theta[1])
-    axis_weights(state, at.w, axis, theta, inside, -1)
+    axis_weights(state, at.w, axis, theta, inside, 0)

@@ -31,13 +31,13 @@ def coordinate(i: int, size: int) -> float:
 
 
 @jit
-def axis_weights(memory: Array, w: int, axis: Axis, theta: Any, inside: int, excluded: int) -> None:
+def axis_weights(memory: Array, w: int, axis: Axis, theta: Any, inside: int, outside: int) -> None:
     """Store w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` elements, which lie in the map.
 
-    `excluded` is -1, or where numbers are that are added to the exponents: OUTSIDE for elements of single regions.
+    `outside` is 0, or how far from the weights numbers are that are added to the exponents: OUTSIDE, or 0.
     """
     (mu, gamma), step, first = theta, axis.step, w + axis.weights
-    if axis.size == 2 and inside == 2 and excluded < 0:
+    if axis.size == 2 and inside == 2 and outside == 0:
         w0, w1 = formulas.pair_weights(mu, gamma)
         store(memory, first, w0)
         store(memory, first + step, w1)
@@ -45,8 +45,8 @@ def axis_weights(memory: Array, w: int, axis: Axis, theta: Any, inside: int, exc
     largest = splat(memory, OUTSIDE)
     for i in range(inside):
         exponent = formulas.exponent(coordinate(i, axis.size), mu, gamma)
-        if excluded >= 0:
-            exponent = exponent + load(memory, excluded + i * step)
+        if outside > 0:
+            exponent = exponent + load(memory, first + outside + i * step)
         store(memory, first + i * step, exponent)
         largest = maximum(largest, exponent)
     norm = splat(memory, 0)
@@ -116,6 +116,17 @@ def axis_moments(memory: Array, z: int, w: int, own: Axis, others: tuple[Axis, A
         total, first, second = total + share, fma(share, place, first), fma(share, place * place, second)
         mean, square = fma(q, place, mean), fma(q, place * place, square)
     return total, first - mean * total, second - square * total
+
+
+@inline_jit
+def pool_with_gradient(memory: Array, z: int, w: int, axes: tuple[Axis, Axis, Axis], theta: Any) -> Any:
+    """P = Σ w_y w_x e of one plane, and its gradients by θ = (μ, γ) along rows and along columns."""
+    y, x, one = axes
+    pooled, first_y, second_y = axis_moments(memory, z, w, y, (one, x))
+    _, first_x, second_x = axis_moments(memory, z, w, x, (one, y))
+    (mu_y, gamma_y), (mu_x, gamma_x) = theta
+    rows = formulas.theta_gradient(mu_y, gamma_y, first_y, second_y)
+    return pooled, rows, formulas.theta_gradient(mu_x, gamma_x, first_x, second_x)
 
 
 @inline_jit
