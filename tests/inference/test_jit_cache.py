@@ -130,7 +130,7 @@ import torch, whatwhere as ww
 from whatwhere.nn import GaussianPool2d, cpu_kernels
 assert ww.__file__.startswith({folder!r})
 p = GaussianPool2d(2)(torch.ones(1, 1, 4, 4))
-print([round(x, 5) for x in p.flatten().tolist()], len(cpu_kernels.fit_pool.signatures))
+print([round(x, 5) for x in p.flatten().tolist()], len(cpu_kernels.run.signatures))
 """
     done = run(READ_ONLY + program.format(folder=str(tmp_path)), tmp_path)
     assert done.returncode == 0, done.stderr

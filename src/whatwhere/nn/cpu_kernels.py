@@ -48,19 +48,15 @@ GEOMETRY = np.dtype(
 Geometry = Any  # one such record
 
 
-class Maps(NamedTuple):
-    """Six maps that are read, then six that are written: z, p, μ_y, μ_x, γ_y, γ_x; those not given have no elements.
+class Map(NamedTuple):
+    """The flat memory of a map, and its strides: of images, channels, rows, columns, and where the map begins."""
 
-    arrays   flat memory
-    strides  [12, 5]: of images, channels, rows and columns, and where the map begins
-    """
-
-    arrays: Any
+    memory: Array
     strides: Array
 
 
 class Region(NamedTuple):
-    """Where the elements, weights and values of LANES regions begin; their axes, and how far OUTSIDE is from weights."""
+    """LANES regions: where elements, weights and values begin, the axes, and how far OUTSIDE is from weights, or 0."""
 
     z: int
     w: int
@@ -80,26 +76,44 @@ def row_start(row: int, g: Geometry, strides: Array) -> tuple[int, int]:
 
 
 @jit
-def copy_elements(maps: Maps, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+def copy_pairs(map: Map, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+    """The same for regions of 2×2 side by side, in loops that the compiler vectorises."""
+    noinline()
+    (z, strides), M = map, g.pitch
+    for row in range(rows[0], rows[1]):
+        plane, y = row_start(row, g, strides)
+        for i in range(2):
+            at, of = plane + (2 * y + i) * strides[2], 2 * i * M + (row - rows[0]) * g.columns
+            if to_work:
+                for x in range(g.columns):
+                    work[of + x] = z[at + 2 * x]
+                    work[of + M + x] = z[at + 2 * x + 1]
+            else:
+                for x in range(g.columns):
+                    z[at + 2 * x] = work[of + x]
+                    z[at + 2 * x + 1] = work[of + M + x]
+
+
+@jit
+def copy_elements(map: Map, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
     """The elements of a tile to work memory, with zeros outside the map; or back, added where regions overlap."""
     noinline()
-    z, strides = maps.arrays[0 if to_work else 6], maps.strides[0 if to_work else 6]
-    step, M = g.stride_x * strides[3], g.pitch
-    pairs = g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1 and strides[3] == 1
+    (z, strides), M = map, g.pitch
+    step = g.stride_x * strides[3]
+    if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1 and strides[3] == 1:
+        return copy_pairs(map, g, rows, work, to_work)
     for row in range(rows[0], rows[1]):
         plane, y = row_start(row, g, strides)
         for i in range(g.size_y):
             line, of = y * g.stride_y - g.padding_y + i, i * g.size_x * M + (row - rows[0]) * g.columns
             at = plane + line * strides[2] - g.padding_x * strides[3]
-            if pairs:  # a loop that the compiler vectorises
-                copy_pairs(z, at, work, of, (g.columns, M), to_work)
-                continue
             for j in range(g.size_x):
                 to, start = of + j * M, at + j * strides[3]
-                first = max(0, -((j - g.padding_x) // g.stride_x))
-                last = min(g.columns, (g.width - 1 + g.padding_x - j) // g.stride_x + 1)
-                if not 0 <= line < g.height:
-                    last = first
+                first, last = 0, g.columns
+                if g.inside == 0:
+                    first = max(0, -((j - g.padding_x) // g.stride_x))
+                    last = min(g.columns, (g.width - 1 + g.padding_x - j) // g.stride_x + 1)
+                    last = last if 0 <= line < g.height else first
                 if to_work:
                     if g.inside == 0:
                         work[to : to + g.columns] = 0
@@ -113,38 +127,20 @@ def copy_elements(maps: Maps, g: Geometry, rows: tuple[int, int], work: Array, t
                         z[start + x * step] = work[to + x]
 
 
-@inline_jit
-def copy_pairs(z: Array, at: int, work: Array, of: int, sizes: tuple[int, int], to_work: bool) -> None:
-    """One line of regions of 2×2: contiguous pairs in the map, two rows of work memory."""
-    columns, M = sizes
-    if to_work:
-        for x in range(columns):
-            work[of + x] = z[at + 2 * x]
-            work[of + M + x] = z[at + 2 * x + 1]
-    else:
-        for x in range(columns):
-            z[at + 2 * x] = work[of + x]
-            z[at + 2 * x + 1] = work[of + M + x]
-
-
 @jit
-def copy_values(maps: Maps, g: Geometry, rows: tuple[int, int], work: Array, start: int, to_work: bool) -> None:
-    """The variables of a tile, those that are given, to work memory from `start` on; or back."""
+def copy_values(map: Map, g: Geometry, rows: tuple[int, int], work: Array, start: int, to_work: bool) -> None:
+    """A number for each region of a tile to work memory from `start` on; or back."""
     noinline()
-    for k in range(VALUES):
-        number = 1 + k if to_work else 7 + k
-        values, strides = maps.arrays[number], maps.strides[number]
-        if len(values) == 0:
-            continue
-        for row in range(rows[0], rows[1]):
-            plane, y = row_start(row, g, strides)
-            at, to = plane + y * strides[2], start + k * g.pitch + (row - rows[0]) * g.columns
-            if to_work:
-                for x in range(g.columns):
-                    work[to + x] = values[at + x * strides[3]]
-            else:
-                for x in range(g.columns):
-                    values[at + x * strides[3]] = work[to + x]
+    values, strides = map
+    for row in range(rows[0], rows[1]):
+        plane, y = row_start(row, g, strides)
+        at, to = plane + y * strides[2], start + (row - rows[0]) * g.columns
+        if to_work:
+            for x in range(g.columns):
+                work[to + x] = values[at + x * strides[3]]
+        else:
+            for x in range(g.columns):
+                values[at + x * strides[3]] = work[to + x]
 
 
 @jit
@@ -192,7 +188,7 @@ def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
 
 @inline_jit
 def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
-    """The largest |z|, Σ strength, θ_y, θ_x and the variances along both axes, by (γ_min, γ_max, power); sets weights."""
+    """The largest |z|, Σ strength, θ_y, θ_x and variances, by `how` = (γ_min, γ_max, power); sets the weights."""
     largest, total, (mu_y, v_y), (mu_x, v_x), _ = fit_moments(work, at.z, at.axes, how[2], 0.0)
     rows = mu_y, formulas.precision(v_y, total, how[0], how[1])
     columns = mu_x, formulas.precision(v_x, total, how[0], how[1])
@@ -246,8 +242,12 @@ def compute(work: Array, at: Region, operation: int, how: tuple[float, float, in
 
 @cached_jit
 def run(source: str) -> Any:
-    def run(rows: tuple[int, int], geometry: Array, how: Any, maps: Maps, work: Array) -> None:
-        """An operation on the rows of regions first … last, a tile at a time."""
+    def run(rows: tuple[int, int], geometry: Array, how: Any, arrays: Any, strides: Array, work: Array) -> None:
+        """An operation on the rows of regions first … last, a tile at a time.
+
+        arrays, strides  [12, 5] of the maps: z, p, μ_y, μ_x, γ_y, γ_x that are read, then those that are written; maps
+                         that are not given have no elements
+        """
         source  # noqa: B018
         g = geometry[0]
         M, elements, weights = g.pitch, g.size_y * g.size_x, g.size_y + g.size_x
@@ -257,13 +257,17 @@ def run(source: str) -> Any:
             tile = start, min(start + g.tile, rows[1])
             if g.inside == 0:
                 mark_outside(g, tile, work, (elements + weights) * M)
-            if g.operation != UNPOOL:
-                copy_elements(maps, g, tile, work, True)
-            copy_values(maps, g, tile, work, values, True)
+            if len(arrays[0]) > 0:
+                copy_elements(Map(arrays[0], strides[0]), g, tile, work, True)
+            for k in range(VALUES):
+                if len(arrays[1 + k]) > 0:
+                    copy_values(Map(arrays[1 + k], strides[1 + k]), g, tile, work, values + k * M, True)
             for m in range(0, (tile[1] - tile[0]) * g.columns, LANES):
                 compute(work, Region(m, elements * M + m, values + m, axes, outside), g.operation, how)
-            copy_values(maps, g, tile, work, values, False)
-            if g.operation == UNPOOL or g.operation == FIT_POOL_BACKWARD:
-                copy_elements(maps, g, tile, work, False)
+            for k in range(VALUES):
+                if len(arrays[7 + k]) > 0:
+                    copy_values(Map(arrays[7 + k], strides[7 + k]), g, tile, work, values + k * M, False)
+            if len(arrays[6]) > 0:
+                copy_elements(Map(arrays[6], strides[6]), g, tile, work, False)
 
     return run

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -76,19 +76,12 @@ def launch(operation: int, geometry: Sequence[int], tensors: Sequence[Given], ho
     p = next(tensor for tensor in (tensors[1], tensors[5]) if tensor is not None)
     if p.numel() == 0:
         return
-    (planes, channels), (rows, columns) = (p.shape[0] * p.shape[1], p.shape[1]), p.shape[2:]
-    tile = max(1, TILE // columns)
-    pitch = -(-tile * columns // LANES) * LANES
-    reach = [before == 0 and (n - 1) * t + s <= end for s, t, before, end, n in (geometry[a::2] for a in range(2))]
-    overlap = geometry[2] < geometry[0] or geometry[3] < geometry[1]
-    record = np.zeros(1, kernels.GEOMETRY)
-    record[0] = (*geometry, channels, all(reach), overlap, tile, pitch, operation)
-    size_y, size_x = geometry[:2]
-    length, maps = (size_y * size_x + 2 * (size_y + size_x) + kernels.VALUES) * pitch, maps_of(tensors, p)
+    (n, channels), (rows, _) = p.shape[:2], p.shape[2:]
+    planes, (record, length), maps = n * channels, describe(tuple(geometry), channels, operation), flat_maps(tensors)
 
     def work(first: int, last: int) -> None:
         memory = torch.zeros(length, dtype=p.dtype).numpy()
-        kernels.run((first * rows, last * rows), record, how, maps, memory)
+        kernels.run((first * rows, last * rows), record, how, *maps, memory)
 
     threads = max(1, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
     if threads == 1:
@@ -98,20 +91,40 @@ def launch(operation: int, geometry: Sequence[int], tensors: Sequence[Given], ho
     list(thread_pool(os.getpid(), threads).map(lambda pair: work(*pair), pairwise(cuts)))
 
 
-def maps_of(tensors: Sequence[Given], like: Tensor) -> kernels.Maps:
+@lru_cache(256)
+def describe(geometry: tuple[int, ...], channels: int, operation: int) -> tuple[np.ndarray, int]:
+    """What the kernel knows of regions, and the length of its work memory."""
+    axes = [geometry[axis::2] for axis in range(2)]
+    inside = all(before == 0 and (regions - 1) * t + s <= n for s, t, before, n, regions in axes)
+    overlap = any(t < s for s, t, *_ in axes)
+    (size_y, size_x), columns = geometry[:2], geometry[-1]
+    tile = max(1, TILE // columns)
+    pitch = -(-tile * columns // LANES) * LANES
+    record = np.array([(*geometry, channels, inside, overlap, tile, pitch, operation)], kernels.GEOMETRY)
+    return record, (size_y * size_x + 2 * (size_y + size_x) + kernels.VALUES) * pitch
+
+
+def flat_maps(tensors: Sequence[Given]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """The memory of z, p, μ and γ as flat arrays, twice, with μ and γ [N, 2, C, h, w] once for each axis."""
-    none = like.new_empty(0).numpy()
-    arrays, strides = [], []
+    arrays: list[np.ndarray | None] = []
+    steps: list[tuple[int, ...]] = []
     for tensor, axes in zip(tensors, (1, 1, 2, 2) * 2, strict=True):
         if tensor is None or tensor.numel() == 0:
-            arrays += [none] * axes
-            strides += [[0] * 5] * axes
+            arrays += [None] * axes
+            steps.append((0,) * (3 + axes))
             continue
-        steps = tensor.stride()
-        length = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, steps, strict=True))
+        steps.append(tensor.stride())
+        length = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, steps[-1], strict=True))
         arrays += [torch.as_strided(tensor.detach(), (length,), (1,)).numpy()] * axes
-        strides += [[steps[0], *steps[-3:], axis * steps[1]] for axis in range(axes)]
-    return kernels.Maps(tuple(arrays), np.array(strides, np.int64))
+    given = next(array for array in arrays if array is not None)
+    return tuple(given[:0] if array is None else array for array in arrays), stride_table(tuple(steps))
+
+
+@lru_cache(256)
+def stride_table(steps: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """Strides of images, channels, rows and columns of every map, and where it begins: [12, 5]."""
+    rows = [(own[0], *own[-3:], axis * own[1]) for own in steps for axis in range(len(own) - 3)]
+    return np.array(rows, np.int64)
 
 
 @cache
