@@ -1,5 +1,5 @@
 // The whole state of the page as the fragment of its address, and back. Whatever is malformed becomes the default.
-import { clamp } from "./pooling.js";
+import { clamp } from "./formulas.js";
 import { fromBase64, toBase64 } from "./unpack.js";
 
 export const LEVELS = 15; // a drawn pixel has 16 levels, so that a drawing fits into an address

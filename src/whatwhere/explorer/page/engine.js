@@ -1,7 +1,8 @@
 // Algorithm 1 of the paper, its inner loop, for one image: infer the features p (what) and the Gaussians θ (where).
 import { convolveDown, convolveUp, filtersOf } from "./convolution.js";
+import { lineSearch, powered, shrink } from "./formulas.js";
 import { fitTheta } from "./moments.js";
-import { pool, regionCount, regionsOf, stepTheta, unpool, weightsOf } from "./pooling.js";
+import { pool, regionCount, regionsOf, unpool, updatePooling, weightsOf } from "./pooling.js";
 
 /** @typedef {import("./convolution.js").Filters} Filters */
 /** @typedef {import("./pooling.js").Regions} Regions */
@@ -177,7 +178,7 @@ export function step(network, image, latents, weights, settings) {
   const e = minus(pHat[0], image); //                              the residual
   const { g, z: errors } = ascend(network, e, weights, workspace.errors); // ∇p = Rᵀ e, and the error at every z_k
   const measured = objective(e, p, lambda, alpha);
-  const beta = lineSearch(network, g, weights, lambda);
+  const beta = lineSearch(squares(g), lambda * squares(descend(network, g, weights, workspace.z).pHat[0]));
   const next = new Float64Array(p.length);
   for (let j = 0; j < p.length; j++) {
     const moved = p[j] - lambda * beta * g[j]; //                          gradient step
@@ -187,35 +188,10 @@ export function step(network, image, latents, weights, settings) {
   network.layers.forEach(({ kind, regions }, k) => {
     if (kind !== "gaussian") return; //                            switches do not move
     const stepSize = lambda * settings.poolingStep;
-    stepTheta(theta[k], weights[k], regions, errors[k], pHat[k + 1], stepSize, settings.gammaMin, settings.gammaMax);
+    updatePooling(theta[k], weights[k], regions, errors[k], pHat[k + 1], stepSize, settings.gammaMin, settings.gammaMax);
   });
   latents.p = next;
   return { ...measured, beta };
-}
-
-/**
- * β = ‖g‖² / (λ ‖R g‖²), the exact line search of the smooth term; 0 where there is no gradient.
- * @param {Network} network
- * @param {Float64Array} g
- * @param {Weights[]} weights
- * @param {number} lambda
- */
-function lineSearch(network, g, weights, lambda) {
-  const denominator = lambda * squares(descend(network, g, weights, network.workspace.z).pHat[0]);
-  return denominator > 0 ? squares(g) / denominator : 0;
-}
-
-/**
- * A step of size β on the penalty, p - β α |p|^(α-1) sign p, that stops at zero.
- * @param {number} p
- * @param {number} beta
- * @param {number} alpha
- */
-function shrink(p, beta, alpha) {
-  const size = Math.abs(p);
-  const smaller = size - (alpha === 1 ? beta : beta * alpha * size ** (alpha - 1));
-  if (!(smaller > 0)) return 0;
-  return p > 0 ? smaller : -smaller;
 }
 
 /**
@@ -232,7 +208,7 @@ export function objective(e, p, lambda, alpha) {
   for (const value of p) {
     if (value === 0) continue;
     nonzeros++;
-    penalty += Math.abs(value) ** alpha;
+    penalty += powered(value, alpha);
   }
   return { reconstruction: (lambda / 2) * squares(e), penalty, nonzeros };
 }

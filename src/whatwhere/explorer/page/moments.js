@@ -1,5 +1,6 @@
 // The start of the pooling variables: fitted to a signal that was propagated up.
-import { clamp, emptyTheta } from "./pooling.js";
+import { bound, orOne, precision, strength } from "./formulas.js";
+import { emptyTheta } from "./pooling.js";
 
 /** @typedef {import("./pooling.js").Regions} Regions */
 /** @typedef {import("./pooling.js").Theta} Theta */
@@ -60,19 +61,14 @@ function fitSwitch(theta, j, s, size) {
  */
 function fitMoments(theta, j, s, size, { gammaMin, gammaMax, momentPower }) {
   const largest = Math.max(...s);
-  const share = s.map((value) => (largest > 0 ? (value / largest) ** momentPower : 0));
+  const share = s.map((value) => strength(value / orOne(largest), momentPower));
   const total = share.reduce((a, b) => a + b, 0);
-  const moments = (/** @type {(i: number) => number} */ coordinate) => {
-    if (total === 0) return { mean: 0, gamma: 0 };
-    const mean = share.reduce((sum, q, i) => sum + q * coordinate(i), 0) / total;
-    const variance = share.reduce((sum, q, i) => sum + q * (coordinate(i) - mean) ** 2, 0) / total;
-    return { mean, gamma: 1 / Math.max(variance, 1 / Math.max(gammaMax, 1)) };
-  };
   const centre = (size - 1) / 2;
-  const y = moments((i) => Math.floor(i / size) - centre);
-  const x = moments((i) => (i % size) - centre);
-  theta.muY[j] = clamp(y.mean, -centre, centre);
-  theta.muX[j] = clamp(x.mean, -centre, centre);
-  theta.gammaY[j] = clamp(y.gamma, gammaMin, gammaMax);
-  theta.gammaX[j] = clamp(x.gamma, gammaMin, gammaMax);
+  const fitted = (/** @type {(i: number) => number} */ coordinate) => {
+    const mean = share.reduce((sum, q, i) => sum + q * coordinate(i), 0) / orOne(total);
+    const variance = share.reduce((sum, q, i) => sum + q * (coordinate(i) - mean) ** 2, 0) / orOne(total);
+    return bound(mean, precision(variance, total, gammaMin, gammaMax), [centre, gammaMin, gammaMax]);
+  };
+  [theta.muY[j], theta.gammaY[j]] = fitted((i) => Math.floor(i / size) - centre);
+  [theta.muX[j], theta.gammaX[j]] = fitted((i) => (i % size) - centre);
 }

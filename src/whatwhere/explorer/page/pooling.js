@@ -3,6 +3,7 @@
 // A region has s elements along each axis, at coordinates x centred in the region. Its Gaussian is separable:
 // q = softmax(-γ (x - μ)² / 2), w = √q along each axis, and the weight of an element is w_y · w_x.
 // Regions of 2×2, the paper's size, have short cuts: along an axis of two elements q is one sigmoid of γ μ.
+import { exponent, pairMoment, pairWeights, stepTheta, thetaGradient } from "./formulas.js";
 
 /**
  * The regions of one layer at one image size.
@@ -84,17 +85,14 @@ export function emptyTheta(r) {
  */
 function axisWeights(w, at, mu, gamma, size, exist) {
   if (size === 2 && exist === 2) {
-    const ratio = Math.exp(Math.min(300, (gamma * mu) / 2)); // w_1 / w_0; squared it stays finite
-    w[at] = 1 / Math.sqrt(1 + ratio * ratio);
-    w[at + 1] = ratio * w[at];
+    [w[at], w[at + 1]] = pairWeights(mu, gamma);
     return;
   }
   const centre = (size - 1) / 2;
   let largest = -Infinity;
   for (let i = 0; i < exist; i++) {
-    const exponent = (-gamma / 2) * (i - centre - mu) ** 2;
-    w[at + i] = exponent;
-    if (exponent > largest) largest = exponent;
+    w[at + i] = exponent(i - centre, mu, gamma);
+    if (w[at + i] > largest) largest = w[at + i];
   }
   let sum = 0;
   for (let i = 0; i < exist; i++) sum += w[at + i] = Math.exp(w[at + i] - largest);
@@ -189,8 +187,7 @@ export function pool(z, w, { size, width, corner, tall, wide }, p) {
 }
 
 /**
- * θ ← bound(θ - step ∇θ) wherever p̂ ≠ 0, and the weights there. The slope along an axis is w_i Σ_others w ∇w with
- * ∇w(i) = error(i) p̂(j); then ∂w_i/∂μ = ½ w_i γ (x_i - x̄) and ∂w_i/∂γ = -¼ w_i [(x_i - μ)² - Σ q_j (x_j - μ)²].
+ * θ ← bound(θ - step ∇θ) wherever p̂ ≠ 0, and the weights there. The slope along an axis is w_i Σ_others w error.
  * @param {Theta} theta changed
  * @param {Weights} w changed
  * @param {Regions} r
@@ -200,9 +197,10 @@ export function pool(z, w, { size, width, corner, tall, wide }, p) {
  * @param {number} gammaMin
  * @param {number} gammaMax
  */
-export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
+export function updatePooling(theta, w, r, error, p, step, gammaMin, gammaMax) {
   const { size, width, corner, tall, wide } = r;
   const [wy, wx] = [w.y, w.x];
+  const bounds = [(size - 1) / 2, gammaMin, gammaMax];
   const [slopeY, slopeX] = [new Float64Array(size), new Float64Array(size)];
   for (let j = 0; j < corner.length; j++) {
     if (p[j] === 0) continue;
@@ -210,10 +208,10 @@ export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
       const at = corner[j];
       const a = error[at], b = error[at + 1], c = error[at + width], d = error[at + width + 1];
       const top = wy[2 * j], bottom = wy[2 * j + 1], left = wx[2 * j], right = wx[2 * j + 1];
-      const slopeY = top * bottom * ((c * left + d * right) * top - (a * left + b * right) * bottom);
-      const slopeX = left * right * ((b * top + d * bottom) * left - (a * top + c * bottom) * right);
-      stepTwo(theta.muY, theta.gammaY, j, (step * p[j] * slopeY) / 2, gammaMin, gammaMax);
-      stepTwo(theta.muX, theta.gammaX, j, (step * p[j] * slopeX) / 2, gammaMin, gammaMax);
+      const firstY = pairMoment(top, bottom, a * left + b * right, c * left + d * right);
+      const firstX = pairMoment(left, right, a * top + c * bottom, b * top + d * bottom);
+      moveAxis(theta.muY, theta.gammaY, j, [firstY, 0], step * p[j], bounds);
+      moveAxis(theta.muX, theta.gammaX, j, [firstX, 0], step * p[j], bounds);
       updateWeights(w, theta, r, j);
       continue;
     }
@@ -227,60 +225,43 @@ export function stepTheta(theta, w, r, error, p, step, gammaMin, gammaMax) {
         slopeX[k] += slope;
       }
     }
-    stepAxis(theta.muY, theta.gammaY, wy, slopeY, j, size, step * p[j], gammaMin, gammaMax);
-    stepAxis(theta.muX, theta.gammaX, wx, slopeX, j, size, step * p[j], gammaMin, gammaMax);
+    moveAxis(theta.muY, theta.gammaY, j, momentsAlong(wy, slopeY, j * size), step * p[j], bounds);
+    moveAxis(theta.muX, theta.gammaX, j, momentsAlong(wx, slopeX, j * size), step * p[j], bounds);
     updateWeights(w, theta, r, j);
   }
 }
 
 /**
- * Along an axis of two elements the weights depend on γ μ alone.
- * @param {Float64Array} mu
- * @param {Float64Array} gamma
+ * The step of μ and γ of region j along one axis.
+ * @param {Float64Array} mu changed
+ * @param {Float64Array} gamma changed
  * @param {number} j
- * @param {number} step times the slope of γ μ
- * @param {number} gammaMin
- * @param {number} gammaMax
+ * @param {[number, number]} moments that `thetaGradient` asks for
+ * @param {number} step times p̂
+ * @param {number[]} bounds
  */
-function stepTwo(mu, gamma, j, step, gammaMin, gammaMax) {
-  const moved = mu[j] - step * gamma[j];
-  gamma[j] = clamp(gamma[j] - step * mu[j], gammaMin, gammaMax);
-  mu[j] = clamp(moved, -0.5, 0.5);
+function moveAxis(mu, gamma, j, [first, second], step, bounds) {
+  const gradient = thetaGradient(mu[j], gamma[j], first, second);
+  [mu[j], gamma[j]] = stepTheta([mu[j], gamma[j]], gradient, step, bounds);
 }
 
 /**
- * @param {Float64Array} mu
- * @param {Float64Array} gamma
+ * Σ slope_i (x_i - Σ q x) and Σ slope_i (x_i² - Σ q x²) of a region's elements along one axis.
  * @param {Float64Array} w
  * @param {Float64Array} slope
- * @param {number} j
- * @param {number} s
- * @param {number} step times p̂
- * @param {number} gammaMin
- * @param {number} gammaMax
+ * @param {number} at of the region's weights
+ * @returns {[number, number]}
  */
-function stepAxis(mu, gamma, w, slope, j, s, step, gammaMin, gammaMax) {
-  const centre = (s - 1) / 2;
-  let mean = 0;
-  let variance = 0;
-  for (let i = 0; i < s; i++) {
-    const q = w[j * s + i] ** 2;
-    mean += q * (i - centre);
-    variance += q * (i - centre - mu[j]) ** 2;
+function momentsAlong(w, slope, at) {
+  let [total, first, second, mean, square] = [0, 0, 0, 0, 0];
+  for (let i = 0; i < slope.length; i++) {
+    const x = i - (slope.length - 1) / 2;
+    const q = w[at + i] ** 2;
+    total += slope[i];
+    first += slope[i] * x;
+    second += slope[i] * x * x;
+    mean += q * x;
+    square += q * x * x;
   }
-  let byMu = 0;
-  let byGamma = 0;
-  for (let i = 0; i < s; i++) {
-    byMu += (gamma[j] / 2) * slope[i] * (i - centre - mean);
-    byGamma -= (slope[i] * ((i - centre - mu[j]) ** 2 - variance)) / 4;
-  }
-  mu[j] = clamp(mu[j] - step * byMu, -centre, centre);
-  gamma[j] = clamp(gamma[j] - step * byGamma, gammaMin, gammaMax);
+  return [first - mean * total, second - square * total];
 }
-
-/**
- * @param {number} value
- * @param {number} low
- * @param {number} high
- */
-export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));

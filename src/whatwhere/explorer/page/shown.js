@@ -1,8 +1,9 @@
 // The latents that are shown and all that follows from them, each computed once.
 import { allWeights, descend, networkOf, objective } from "./engine.js";
+import { clamp } from "./formulas.js";
 import { placeOf } from "./geometry.js";
 import { featureColours } from "./pictures.js";
-import { clamp, regionCount } from "./pooling.js";
+import { regionCount } from "./pooling.js";
 import { unpackModel } from "./unpack.js";
 
 /** @typedef {import("./engine.js").Latents} Latents */
