@@ -137,3 +137,22 @@ print([round(x, 5) for x in p.flatten().tolist()], len(cpu_kernels.run.signature
     assert done.stdout == "[2.0, 2.0, 2.0, 2.0] 1\n"  # four equal elements, weights of length 1
     assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert not cache_files(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files on this system")
+@pytest.mark.parametrize("given_away", ["file", "folder"])
+def test_machine_code_that_others_may_write_is_not_loaded(tmp_path: Path, given_away: str) -> None:
+    cache = tmp_path / "cache"
+    environment = {"NUMBA_CACHE_DIR": str(cache), "HOME": str(tmp_path / "home")}
+    assert "0 hits" in run(CALL, tmp_path, **environment).stdout
+    assert "1 hits" in run(CALL, tmp_path, **environment).stdout  # of files that are this user's own
+    (file,) = cache_files(cache)
+    content = file.read_bytes()
+    (file if given_away == "file" else file.parent).chmod(0o777)
+    result = run(CALL, tmp_path, **environment)
+    assert "42" in result.stdout
+    assert "0 hits" in result.stdout
+    assert "others may write to it" in result.stderr
+    if given_away == "folder":  # left as it was, and compiled elsewhere
+        assert file.read_bytes() == content
+        assert "1 hits" in run(CALL, tmp_path, **environment).stdout

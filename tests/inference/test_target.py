@@ -1,5 +1,6 @@
 """Masks and input stages at the front door: what the model explains, and that unknown pixels have no influence."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -145,6 +146,9 @@ BAD = {
     "negative": (-torch.ones(3, 1, 9, 8), "weights ≥ 0"),
     "nan": (torch.full((3, 1, 9, 8), float("nan")), "weights ≥ 0"),
     "empty": (torch.zeros(3, 1, 9, 8), "no known pixel"),
+    "complex": (torch.ones(3, 1, 9, 8, dtype=torch.complex64), "a mask of torch.complex64"),
+    "objects": (np.ones((3, 1, 9, 8), dtype=object), "a mask of object"),
+    "text": ("mask.png", "a mask of str"),
 }
 
 
@@ -154,6 +158,21 @@ def test_a_bad_mask_raises(name: str) -> None:
     spec = SPECS["plain"]
     with pytest.raises(ImageError, match=message):
         infer(DeconvNet(spec, dtype=torch.float64), images(spec), SETTINGS, mask=weight)
+
+
+def test_a_mask_may_be_an_array_of_any_byte_order() -> None:
+    spec = SPECS["plain"]
+    model, weight = DeconvNet(spec, dtype=torch.float64), mask()
+    expected = infer(model, images(spec), SETTINGS, mask=weight)
+    given = weight.numpy().astype(">f8")
+    assert torch.equal(infer(model, images(spec), SETTINGS, mask=given).features, expected.features)
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e38])
+def test_images_whose_contrast_is_out_of_range_raise(scale: float) -> None:
+    spec = SPECS["on and off, contrast"]
+    with pytest.raises(ImageError, match="scale them"):
+        infer(DeconvNet(spec), scale * images(spec).float(), SETTINGS)
 
 
 def test_the_target_keeps_images_that_need_nothing_as_they_are() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from examples import SPECS, random_images, random_mask
-from whatwhere.errors import SpecError
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer, ista
 from whatwhere.inference.engines import get_engine, unsupported_reasons
 from whatwhere.inference.learned_steps import LearnedSteps
@@ -302,3 +302,12 @@ def test_a_schedule_is_no_reason_against_any_engine() -> None:
         for spec in (InferenceSpec(), InferenceSpec(step=Schedule(steps=SCHEDULE)))
     )
     assert scheduled == plain
+
+
+def test_distilling_from_nothing_raises() -> None:
+    model = DeconvNet(SPECS["1 layer"])
+    images = random_images(model.spec, 1)
+    with pytest.raises(ImageError, match="at least one"):
+        distill(UnrolledInference(model, steps=1), images[:0])
+    with pytest.raises(SpecError, match="UnrolledInference"):
+        distill(model, images)  # type: ignore[arg-type]

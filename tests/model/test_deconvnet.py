@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import SPECS, random_images, random_latents
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.ops.convolution import convolve_down
@@ -250,3 +250,11 @@ def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
     change, message = MALFORMED[name]
     with pytest.raises(SpecError, match=message):
         DeconvNet.from_parts(model.spec, *change(model.filters, model.connectivity))
+
+
+@pytest.mark.parametrize(
+    "device", ["nonsense", pytest.param("cuda", marks=pytest.mark.skipif("torch.cuda.is_available()"))]
+)
+def test_a_device_that_is_not_there_raises(device: str) -> None:
+    with pytest.raises(EngineError, match="try 'cpu'"):
+        DeconvNet(SPECS["1 layer"]).to(device)

@@ -90,6 +90,7 @@ def test_wrong_masks_raise_before_work_starts(monkeypatch: pytest.MonkeyPatch) -
         -good,
         good / 0,
         0 * good,
+        good.to(torch.complex64),
     ):
         with pytest.raises(ImageError, match="mask"):
             inpaint(NET, truth, bad)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from whatwhere.errors import ImageError, one_or
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
+from whatwhere.model.deconvnet import all_finite
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,13 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
     """The model's input stage, applied to what `check_target` returned."""
     if mask is not None:
         mask = mask.to(model.device, model.dtype)
-    signal, background = model.input_stage.forward(images.to(model.device, model.dtype), mask)
+    images = images.to(model.device, model.dtype)
+    signal, background = model.input_stage.forward(images, mask)
+    if background.scale is not None and not all_finite(background.scale):
+        raise ImageError(
+            f"images up to {float(images.abs().max()):.4g} were given; their contrast is beyond the range of "
+            f"{model.dtype} (scale them to [0, {model.spec.input.white:g}])"
+        )
     return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
 
 
@@ -49,11 +57,21 @@ def check_target(
     model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """Images and mask with unknown pixels separated, once both are what the model can explain."""
-    images, mask = separate_unknown(images, None if mask is None else torch.as_tensor(mask))
+    images, mask = separate_unknown(images, None if mask is None else as_weights(mask))
     model.check_images(images)
     if mask is not None:
         check_mask(images, mask, allow_unknown=allow_unknown)
     return images, mask
+
+
+def as_weights(mask: object) -> Tensor:
+    """A mask that was given as a tensor or an array, as a tensor of real numbers."""
+    if isinstance(mask, np.ndarray) and mask.dtype.kind in "biuf":
+        mask = torch.from_numpy(mask.astype(mask.dtype.newbyteorder("=")))
+    if not isinstance(mask, Tensor) or mask.is_complex():
+        kind = getattr(mask, "dtype", type(mask).__name__)
+        raise ImageError(f"a mask of {kind} was given; expected a tensor or array of weights ≥ 0 (0: unknown)")
+    return mask
 
 
 def separate_unknown(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import ista
 from whatwhere.inference.auto_lam import sample_rows
 from whatwhere.inference.checks import ImageSource
@@ -209,6 +209,10 @@ def distill(
     2
     """
     spec = spec or DistillSpec()
+    if not isinstance(unrolled, UnrolledInference):
+        raise SpecError(f"{type(unrolled).__name__} was given; expected UnrolledInference(model, steps=…)")
+    if len(images) == 0:
+        raise ImageError("an empty set of images was given; expected at least one")
     plain = teacher or replace(unrolled.settings, steps=50)
     optimizer = torch.optim.Adam(groups(unrolled, spec.filter_rate * spec.learning_rate), spec.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)

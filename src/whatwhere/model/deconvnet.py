@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.model.sized import SizedModel, bind
 from whatwhere.ops.connectivity import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
@@ -137,7 +137,12 @@ class DeconvNet:
 
     def to(self, *args: Any, **kwargs: Any) -> DeconvNet:
         """The same model on another device, in another dtype."""
-        filters = [f.to(*args, **kwargs) for f in self.filters]
+        try:
+            filters = [f.to(*args, **kwargs) for f in self.filters]
+        except (RuntimeError, AssertionError) as error:  # torch raises either where a device is unknown or missing
+            given = ", ".join(map(str, (*args, *kwargs.values())))
+            reason = str(error).splitlines()[0]
+            raise EngineError(f"{given} was given, which this machine does not offer: {reason} (try 'cpu')") from None
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
         upward = None if self.tied else [f.to(*args, **kwargs) for f in self.upward]
         return self.from_parts(self.spec, filters, connectivity, upward, source=self.source)

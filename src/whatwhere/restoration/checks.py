@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import TypeVar
 
 import numpy as np
@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference.target import check_mask
+from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.denoiser import Denoiser
 
 Images = Tensor | np.ndarray
+LARGEST = 1e15
+"""Of a value: squares of it, summed over a picture, are within the range of float32."""
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
 
 
@@ -42,6 +44,10 @@ def as_images(model: DeconvNet | Denoiser, images: Images, mask: Tensor | None =
         tensor = torch.where(mask.to(tensor.device) > 0, tensor, 0)
     if not tensor.isfinite().all():
         raise ImageError("images with NaN or infinite values were given; `inpaint` fills in what a mask marks with 0")
+    if (largest := float(tensor.abs().max())) > LARGEST:
+        raise ImageError(
+            f"images with values up to {largest:.4g} were given; expected at most {LARGEST:g} (scale them)"
+        )
     tensor = tensor.detach().to(model.device, model.dtype)
     if isinstance(model, DeconvNet) and model.spec.nonnegative and model.spec.input.kind == "none":
         tensor = tensor.clamp(min=0)  # noise makes values negative that such a model cannot have
@@ -50,9 +56,7 @@ def as_images(model: DeconvNet | Denoiser, images: Images, mask: Tensor | None =
 
 def as_mask(mask: Images) -> Tensor:
     """A mask as a float tensor, 1 where a pixel is known and 0 where not."""
-    tensor = as_tensor(mask)
-    if not isinstance(tensor, Tensor):
-        raise ImageError(f"{type(mask).__name__} was given as a mask; expected a tensor or array [N, 1 or C, H, W]")
+    tensor = as_weights(mask)
     if tensor.is_floating_point() and not (tensor.isfinite() & (tensor >= 0)).all():
         raise ImageError("a mask with negative, NaN or infinite values was given; expected 0 (unknown) and 1 (known)")
     return (tensor > 0).float()
@@ -65,7 +69,7 @@ def as_tensor(values: Images) -> Tensor:
 
 def check_noise(noise: float | None) -> None:
     """Raise a SpecError for a standard deviation that none can have."""
-    valid = noise is None or (isinstance(noise, int | float) and math.isfinite(noise) and noise >= 0)
+    valid = noise is None or (isinstance(noise, int | float) and 0 <= noise <= sys.float_info.max)
     if isinstance(noise, bool) or not valid:
         raise SpecError(
             f"noise = {noise} was given; expected a standard deviation ≥ 0, in units of the images, or None"

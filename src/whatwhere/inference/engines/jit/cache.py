@@ -4,7 +4,8 @@ Numba raises an error if no folder is writable and fails for ever on a damaged f
 without a cache, and a damaged file is deleted and written again. Every file starts with the checksum of its content and
 holds one signature of one function, so processes that compile at the same time cannot mix up their results.
 
-The checksum detects damage, not attacks: a cache folder contains executable code and must not be shared.
+Machine code is executed, so it is loaded only from a folder and a file that belong to this user and that nobody else
+may write. The checksum detects damage, the owner and the permissions prevent attacks.
 """
 
 # mypy: allow-untyped-calls
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import stat
 import tempfile
 import warnings
 from functools import cache
@@ -27,6 +29,7 @@ NOT_WRITABLE = (
     "no folder for compiled machine code is writable, so each process compiles again (about 20 s); "
     "set NUMBA_CACHE_DIR to a writable folder of your own"
 )
+NOT_OWN = "belongs to another user, or others may write to it"
 
 
 class CodeFiles:
@@ -43,7 +46,11 @@ class CodeFiles:
     def load(self, key: tuple[Any, ...]) -> Any:
         path = self.path(key)
         try:
-            stored = path.read_bytes()
+            with open(path, "rb") as file:
+                if not is_own(os.fstat(file.fileno())):
+                    warnings.warn(f"machine code in {path} {NOT_OWN}; it is compiled again", stacklevel=2)
+                    return None
+                stored = file.read()
         except OSError:
             return None
         checksum, content = stored[:32], stored[32:]
@@ -80,6 +87,23 @@ def source_stamp(key: tuple[Any, ...]) -> str:
     return str(key[2][1])[:12]
 
 
+def is_own(status: os.stat_result) -> bool:
+    """Whether a file or folder belongs to this user and nobody else may write to it."""
+    return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+
+
+def own_folder(parent: Path) -> Path:
+    """A folder for this user's machine code alone, in `parent` or, where another user has taken its name, at home."""
+    name = f"whatwhere-{os.geteuid()}" if hasattr(os, "geteuid") else "whatwhere"
+    for folder in (parent / name, Path.home() / ".cache" / name):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(folder)
+        if stat.S_ISDIR(status.st_mode) and is_own(status):
+            return folder
+        warn_once(f"the folder {folder} for machine code {NOT_OWN}, so it is not used; remove it")
+    raise RuntimeError("no folder of this user's own")
+
+
 class MachineCodeCache(FunctionCache):
     """Numba's cache of one function with files that are checked, and with disk errors as warnings."""
 
@@ -87,7 +111,8 @@ class MachineCodeCache(FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # raises RuntimeError if no folder is writable
-        self._cache_file = CodeFiles(Path(self.cache_path), self._impl.filename_base)
+        self.folder = own_folder(Path(self.cache_path))
+        self._cache_file = CodeFiles(self.folder, self._impl.filename_base)
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -100,10 +125,10 @@ class MachineCodeCache(FunctionCache):
         try:
             super()._save_overload(sig, data)
         except OSError as error:
-            warnings.warn(f"compiled machine code was not cached in {self.cache_path}: {error}", stacklevel=2)
+            warnings.warn(f"compiled machine code was not cached in {self.folder}: {error}", stacklevel=2)
 
     def flush(self) -> None:
-        for path in Path(self.cache_path).glob(f"{self._impl.filename_base}.*.nbc"):
+        for path in self.folder.glob(f"{self._impl.filename_base}.*.nbc"):
             path.unlink(missing_ok=True)
 
 
@@ -111,16 +136,16 @@ def use_cache(compiled: Any) -> None:
     """Let a compiled function use the cache; if no folder is writable, leave it without one and warn once."""
     try:
         compiled._cache = MachineCodeCache(compiled.py_func)
-    except RuntimeError:
-        warn_not_writable()
+    except (RuntimeError, OSError):
+        warn_once(NOT_WRITABLE)
 
 
 @cache
-def warn_not_writable() -> None:
-    warnings.warn(f"whatwhere: {NOT_WRITABLE}", stacklevel=2)
+def warn_once(message: str) -> None:
+    warnings.warn(f"whatwhere: {message}", stacklevel=2)
 
 
 def describe_cache(compiled: Any) -> str:
     """Where the machine code of a compiled function is cached, or why it is not."""
-    folder = getattr(compiled._cache, "cache_path", None)
+    folder = getattr(compiled._cache, "folder", None)
     return f"machine code cached in {folder}" if folder else NOT_WRITABLE
