@@ -22,7 +22,7 @@ from whatwhere.data import load
 from whatwhere.inference import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.latent_store import LatentFiles
-from whatwhere.learning.run_folder import Checkpointer
+from whatwhere.learning.run_folder import RunFolder
 from whatwhere.spec import Recipe
 
 RESULTS = Path(__file__).parent / "results" / "checkpoint_overhead.json"
@@ -51,7 +51,7 @@ def main() -> None:
     recipe = replace(recipe, learning=(replace(first, epochs=0), second))
     waited: list[float] = []
     written: list[float] = []
-    Checkpointer.checkpoint = timed(Checkpointer.checkpoint, waited)  # type: ignore[method-assign]
+    RunFolder.save = timed(RunFolder.save, waited)  # type: ignore[method-assign]
     LatentFiles.write = timed(LatentFiles.write, written)  # type: ignore[method-assign]
 
     class Enough(Exception):

@@ -16,7 +16,6 @@ HOMES = {
     "triton": lambda path: "engines/triton/" in path.as_posix() or path.as_posix().startswith("nn/triton_"),
     "matplotlib": lambda path: "figures" in path.parts,
     "sklearn": lambda path: {"classification", "anomaly"} & set(path.parts),
-    "torch.distributed": lambda path: path.name == "distributed.py",
 }
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
@@ -51,10 +50,8 @@ COVERED_BY = {
     "spec/recipe.py": "spec/test_spec.py",
     "model/solution.py": "inference/test_infer.py",
     "latents.py": "learning/test_latent_store.py",
-    "learning/callbacks.py": "learning/test_trainer.py",
     "learning/reports.py": "learning/test_session.py",
     "learning/state.py": "learning/test_session.py",
-    "learning/stats.py": "learning/test_session.py",
     "model/problem.py": "inference/test_checks.py",
     "model/sized.py": "model/test_deconvnet.py",
     "nn/cpu_*": "nn/test_cpu_pooling.py",

@@ -2,14 +2,13 @@
 
 import multiprocessing
 import os
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from whatwhere.learning import TrainedModel, TrainingCallbacks, TrainingOptions
+from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions
 from whatwhere.learning import train as train_model
 from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.model import DeconvNet
@@ -19,7 +18,7 @@ from whatwhere.spec import EveryBatch, EveryEpoch, InferenceSpec, LayerSpec, Lea
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 FORKS = multiprocessing.get_context("forkserver")
 OPTIONS = TrainingOptions(engine="reference", device="cpu")  # nothing to compile in every process
-CALLBACKS = ("stop", "on_start", "on_phase", "on_batch", "on_epoch")
+CALLBACKS = ("stop", "on_batch", "on_epoch")
 FORKS.set_forkserver_preload(["tiny_training"])
 
 
@@ -47,7 +46,7 @@ def train(
     start: DeconvNet | None = None,
     image_count: int | None = None,
     **keywords: Any,
-) -> TrainedModel:
+) -> TrainedRun:
     """`whatwhere.train` on the CPU by the reference; options and callbacks are given by their names."""
     callbacks = TrainingCallbacks(**{name: keywords.pop(name) for name in CALLBACKS if name in keywords})
     options = replace(OPTIONS, **keywords)
@@ -94,15 +93,3 @@ def process(target: Any, *arguments: Any) -> Any:
     started = FORKS.Process(target=target, args=arguments, daemon=True)
     started.start()
     return started
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def as_rank(rank: int, count: int, port: int) -> None:
-    """Make this process what torchrun makes of the ones it starts."""
-    torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))

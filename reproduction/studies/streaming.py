@@ -25,8 +25,7 @@ from torch import Tensor
 from whatwhere import Latents, data
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap, LinearMap
-from whatwhere.learning.conjugate_gradient import conjugate_gradient
-from whatwhere.learning.filter_problem import project_filters
+from whatwhere.learning.filter_problem import conjugate_gradient, project_filters
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
 

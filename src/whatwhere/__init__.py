@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from whatwhere.inference.generation import transfer as transfer
     from whatwhere.latents import Latents as Latents
     from whatwhere.latents import PoolingParams as PoolingParams
-    from whatwhere.learning import TrainedModel as TrainedModel
     from whatwhere.learning import TrainedRun as TrainedRun
     from whatwhere.learning import TrainingCallbacks as TrainingCallbacks
     from whatwhere.learning import TrainingOptions as TrainingOptions
@@ -81,7 +80,6 @@ _HOME = {
     "Schedule": "spec",
     "Solution": "model.solution",
     "StepSpec": "spec",
-    "TrainedModel": "learning",
     "TrainedRun": "learning",
     "TrainingCallbacks": "learning",
     "TrainingOptions": "learning",

@@ -7,7 +7,6 @@ import torch
 import tiny_training as tiny
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
-import whatwhere.learning.distributed
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.latents import Latents
 from whatwhere.model import Problem

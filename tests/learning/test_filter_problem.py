@@ -2,9 +2,10 @@ import pytest
 import torch
 
 from examples import SPECS, filter_problem, random_images, random_latents
+from operators import draw
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import Latents
-from whatwhere.learning.filter_problem import solve_filters, update_filters
+from whatwhere.learning.filter_problem import conjugate_gradient, project_filters, solve_filters
 from whatwhere.model import DeconvNet
 from whatwhere.spec import LayerSpec, ModelSpec
 
@@ -84,7 +85,7 @@ def test_two_steps_lower_the_cost(name: str) -> None:
 def test_updated_filters_are_projected_and_the_rest_untouched(name: str) -> None:
     model, v, latents = problem(name)
     k = model.spec.depth
-    new = update_filters(model, k, lambda: [(v, latents, None)], steps=2)
+    new = project_filters(model, k, solve_filters(model, k, lambda: [(v, latents, None)], steps=2))
     torch.testing.assert_close(new.filters[k - 1], model.project(k, new.filters[k - 1]))
     assert not torch.equal(new.filters[k - 1], model.filters[k - 1])
     for j in range(k - 1):
@@ -97,15 +98,33 @@ def test_a_filter_that_would_vanish_keeps_its_values() -> None:
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 1)
     latents = random_latents(model, v)
     latents.p.zero_()[0, 0, 5, 5] = 1
-    new = update_filters(model, 1, lambda: [(-v, latents, None)], steps=2)
-    assert torch.equal(new.filters[0], model.filters[0])
-    assert (update_filters(model, 1, lambda: [(v, latents, None)], steps=2).filters[0] != model.filters[0]).any()
+    new = [solve_filters(model, 1, lambda sign=sign: [(sign * v, latents, None)], steps=2) for sign in (-1, 1)]
+    assert torch.equal(project_filters(model, 1, new[0]).filters[0], model.filters[0])
+    assert (project_filters(model, 1, new[1]).filters[0] != model.filters[0]).any()
 
 
-def test_batches_and_processes_add_up() -> None:
+def test_batches_add_up() -> None:
     model, v, latents = problem("2 layers")
     at_once = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2)
     split = solve_filters(model, 2, lambda: [(v[:2], latents[:2], None), (v[2:], latents[2:], None)], steps=2)
     torch.testing.assert_close(split, at_once)
-    doubled = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2, reduce=lambda total: 2 * total)
-    torch.testing.assert_close(doubled, at_once)  # twice the images, the same minimum along the same directions
+
+
+def test_solves_a_dense_system() -> None:
+    half = draw(12, 12)
+    A, b = half @ half.T + torch.eye(12), draw(12, seed=1)
+    x0 = draw(12, seed=2)
+    x = conjugate_gradient(lambda d: A @ d, b - A @ x0, x0, steps=60)
+    torch.testing.assert_close(x, torch.linalg.solve(A, b), rtol=1e-8, atol=1e-8)
+
+
+def test_one_step_is_steepest_descent() -> None:
+    half = draw(6, 6)
+    A, b, x0 = half @ half.T, draw(6, seed=1), draw(6, seed=2)
+    r = b - A @ x0
+    torch.testing.assert_close(conjugate_gradient(lambda d: A @ d, r, x0, steps=1), x0 + (r @ r) / (r @ A @ r) * r)
+
+
+def test_nothing_to_gain_changes_nothing() -> None:
+    x0 = draw(4)
+    assert torch.equal(conjugate_gradient(lambda d: d, torch.zeros(4, dtype=torch.float64), x0, 5), x0)

@@ -71,7 +71,7 @@ def test_every_layer_learns_from_its_own_images_in_batches_of_nearly_one_size(co
     recipe = stream_recipe(tiny.stream_recipe(batch_size=batch_size), SizedStream(tiny.images()), count)
     data = open_stream(recipe, SizedStream(tiny.images()), count, DeconvNet(recipe.model))
     ranges = [
-        data._range(layer, epoch, batch)
+        data.rows(layer, epoch, batch)
         for layer in (1, 2)
         for epoch in range(1, recipe.learning[0].epochs + 1)
         for batch in range(data.batch_count(epoch))

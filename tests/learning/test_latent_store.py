@@ -58,7 +58,7 @@ def test_a_checkpoint_outlives_the_writes_after_it(store, tmp_path):
     store.flush()
     assert same(store.read(0), latents(0, seed=3))
     again = make(kind, tmp_path)
-    again.restore(places, range(3))
+    again.restore(places)
     assert all(same(again.read(batch), latents(batch, seed=1)) for batch in range(3))
 
 
@@ -99,7 +99,7 @@ def test_damaged_latents_raise_before_they_are_used(store, harm, message, tmp_pa
     table = written.flush()
     harm(tmp_path / "batch3-0.npz")
     with pytest.raises(RunError, match=message):
-        make(store, tmp_path).restore(table, range(3))
+        make(store, tmp_path).restore(table)
 
 
 def test_an_error_of_the_writing_thread_is_raised_where_it_matters(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from rich.console import Console
 
 import tiny_training as tiny
 import whatwhere.learning.progress
-from whatwhere.learning import BatchReport, EpochReport, PhaseReport, TrainingStopped, train
+from whatwhere.learning import BatchReport, TrainingStopped, train
 from whatwhere.learning.progress import TrainingProgress, rate
 
 
@@ -22,19 +22,12 @@ def shown(progress: TrainingProgress) -> str:
     return console.file.getvalue()
 
 
-def test_the_live_display_follows_the_phases_of_training():
+def test_the_live_display_follows_training():
     progress = TrainingProgress(tiny.recipe(), 4, quiet=True)  # two batches of two images
     assert "starting" in shown(progress)
-    progress.on_phase(PhaseReport(1, 1, 0, "inferring"))
-    assert "layer 1 of 2, epoch 1/2, inferring" in shown(progress)
     progress.on_batch(batch_report(1))
-    assert "layer 1 of 2, epoch 1/2  batch 1/2, inferring" in shown(progress)
+    assert "layer 1 of 2, epoch 1/2  batch 1/2" in shown(progress)
     assert "cost 1.5 = 1 + 0.5" in shown(progress)
-    progress.on_phase(PhaseReport(1, 1, 2, "updating filters"))
-    assert "updating filters" in shown(progress)
-    progress.on_epoch(EpochReport(1, 1, 1.0, 0.5, 3.0, 0, 2.0, "reference", 20, 5))
-    progress.on_phase(PhaseReport(1, 2, 0, "writing a checkpoint"))
-    assert "epoch 2/2  batch 1/2, writing a checkpoint" in shown(progress)
 
 
 def test_the_time_left_is_estimated_from_image_iterations(monkeypatch):
@@ -51,25 +44,13 @@ def test_the_time_left_is_estimated_from_image_iterations(monkeypatch):
     assert task.time_remaining == (400 - 100) / 25
 
 
-def test_training_reports_every_phase_in_its_order():
-    phases = []
-    tiny.train(tiny.recipe(epochs=1), tiny.images(), on_phase=phases.append)
-    assert [(p.layer, p.epoch, p.batch, p.doing) for p in phases] == [
-        (1, 1, 0, "inferring"),
-        (1, 1, 3, "updating filters"),
-        (2, 1, 0, "inferring"),
-        (2, 1, 3, "updating filters"),
-    ]
-
-
 def test_a_resumed_epoch_begins_at_its_batch(tmp_path):
     calls = iter([False, True])
     with pytest.raises(TrainingStopped):
         tiny.train(tiny.recipe(), tiny.images(), tmp_path, stop=lambda: next(calls))
-    phases = []
-    tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=True, on_phase=phases.append)
-    assert phases[0] == PhaseReport(1, 1, 2, "inferring")
-    assert "writing a checkpoint" in {phase.doing for phase in phases}
+    batches = []
+    tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=True, on_batch=batches.append)
+    assert (batches[0].layer, batches[0].epoch, batches[0].batch) == (1, 1, 3)
 
 
 def test_train_shows_progress_in_a_script(capsys):

@@ -11,10 +11,9 @@ import tiny_training as tiny
 import whatwhere.files
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
-import whatwhere.learning.distributed
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingStopped
-from whatwhere.learning.run_folder import RunFolder
+from whatwhere.learning.run_folder import locked
 from whatwhere.model import load
 
 IMAGES = tiny.images()
@@ -105,7 +104,7 @@ def test_a_lock_that_its_holder_has_just_removed_does_not_count(tmp_path, monkey
         (tmp_path / "checkpoint" / "lock").touch()
 
     monkeypatch.setattr(fcntl, "flock", race)
-    with pytest.raises(RunError, match="another process is training"), RunFolder(tmp_path).locked():
+    with pytest.raises(RunError, match="another process is training"), locked(tmp_path):
         pass
 
 

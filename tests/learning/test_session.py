@@ -8,7 +8,6 @@ import torch
 import tiny_training as tiny
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
-import whatwhere.learning.distributed
 import whatwhere.learning.trainer
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.learning import TrainingStopped
@@ -47,7 +46,7 @@ class EveryBatch:
         for layer, learning in enumerate(recipe.learning, start=1):
             for _ in hooks.epochs(layer):
                 for batch in hooks.batches():
-                    v = data.read_images(batch)
+                    v = data.read(batch).v
                     phase = whatwhere.learning.algorithm.training_phase(layer, learning)
                     solution = REFERENCE.solve(Problem(model, v, phase, learning.inference))
                     f = 0.9 * model.filters[layer - 1] + 0.1 / (1 + batch)

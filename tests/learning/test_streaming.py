@@ -15,7 +15,8 @@ from whatwhere.inference.filter_map import FilterMap
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.checkpoint import has_checkpoint
-from whatwhere.learning.streaming import update_filters_from_batch
+from whatwhere.learning.filter_problem import project_filters
+from whatwhere.learning.streaming import step_filters
 from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import EveryBatch, LearningSpec
 
@@ -58,7 +59,8 @@ def test_an_update_is_the_minimum_along_its_directions(steps, momentum):
         inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=momentum), cg_steps=steps
     )
     kept = last * mask.view_as(f)
-    new, direction = update_filters_from_batch(model, 2, linear_map, 6, kept, learning, lambda total: total)
+    f_new, direction = step_filters(model, 2, linear_map, lambda total: total / 6, kept, learning)
+    new = project_filters(model, 2, f_new)
     torch.testing.assert_close(direction.reshape(-1), directions[0])
     torch.testing.assert_close(new.filters[1], model.project(2, (f.reshape(-1) + span @ best).view_as(f)))
 
@@ -71,7 +73,8 @@ def test_a_direction_that_leads_uphill_moves_nothing():
     linear_map = FilterMap(filter_problem(model, v, solution.latents), 2)
     gradient = linear_map.negative_gradient(model.filters[1]) * model.connectivity[1][:, :, None, None] / 6
     learning = LearningSpec(inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=0.5), cg_steps=1)
-    new, _ = update_filters_from_batch(model, 2, linear_map, 6, -4 * gradient, learning, lambda total: total)
+    f_new, _ = step_filters(model, 2, linear_map, lambda total: total.double() / 6, -4 * gradient, learning)
+    new = project_filters(model, 2, f_new)
     torch.testing.assert_close(new.filters[1], model.filters[1])
 
 

@@ -10,7 +10,6 @@ import torch
 import tiny_training as tiny
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
-import whatwhere.learning.distributed
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.learning import EpochReport, TrainingStopped
 from whatwhere.model import load
@@ -104,29 +103,9 @@ def test_resuming_a_finished_run_changes_nothing(reference, tmp_path):
     assert len(again.history) == 4
 
 
-def test_between_processes_only_filter_sums_and_a_few_numbers_would_move(monkeypatch):
-    moved = []
-    monkeypatch.setattr(
-        whatwhere.learning.distributed, "all_reduce_sum", lambda tensor: (moved.append(tensor.nbytes), tensor)[1]
-    )
-    tiny.train(tiny.recipe(epochs=1), tiny.images())
-    rounds, measured, flags, cg_steps = 3, 6 * 8, 4, 2
-    layer1, layer2 = 1 * 2 * 2 * 2 * 8, 2 * 3 * 2 * 2 * 8  # float64 sums of the filters
-    maps1, maps2 = 2 * 8, 3 * 8
-    unknown_pixels = 4  # one flag at the start
-    for_each_layer = rounds * measured + flags
-    assert sum(moved) == (1 + cg_steps) * (layer1 + layer2) + maps1 + maps2 + 2 * for_each_layer + unknown_pixels
-
-
-def test_where_latents_are_kept_is_reported():
-    choices = []
-    tiny.train(tiny.recipe(epochs=1), tiny.images(), store="memory", on_start=choices.append)
-    assert choices == ["latents are kept in memory: as asked for"]
-
-
 def test_the_history_reports_how_long_the_filters_took(reference, monkeypatch):
-    update = whatwhere.learning.algorithm.update_filters
-    monkeypatch.setattr(whatwhere.learning.algorithm, "update_filters", lambda *a: (time.sleep(0.2), update(*a))[1])
+    update = whatwhere.learning.algorithm.solve_filters
+    monkeypatch.setattr(whatwhere.learning.algorithm, "solve_filters", lambda *a: (time.sleep(0.2), update(*a))[1])
     slow = tiny.train(tiny.recipe(), tiny.images())
     assert all(0 < epoch.filter_seconds < epoch.seconds for epoch in reference.history)
     assert all(0.2 < epoch.filter_seconds < epoch.seconds for epoch in slow.history)

@@ -16,8 +16,8 @@ from whatwhere.classification.descriptors import layer_patches
 from whatwhere.classification.image_rows import Images, as_images, like
 from whatwhere.errors import MissingExtra
 from whatwhere.inference import infer
+from whatwhere.inference.environment import choose_device
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, InferenceSpec, LearningSpec, LineSearch, ModelSpec, Recipe, follow_depth
 from whatwhere.spec.checks import require, require_count

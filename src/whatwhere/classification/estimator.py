@@ -13,10 +13,10 @@ from whatwhere.classification import Matrix, describe_images
 from whatwhere.classification.image_rows import Images, as_images, like
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference import UnrolledInference, distill, infer
+from whatwhere.inference.environment import choose_device
 from whatwhere.inference.learned_steps import parse_steps
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.learning.distributed import choose_device
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
 from whatwhere.spec.checks import require_choice

@@ -13,7 +13,7 @@ from torch import Tensor
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
 from whatwhere.classification.poisson import connected_parts, grow_regions, poisson_learning
 from whatwhere.errors import ImageError, MissingExtra, SpecError
-from whatwhere.learning.distributed import choose_device
+from whatwhere.inference.environment import choose_device
 from whatwhere.spec.checks import require_count
 
 try:

@@ -20,7 +20,7 @@ def bench(*, images: int | None = None, steps: int | None = None, settings: Sett
     """
     from whatwhere.cli.speed import bench_inference, speedup_rows
     from whatwhere.inference import machine
-    from whatwhere.learning.distributed import choose_device
+    from whatwhere.inference.environment import choose_device
 
     home = choose_device(settings.of(TrainingOptions).device)
     usual_images, usual_steps = (6000, 100) if home.type == "cuda" else (100, 20)

@@ -21,7 +21,7 @@ from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError, listed
 from whatwhere.explorer.export import Explorer
 from whatwhere.files import disk_errors, new_folder, read_json, write_atomic
-from whatwhere.learning import TrainedModel, TrainedRun, TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Recipe
@@ -144,7 +144,7 @@ def check_replaceable(folder: Path) -> None:
         raise RunError(f"{folder} holds something that is not a demo; choose another folder with --out")
 
 
-def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedModel:
+def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedRun:
     """Train all layers."""
     count = min(LEARNED, len(images)) if recipe.learning[0].streams else None
     epochs = sum(learning.epochs for learning in recipe.learning)

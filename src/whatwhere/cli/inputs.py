@@ -100,8 +100,8 @@ def absolute_source(source: str) -> str:
 
 def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
     """The recipe and the model of a run folder, a model file or a name, on a device ('auto': a GPU if there is one)."""
+    from whatwhere.inference.environment import choose_device
     from whatwhere.learning import read_run
-    from whatwhere.learning.distributed import choose_device
 
     home = choose_device(device)
     trained = read_run(run)
@@ -123,9 +123,9 @@ def source_of(run: Path) -> str:
 
 def notes_of(folder: Path) -> dict[str, Any]:
     """What the command that began a run was given."""
-    from whatwhere.learning.run_folder import RunFolder
+    from whatwhere.learning.run_folder import read_checkpoint
 
-    return RunFolder(folder).read().notes
+    return read_checkpoint(folder).notes
 
 
 def with_preset(recipe: Recipe, model: DeconvNet, preset: str, settings: Settings) -> tuple[Recipe, DeconvNet]:

@@ -80,7 +80,7 @@ def restore(
     from whatwhere.cli.inputs import open_run
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
-    from whatwhere.learning.distributed import choose_device
+    from whatwhere.inference.environment import choose_device
     from whatwhere.restoration import load_denoiser
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ Kind = TypeVar("Kind")
 
 @command(
     (ImageInput, "mask crop limit image_count"),
-    (TrainingOptions, "engine device store checkpoint_every timeout"),
+    (TrainingOptions, "engine device store checkpoint_every"),
     Recipe,
     flags="mask crop limit image_count device",
 )
@@ -40,15 +39,12 @@ def train(
 
     With --set learning.each.update=batch the filters are updated after every batch, and no latents are stored.
 
-    Under torchrun the batches are shared out: torchrun --nproc-per-node 4 -m whatwhere train IMAGES --out RUN
-
     out     folder of a new run
     resume  folder of a run to continue from its last checkpoint, with the settings that it began with
     recipe  differences from the paper's settings: a TOML file, `demo` or `photographs`
     """
     from whatwhere.learning import TrainingCallbacks
     from whatwhere.learning import train as train_model
-    from whatwhere.learning.distributed import is_main_process
 
     folder = out or resume
     if folder is None or (out and resume):
@@ -65,7 +61,7 @@ def train(
             chosen, pictures, folder, mask=masks, image_count=given.image_count, resume=resume is not None,
             progress=not quiet, options=options, callbacks=callbacks,
         )  # fmt: skip
-    if is_main_process() and not quiet:
+    if not quiet:
         typer.echo(folder / "model.safetensors")
 
 
@@ -90,7 +86,6 @@ def report_interrupts(folder: Path) -> Iterator[None]:
     from whatwhere.errors import command as command_line
     from whatwhere.learning import TrainingStopped
     from whatwhere.learning.checkpoint import has_checkpoint
-    from whatwhere.learning.distributed import is_main_process
 
     try:
         yield
@@ -99,23 +94,19 @@ def report_interrupts(folder: Path) -> Iterator[None]:
         if isinstance(stopped, KeyboardInterrupt) and has_checkpoint(folder / "checkpoint"):
             again = command_line("whatwhere", "train", "--resume", folder)
             message = f"interrupted; continue from the last checkpoint with: {again}"
-        if message and is_main_process():
+        if message:
             typer.echo(message, err=True)
         raise typer.Exit(130) from None
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second Ctrl-C ends it at once, more do nothing.
-
-    Under torchrun a worker may get the same signal twice, from the terminal and from torchrun: there only the first
-    counts.
-    """
+    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second Ctrl-C ends it at once, more do nothing."""
     asked = interrupted = False
 
     def ask(number: int, frame: object) -> None:
         nonlocal asked, interrupted
-        if asked and number == signal.SIGINT and "RANK" not in os.environ:
+        if asked and number == signal.SIGINT:
             interrupted = True
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # to the end of the process: cleaning up is not interrupted
             raise KeyboardInterrupt

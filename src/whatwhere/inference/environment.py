@@ -1,4 +1,4 @@
-"""What a measurement was made on, for those who report it."""
+"""Where this process runs: the device that it computes on, and the machine, for those who report measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,22 @@ from typing import Any
 
 import torch
 
+from whatwhere.errors import SpecError
+
 PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymatio")
+
+
+def choose_device(asked: torch.device | str) -> torch.device:
+    """The device asked for; 'auto' is a GPU where there is one."""
+    if asked == "auto":
+        asked = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(asked)
+    except RuntimeError:
+        raise SpecError(f"device {asked!r} was given; expected auto, cpu, cuda, cuda:1, …") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SpecError(f"device {str(asked)!r} was given; there is no GPU that torch can use here ('cpu' works)")
+    return torch.device("cuda", 0) if device.type == "cuda" and device.index is None else device
 
 
 def machine() -> dict[str, Any]:

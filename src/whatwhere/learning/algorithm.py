@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper, its outer loops: for every layer and epoch, infer every batch, then update the filters.
 
 The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm of training (which
-epochs and batches are left, reports, guards, stop requests, checkpoints, sums over processes) comes through `Hooks`.
+epochs and batches are left, reports, guards, stop requests, checkpoints) comes through `Hooks`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
 from whatwhere.latents import Latents
-from whatwhere.learning.filter_problem import update_filters
+from whatwhere.learning.filter_problem import project_filters, solve_filters
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
@@ -42,15 +42,15 @@ class Hooks(Protocol):
         ...
 
     def batches(self) -> Iterator[int]:
-        """This process's batches of the epoch that are left; raises `TrainingStopped` if someone asks to stop."""
+        """The batches of the epoch that are left; raises `TrainingStopped` if someone asks to stop."""
         ...
 
     def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
         """A batch is inferred; the model is as it is after that batch."""
         ...
 
-    def all_reduce_sum(self, total: Tensor) -> Tensor:
-        """The sum over all processes; raises `TrainingDiverged` if it is not finite."""
+    def check_sums(self, total: Tensor) -> Tensor:
+        """The same sums for a filter update; raises `TrainingDiverged` if they are not finite."""
         ...
 
     def end_epoch(self, model: DeconvNet) -> None:
@@ -63,16 +63,17 @@ def learn(model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequenc
     for layer, learning in enumerate(recipe.learning, start=1):
         for epoch in hooks.epochs(layer):
             for batch in hooks.batches():
-                v, mask, latents = data.read_images(batch), data.read_mask(batch), data.store.read(batch)
+                target, latents = data.read(batch), data.store.read(batch)
                 if epoch - 1 in learning.reset_at:
                     latents = reset_features(latents)
-                problem = Problem(model, v, training_phase(layer, learning), learning.inference, latents, mask)
+                phase = training_phase(layer, learning)
+                problem = Problem(model, target.v, phase, learning.inference, latents, target.mask)
                 solution = infer_batch(problem, recipe, engines)
                 data.store.write(batch, solution.latents, save=hooks.checkpoint_due)
-                hooks.end_batch(model, masked(v, mask), solution)
+                hooks.end_batch(model, masked(target.v, target.mask), solution)
             for k in moving_filters(layer, learning):
-                sums = hooks.all_reduce_sum
-                model = update_filters(model, k, data.stored, learning.cg_steps, sums, engines[layer - 1])
+                f = solve_filters(model, k, data.stored, learning.cg_steps, hooks.check_sums, engines[layer - 1])
+                model = project_filters(model, k, f)
             hooks.end_epoch(model)
     return model
 

@@ -23,8 +23,7 @@ from torch import Tensor
 from whatwhere.errors import RunError
 from whatwhere.files import is_regular, parse_json, write_atomic
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.state import TrainingState
-from whatwhere.learning.stats import EpochStats
+from whatwhere.learning.state import EpochStats, TrainingState
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import to_toml
@@ -115,12 +114,9 @@ class Checkpoint:
             if metadata["checksum"] != str(_checksum(metadata["content"], tensors)):
                 raise RunError(f"{path} is damaged: its checksum is wrong")
             content = parse_json(metadata["content"].encode())
-            return cls(**{name: _checked(content, name, kind) for name, kind in CONTENT.items()}, tensors=tensors)
+            return cls(**content, tensors=tensors)
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
-
-
-CONTENT = {"layer": int, "epoch": int, "batch": int, "recipe": str, "images": str, "notes": dict, "history": list}
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -133,13 +129,6 @@ def has_checkpoint(folder: Path) -> bool:
     False
     """
     return is_regular(folder / STATE)
-
-
-def _checked(content: Any, name: str, kind: type) -> Any:
-    value: Any = content[name]
-    if type(value) is not kind or (isinstance(value, int) and value < 0):
-        raise ValueError(f"{name} is a {type(value).__name__}, expected a {kind.__name__}")
-    return value
 
 
 def _checksum(content: str, tensors: Mapping[str, Tensor]) -> int:

@@ -14,25 +14,12 @@ from torch import Tensor
 from whatwhere.inference.engines import REFERENCE, Engine
 from whatwhere.inference.filter_map import LinearMap
 from whatwhere.latents import Latents
-from whatwhere.learning.conjugate_gradient import conjugate_gradient
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Phase
 
 # A fresh pass over (images, latents, mask); the mask is None if all pixels count the same.
 Batches = Callable[[], Iterable[tuple[Tensor, Latents, Tensor | None]]]
-Reduce = Callable[[Tensor], Tensor]  # the sum over all processes
-
-
-def update_filters(
-    model: DeconvNet,
-    k: int,
-    batches: Batches,
-    steps: int,
-    reduce: Reduce = lambda total: total,
-    engine: Engine = REFERENCE,
-) -> DeconvNet:
-    """The model after `steps` conjugate-gradient steps on the filters of layer k, masked, projected, normalised."""
-    return project_filters(model, k, solve_filters(model, k, batches, steps, reduce, engine))
+Check = Callable[[Tensor], Tensor]  # returns sums as they are, or raises an error
 
 
 def project_filters(model: DeconvNet, k: int, f: Tensor) -> DeconvNet:
@@ -51,7 +38,7 @@ def solve_filters(
     k: int,
     batches: Batches,
     steps: int,
-    reduce: Reduce = lambda total: total,
+    check: Check = lambda total: total,
     engine: Engine = REFERENCE,
 ) -> Tensor:
     """Filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in float64.
@@ -65,7 +52,7 @@ def solve_filters(
         for images, latents, mask in batches():
             phase = Phase(layer=len(latents.pooling_params))
             total += part(engine.filter_map(Problem(model, images, phase, latents=latents, mask=mask), k))
-        return reduce(total) * connected
+        return check(total) * connected
 
     def normal(f: Tensor) -> Tensor:
         direction = f.to(model.dtype)
@@ -73,3 +60,22 @@ def solve_filters(
 
     gradient = summed(lambda linear_map: linear_map.negative_gradient(model.filters[k - 1]))
     return conjugate_gradient(normal, gradient, model.filters[k - 1].double(), steps)
+
+
+def conjugate_gradient(apply: Callable[[Tensor], Tensor], residual: Tensor, x: Tensor, steps: int) -> Tensor:
+    """Take `steps` steps towards A x = b from x, whose residual b - A x is given; stop where nothing is left to gain.
+
+    apply  multiplies by A, which is symmetric and positive semi-definite
+    """
+    direction, r = residual, residual
+    rr = torch.sum(r * r)
+    for _ in range(steps):
+        image = apply(direction)
+        curvature = torch.sum(direction * image)
+        if not (rr > 0 and curvature > 0):
+            break
+        step = rr / curvature
+        x, r = x + step * direction, r - step * image
+        rr, rr_old = torch.sum(r * r), rr
+        direction = r + rr / rr_old * direction
+    return x

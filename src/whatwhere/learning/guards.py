@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from whatwhere.errors import RunError, command
-from whatwhere.learning.stats import BatchStats
+from whatwhere.learning.state import BatchStats
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
 

@@ -132,11 +132,11 @@ class LatentStore:
         assert self.files is not None
         self.files.retain(table)
 
-    def restore(self, table: Tensor, batches: Sequence[int]) -> None:
-        """Load the latents of a checkpoint, those of these batches; damaged ones raise an error."""
+    def restore(self, table: Tensor) -> None:
+        """Load the latents of a checkpoint; damaged ones raise an error."""
         self.retain(table)
         assert self.files is not None
-        for batch in batches:
+        for batch in range(len(self._memory)):
             latents = self.files.read(batch)
             if self.in_memory:
                 self._memory[batch] = latents.to(self.device)

@@ -33,13 +33,11 @@ def check_memory(spec: ModelSpec, image_size: tuple[int, int], batch_size: int, 
             )
 
 
-def latents_fit(store: str, needed: int, device: torch.device, folder: Path) -> tuple[bool, str]:
-    """Are this many bytes of latents kept in memory, and why? `store` is 'auto', 'memory' or 'file'."""
-    if store != "auto":
-        return store == "memory", "as asked for"
+def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
+    """Are this many bytes of latents kept in memory? Else they go to files; raises if there is no room for either."""
     free = free_memory(device)
     if needed <= LATENT_SHARE * free:
-        return True, f"{size(needed)}, and {size(free)} are free"
+        return True
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     if 2 * needed > (space := shutil.disk_usage(on_disk).free):
         raise RunError(
@@ -47,7 +45,7 @@ def latents_fit(store: str, needed: int, device: torch.device, folder: Path) -> 
             f"{on_disk}, which has {size(space)} free: make room, take another folder or fewer images, or learn in a "
             "stream (learning.each.update=batch)"
         )
-    return False, f"{size(needed)} are too much for the {size(free)} of memory that are free"
+    return False
 
 
 def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
-from whatwhere.learning.callbacks import TrainingCallbacks
-from whatwhere.learning.reports import BatchReport, EpochReport, PhaseReport
+from whatwhere.learning.reports import BatchReport, EpochReport, TrainingCallbacks
 from whatwhere.spec import Recipe
 
 LINE_EVERY = 30.0  # seconds between plain lines within an epoch
@@ -27,7 +26,7 @@ class TrainingProgress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self.recipe, self.last_line = recipe, time.monotonic()
-        self.engine = self.batch = self.doing = ""
+        self.engine = ""
         self.console = Console(stderr=True, quiet=quiet, highlight=False, force_jupyter=False)
         self.display = Progress(
             TextColumn("{task.description}\n{task.fields[numbers]}"),
@@ -54,29 +53,22 @@ class TrainingProgress:
         """These callbacks with the display added to them."""
         return replace(
             callbacks,
-            on_start=both(self.log, callbacks.on_start),
-            on_phase=both(self.on_phase, callbacks.on_phase),
             on_batch=both(self.on_batch, callbacks.on_batch),
             on_epoch=both(self.on_epoch, callbacks.on_epoch),
         )
 
-    def on_phase(self, report: PhaseReport) -> None:
-        batch = "" if report.doing == "inferring" else self.batch  # that of the epoch before
-        self.batch, self.doing = batch, report.doing
-        self.display.update(self.task, description=self._place(report))
-
     def on_batch(self, report: BatchReport) -> None:
         done = (report.epoch - 1 + report.batch / report.batches) / report.epochs * self.work[report.layer - 1]
-        self.batch = f"  batch {report.batch}/{report.batches}"
+        epoch = f"{self._epoch(report)}  batch {report.batch}/{report.batches}"
         speed = self.display.tasks[self.task].speed
         self.display.update(
             self.task,
             completed=sum(self.work[: report.layer - 1]) + done,
-            description=self._place(report),
+            description=f"layer {report.layer} of {self.recipe.model.depth}, {epoch}",
             numbers=costs(report) + ("" if speed is None else f"\n{rate(speed)}"),
         )
         if not self.console.is_terminal and time.monotonic() - self.last_line >= LINE_EVERY:
-            self.log(f"layer {report.layer}  {self._epoch(report)}{self.batch}  {costs(report)}")
+            self.log(f"layer {report.layer}  {epoch}  {costs(report)}")
 
     def on_epoch(self, report: EpochReport) -> None:
         if report.engine != self.engine:
@@ -91,10 +83,7 @@ class TrainingProgress:
         self.last_line = time.monotonic()
         self.console.print(line, soft_wrap=True, markup=False)
 
-    def _place(self, report: PhaseReport | BatchReport) -> str:
-        return f"layer {report.layer} of {self.recipe.model.depth}, {self._epoch(report)}{self.batch}, {self.doing}"
-
-    def _epoch(self, report: PhaseReport | BatchReport | EpochReport) -> str:
+    def _epoch(self, report: BatchReport | EpochReport) -> str:
         return f"epoch {report.epoch}/{self.recipe.learning[report.layer - 1].epochs}"
 
 

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from whatwhere.errors import RunError
 from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.spec import Recipe
-from whatwhere.spec.toml import override, parse_toml, to_toml
+from whatwhere.spec.toml import override, parse_toml
 
-TEST_TIME = ("inference.", "plan", "descriptor.")
-EPOCHS = re.compile(r"learning\.\d+\.epochs")
+MAY_CHANGE = re.compile(r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs")
 
 
 def training_changes(old: str, new: Recipe) -> str:
     """The settings of training, but for epochs, in which a recipe differs from an earlier one, in words."""
     earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))  # settings added since: defaults
-    before, after = (settings(parse_toml(to_toml(recipe), "")) for recipe in (earlier, new))
-
-    def is_training(name: str) -> bool:
-        return not name.startswith(TEST_TIME) and not EPOCHS.fullmatch(name)
-
-    return difference(
-        {name: value for name, value in before.items() if is_training(name)},
-        {name: value for name, value in after.items() if is_training(name)},
-    )
+    before, after = settings(asdict(earlier)), settings(asdict(new))
+    return difference(*({n: v for n, v in all.items() if not MAY_CHANGE.fullmatch(n)} for all in (before, after)))
 
 
 def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
@@ -52,19 +44,17 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     return first_epoch(recipe, current, done[current] + 1)
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> str:
-    """The settings with this prefix in which two recipes differ, in words; empty if they are the same."""
-    names = sorted(
-        name for name in {**before, **after} if name.startswith(prefix) and before.get(name) != after.get(name)
-    )
+def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """The settings in which two recipes differ, in words; empty if they are the same."""
+    names = sorted(name for name in before | after if before.get(name) != after.get(name))
     return ", ".join(
         f"{name} was {before.get(name, 'not set')} and is now {after.get(name, 'not set')}" for name in names
     )
 
 
 def settings(value: Any, name: str = "") -> dict[str, Any]:
-    """Every setting of a parsed recipe, by its full name; layers by their number."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
+    """Every setting of a spec as a dict, by its full name; layers by their number."""
+    if isinstance(value, tuple) and value and isinstance(value[0], dict):
         value = {str(number): item for number, item in enumerate(value, start=1)}
     if not isinstance(value, dict):
         return {name: value}

@@ -1,11 +1,11 @@
-"""What training reports: every batch while it runs, every epoch for the history."""
+"""What training reports, and whom: every batch while it runs, every epoch for the history."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
-Activity = Literal["inferring", "updating filters", "writing a checkpoint"]
 LARGEST = 1e300  # of the numbers in a history
 
 
@@ -71,15 +71,15 @@ def _is_valid(value: Any, name: str) -> bool:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """How far an epoch is; costs and non-zeros are per image of the batches inferred last.
+    """How far an epoch is; costs and non-zeros are per image of the last batch.
 
     layer, epoch, epochs  where training is, and the number of epochs of this layer
     batch, batches        batches inferred in this epoch, and all of them
-    images, steps         images inferred in this epoch, and steps of inference for each
+    images, steps         images of the batch, and steps of inference for each
     reconstruction, penalty, nonzeros  the two terms of the cost, and active features
 
-    >>> shares = []
-    >>> callbacks = ww.TrainingCallbacks(on_batch=lambda report: shares.append(report.batch / report.batches))
+    >>> done = []
+    >>> callbacks = ww.TrainingCallbacks(on_batch=lambda report: done.append(report.batch / report.batches))
     """
 
     layer: int
@@ -94,18 +94,25 @@ class BatchReport:
     nonzeros: float
 
 
-@dataclass(frozen=True)
-class PhaseReport:
-    """What training is doing from now on.
+def no_op(*_: Any) -> None:
+    """Ignore every argument."""
 
-    layer, epoch  where training is
-    batch         batches of the epoch that are inferred
-    doing         'inferring', 'updating filters' or 'writing a checkpoint'
 
-    >>> callbacks = ww.TrainingCallbacks(on_phase=lambda report: print(report.doing))
+@dataclass(frozen=True, kw_only=True)
+class TrainingCallbacks:
+    """Functions that training calls.
+
+    stop  asked after every batch: True ends training with a checkpoint and `TrainingStopped`
+    on_batch, on_epoch  are given the report of every batch and epoch
+
+    >>> epochs = []
+    >>> callbacks = ww.TrainingCallbacks(on_epoch=lambda report: epochs.append(report.epoch))
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
+    >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10], callbacks=callbacks)
+    >>> epochs
+    [1, 2]
     """
 
-    layer: int
-    epoch: int
-    batch: int
-    doing: Activity
+    stop: Callable[[], bool] = lambda: False
+    on_batch: Callable[[BatchReport], None] = no_op
+    on_epoch: Callable[[EpochReport], None] = no_op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -16,7 +17,6 @@ from torch import Tensor
 
 from whatwhere.errors import RunError, command, printable
 from whatwhere.files import disk_errors, remove_leftovers, sync_folder, write_atomic
-from whatwhere.learning import distributed
 from whatwhere.learning.checkpoint import Checkpoint, RunFacts, has_checkpoint
 from whatwhere.learning.recipe_changes import position, training_changes
 from whatwhere.learning.reports import EpochReport
@@ -26,112 +26,94 @@ from whatwhere.model import DeconvNet, save
 from whatwhere.spec.toml import to_toml
 
 
+@dataclass(frozen=True)
 class RunFolder:
-    """What outlives the process of a run."""
+    """Writes a run to its folder while it is trained.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.checkpoint = path / "checkpoint"
-        self.latents = self.checkpoint / "latents"
-        self.history = path / "history.jsonl"
-        self.resume_command = command("whatwhere", "train", "--resume", path)
-        self._written: list[Path] = []  # before the first checkpoint
+    data  None if no latents are stored
+    """
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Create the folder and hold it for this process; the lock goes with the process, however that ends.
+    path: Path
+    facts: RunFacts
+    data: TrainingData | None
 
-        If training ends without a checkpoint, since its input was rejected or it was interrupted, everything that was
-        created is removed again.
-        """
-        created = [path for path in (self.checkpoint, self.path, *self.path.parents) if not os.path.lexists(path)]
-        try:
-            with self.writing("creating the run folder"):
-                self.checkpoint.mkdir(parents=True, exist_ok=True)
-                sync_folder(self.path)
-            with self._hold_lock(self.checkpoint / "lock"):
-                for folder in (self.path, self.checkpoint, self.latents):
-                    with self.writing("removing temporary files"), suppress(FileNotFoundError):
-                        remove_leftovers(folder)
-                yield
-        finally:
-            if not has_checkpoint(self.checkpoint):
-                self._undo(created)
-
-    def check_unused(self) -> None:
-        """Raise if the folder holds a run: a new one does not overwrite it."""
-        if has_checkpoint(self.checkpoint) or os.path.lexists(self.path / "model.safetensors"):
+    def begin(self, state: TrainingState) -> TrainingState:
+        """A new run: its first checkpoint holds only the start, so that there always is one."""
+        if has_checkpoint(self.path / "checkpoint") or os.path.lexists(self.path / "model.safetensors"):
             raise RunError(
-                f"{printable(self.path)} holds a run already; continue it ({self.resume_command}), "
+                f"{printable(self.path)} holds a run already; continue it ({resume_command(self.path)}), "
                 "or choose another folder"
             )
+        self._write_texts(state)
+        self.save(state)
+        return state
 
-    def begin(self) -> None:
-        """Note what is written before the first checkpoint, to be removed if there is none."""
-        self._written = [path for path in (self.path / "recipe.toml", self.history) if not os.path.lexists(path)]
-
-    def write(self, facts: RunFacts, state: TrainingState) -> None:
-        """Recipe, history and model as in this state: on resuming, this drops the epochs after the checkpoint."""
-        with self.writing("writing the recipe"):
-            write_atomic(self.path / "recipe.toml", to_toml(facts.recipe).encode())
-        with self.writing("writing the history"):
-            write_atomic(self.history, "".join(map(history_line, state.history)).encode())
+    def resume(self, device: torch.device) -> TrainingState:
+        """The state of the last checkpoint; files that a kill left inconsistent with it are rewritten."""
+        state = self._load(device)
+        self._write_texts(state)
+        self._write_model(state.model)
+        if state.layer > self.facts.recipe.model.depth:
+            self._drop_latents()
+        return state
 
     def append_history(self, report: EpochReport) -> None:
-        with self.writing("writing the history"), open(self.history, "a", encoding="utf-8") as file:
-            file.write(history_line(report))
+        with writing(self.path, "writing the history"), open(self._history, "a", encoding="utf-8") as file:
+            file.write(_history_line(report))
 
-    def save(self, facts: RunFacts, state: TrainingState, latents: Tensor) -> None:
-        """Write a checkpoint of this state, and the model next to it for everyone to use."""
-        with self.writing("writing the checkpoint"):
-            Checkpoint.of(state, facts, latents).save(self.checkpoint)
-        self.write_model(state.model)
+    def save(self, state: TrainingState) -> None:
+        """Latents to the disk, then the state that points at them; only then may the last ones be overwritten."""
+        if self.data is None:
+            self._save(state, 0)
+            return
+        with writing(self.path, "writing latents"):
+            table = self.data.store.flush()
+        self._save(state, table)
+        self.data.store.retain(table)
 
-    def write_model(self, model: DeconvNet) -> None:
-        with self.writing("writing the model"):
-            save(model, self.path / "model.safetensors")
+    def finish(self, state: TrainingState) -> None:
+        """The last checkpoint needs no latents, and they are by far the largest part of a run."""
+        self._save(state, 0 if self.data is None else len(self.data.batches))
+        self._drop_latents()
 
-    def read(self) -> Checkpoint:
-        with self._with_remedy():
-            return Checkpoint.load(self.checkpoint)
+    @property
+    def _history(self) -> Path:
+        return self.path / "history.jsonl"
 
-    def load(self, facts: RunFacts, device: torch.device, data: TrainingData | None) -> TrainingState:
-        """The state of the checkpoint, with the latents of this process; that of another run raises an error."""
-        checkpoint = self.read()
-        self._require_same("recipe", training_changes(checkpoint.recipe, facts.recipe))
-        same_images = checkpoint.images == facts.images
+    def _load(self, device: torch.device) -> TrainingState:
+        checkpoint = read_checkpoint(self.path)
+        self._require_same("recipe", training_changes(checkpoint.recipe, self.facts.recipe))
+        same_images = checkpoint.images == self.facts.images
         self._require_same("images", "" if same_images else "they are not those that the run began with")
-        with self._with_remedy():
+        with _remedy(self.path):
             try:
-                state = checkpoint.state(facts.recipe, device)
-                if data is not None:
-                    data.store.restore(checkpoint.tensors["latents.table"], data.local_batches())
+                state = checkpoint.state(self.facts.recipe, device)
+                if self.data is not None:
+                    self.data.store.restore(checkpoint.tensors["latents.table"])
             except (KeyError, ValueError) as error:
-                raise RunError(f"{self.checkpoint} is damaged: {error}") from error
-        layer, epoch = position(state, facts.recipe)
+                raise RunError(f"{self.path / 'checkpoint'} is damaged: {error}") from error
+        layer, epoch = position(state, self.facts.recipe)
         return replace(state, layer=layer, epoch=epoch)
 
-    def drop_latents(self) -> None:
-        """A finished run no longer needs its latents; they are by far the largest part of it."""
-        shutil.rmtree(self.latents, ignore_errors=True)
+    def _save(self, state: TrainingState, latents: Tensor | int) -> None:
+        """A checkpoint with this table of latents, or with none of so many batches; the model next to it."""
+        table = latents if isinstance(latents, Tensor) else torch.zeros(latents, 2, dtype=torch.int64)
+        with writing(self.path, "writing the checkpoint"):
+            Checkpoint.of(state, self.facts, table).save(self.path / "checkpoint")
+        self._write_model(state.model)
 
-    @contextmanager
-    def writing(self, doing: str) -> Iterator[None]:
-        remedy = "make room or take another folder"
-        if has_checkpoint(self.checkpoint):
-            remedy = f"the last checkpoint is intact: fix this, then {self.resume_command}"
-        with disk_errors(f"{doing} in {printable(self.path)}", remedy):
-            yield
+    def _write_texts(self, state: TrainingState) -> None:
+        """Recipe and history as in this state: on resuming, this drops the epochs after the checkpoint."""
+        with writing(self.path, "writing recipe and history"):
+            write_atomic(self.path / "recipe.toml", to_toml(self.facts.recipe).encode())
+            write_atomic(self._history, "".join(map(_history_line, state.history)).encode())
 
-    @contextmanager
-    def _with_remedy(self) -> Iterator[None]:
-        try:
-            yield
-        except RunError as error:
-            model = self.path / "model.safetensors"
-            usable = f"the model of the last checkpoint is in {printable(model)}; " if model.is_file() else ""
-            remedy = f"{usable}put the files of the checkpoint back, or train again in another folder"
-            raise RunError(f"{error}; {remedy}") from error
+    def _write_model(self, model: DeconvNet) -> None:
+        with writing(self.path, "writing the model"):
+            save(model, self.path / "model.safetensors")
+
+    def _drop_latents(self) -> None:
+        shutil.rmtree(self.path / "checkpoint" / "latents", ignore_errors=True)
 
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
@@ -140,107 +122,101 @@ class RunFolder:
                 "with, or train again in another folder"
             )
 
-    def _undo(self, created: list[Path]) -> None:
-        if self.checkpoint in created and os.path.isdir(self.latents):
-            shutil.rmtree(self.latents, ignore_errors=True)
-        for path in self._written:
-            with suppress(OSError):
-                path.unlink()
-        for path in created:
-            with suppress(OSError):  # a folder that holds other files stays
-                path.rmdir()
 
-    @contextmanager
-    def _hold_lock(self, path: Path) -> Iterator[None]:
-        """Hold a lock file, which is removed at the end; it is never opened through a symbolic link."""
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-        with self.writing("locking the run"):
-            handle = os.open(path, flags, 0o666)
-        try:
-            try:
-                import fcntl
-
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                lost = not os.path.samestat(os.fstat(handle), os.lstat(path))  # removed by the process that held it
-            except (BlockingIOError, FileNotFoundError):
-                lost = True
-            except (ImportError, OSError):  # a system, or a file system, without such locks
-                lost = False
-            if lost:
-                message = "another process is training in this folder; wait for it, or end it"
-                raise RunError(f"{printable(self.path)}: {message}")
-            try:
-                yield
-            finally:
-                with suppress(OSError):
-                    path.unlink()
-        finally:
-            os.close(handle)
-
-
-def history_line(report: EpochReport) -> str:
+def _history_line(report: EpochReport) -> str:
     return json.dumps(report.table()) + "\n"
 
 
-@dataclass(frozen=True)
-class Checkpointer:
-    """Writes a run to its folder while it is trained: latents by every process, the rest by the first.
+def resume_command(path: Path) -> str:
+    return command("whatwhere", "train", "--resume", path)
 
-    data  None if no latents are stored
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The last checkpoint of a run."""
+    with _remedy(path):
+        return Checkpoint.load(path / "checkpoint")
+
+
+@contextmanager
+def _remedy(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except RunError as error:
+        model = path / "model.safetensors"
+        usable = f"the model of the last checkpoint is in {printable(model)}; " if model.is_file() else ""
+        remedy = f"{usable}put the files of the checkpoint back, or train again in another folder"
+        raise RunError(f"{error}; {remedy}") from error
+
+
+@contextmanager
+def writing(path: Path, doing: str) -> Iterator[None]:
+    """Turn an error of the disk into one that says what happened to the run, and what to do."""
+    remedy = "make room or take another folder"
+    if has_checkpoint(path / "checkpoint"):
+        remedy = f"the last checkpoint is intact: fix this, then {resume_command(path)}"
+    with disk_errors(f"{doing} in {printable(path)}", remedy):
+        yield
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Create the folder of a run and hold it for this process; the lock goes with the process, however that ends.
+
+    If training ends without a checkpoint, since its input was rejected or it was interrupted, everything that was
+    created is removed again.
     """
+    checkpoint, latents = path / "checkpoint", path / "checkpoint" / "latents"
+    new_folders = [folder for folder in (checkpoint, path, *path.parents) if not os.path.lexists(folder)]
+    try:
+        with writing(path, "creating the run folder"):
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            sync_folder(path)
+        with _lock_file(checkpoint / "lock"):
+            new_files = [path / name for name in ("recipe.toml", "history.jsonl") if not os.path.lexists(path / name)]
+            for folder in (path, checkpoint, latents):
+                with writing(path, "removing temporary files"), suppress(FileNotFoundError):
+                    remove_leftovers(folder)
+            try:
+                yield
+            finally:
+                if not has_checkpoint(checkpoint):
+                    for file in new_files:
+                        file.unlink(missing_ok=True)
+                    if checkpoint in new_folders:
+                        shutil.rmtree(latents, ignore_errors=True)
+    finally:
+        if not has_checkpoint(checkpoint):
+            for folder in new_folders:
+                with suppress(OSError):  # a folder that holds other files stays
+                    folder.rmdir()
 
-    folder: RunFolder
-    facts: RunFacts
-    data: TrainingData | None
 
-    def begin(self, state: TrainingState) -> TrainingState:
-        """A new run: its first checkpoint holds only the start, so that there always is one."""
-        self.folder.check_unused()
-        distributed.barrier()
-        if distributed.rank() == 0:
-            self.folder.begin()
-            self.folder.write(self.facts, state)
-        self.checkpoint(state)
-        return state
+@contextmanager
+def _lock_file(path: Path) -> Iterator[None]:
+    """Hold a lock file, which is removed at the end; it is never opened through a symbolic link."""
+    with writing(path.parents[1], "locking the run"):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        if not _take_lock(handle, path):
+            message = "another process is training in this folder; wait for it, or end it"
+            raise RunError(f"{printable(path.parents[1])}: {message}")
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()
+    finally:
+        os.close(handle)
 
-    def resume(self, device: torch.device) -> TrainingState:
-        """The state of the last checkpoint; files that a kill left inconsistent with it are rewritten."""
-        state = self.folder.load(self.facts, device, self.data)
-        distributed.barrier()
-        if distributed.rank() == 0:
-            self.folder.write(self.facts, state)
-            self.folder.write_model(state.model)
-            if state.layer > self.facts.recipe.model.depth:
-                self.folder.drop_latents()
-        return state
 
-    def append(self, report: EpochReport) -> None:
-        if distributed.rank() == 0:
-            self.folder.append_history(report)
-
-    def checkpoint(self, state: TrainingState) -> None:
-        """Latents to the disk, then the state that points at them; only then may the last ones be overwritten."""
-        if self.data is None:
-            self._save(state, torch.zeros(0, 2, dtype=torch.int64))
-            return
-        with self.folder.writing("writing latents"):
-            written = self.data.store.flush()
-        is_local = torch.zeros(len(written), 1, dtype=torch.int64)
-        is_local[list(self.data.local_batches())] = 1
-        table = distributed.all_reduce_sum(written * is_local)
-        self._save(state, table)
-        self.data.store.retain(table)
-
-    def finish(self, state: TrainingState) -> None:
-        """The last checkpoint needs no latents, and they are by far the largest part of a run."""
-        self._save(state, torch.zeros(0 if self.data is None else len(self.data.batches), 2, dtype=torch.int64))
-        if distributed.rank() == 0:
-            self.folder.drop_latents()
-
-    def _save(self, state: TrainingState, latents: Tensor) -> None:
-        if distributed.rank() == 0:
-            self.folder.save(self.facts, state, latents)
-        distributed.barrier()
+def _take_lock(handle: int, path: Path) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(handle), os.lstat(path))  # its last holder may just have removed it
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError:  # a file system without such locks
+        return True
 
 
 class CheckpointSchedule:

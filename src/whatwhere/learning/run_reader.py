@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from whatwhere.data.models import names, resolve
-from whatwhere.errors import RunError, SpecError, command, did_you_mean, printable
+from whatwhere.errors import RunError, command, did_you_mean, printable
 from whatwhere.files import is_folder, is_regular, parse_json, read_regular
-from whatwhere.learning.checkpoint import Checkpoint, has_checkpoint
 from whatwhere.learning.recipe_changes import difference, settings
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_file
 from whatwhere.spec import Recipe
-from whatwhere.spec.toml import INCLUDED, override, parse_toml, read_recipe, read_toml, to_toml
+from whatwhere.spec.toml import INCLUDED, override, read_recipe, read_toml
 
 LONGEST_HISTORY = 2**25  # bytes
 SECTIONS = ("model", "learning", "inference", "descriptor", "batch_size", "seed")  # in every recipe of a run
@@ -30,6 +28,7 @@ class TrainedRun:
     recipe   every setting
     model    the trained model
     history  one `EpochReport` an epoch; empty for a model file
+    folder   of the run; None for a model file, and where everything stayed in memory
 
     >>> ww.read_run("mnist")
     TrainedRun('mnist', Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0), 0 epochs)
@@ -39,9 +38,11 @@ class TrainedRun:
     recipe: Recipe
     model: DeconvNet
     history: tuple[EpochReport, ...] = ()
+    folder: Path | None = None
 
     def __repr__(self) -> str:
-        return f"TrainedRun({self.name!r}, {self.recipe!r}, {len(self.history)} epochs)"
+        last = f", cost {self.history[-1].cost:.4g} per image" if self.history else ""
+        return f"TrainedRun({self.name!r}, {self.recipe!r}, {len(self.history)} epochs{last})"
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
@@ -93,34 +94,21 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
         )
     model, recipe = load_file(path / "model.safetensors"), read_run_recipe(path)
     if recipe.model != model.spec:
-        recorded, stored = to_toml(recipe), to_toml(Recipe.paper(model.spec))
-        what = difference(settings(parse_toml(stored, "")), settings(parse_toml(recorded, "")), "model.")
+        what = difference(settings(asdict(model.spec), "model"), settings(asdict(recipe.model), "model"))
         raise RunError(f"{printable(path)}: recipe.toml does not match model.safetensors: {what}; restore one of them")
-    return TrainedRun(path.resolve().name, recipe, model, read_history(path / "history.jsonl"))
+    return TrainedRun(path.resolve().name, recipe, model, read_history(path / "history.jsonl"), path)
 
 
 def read_run_recipe(folder: Path) -> Recipe:
     """The recipe that a run wrote. It states every setting, so a missing one means damage, not the paper's value."""
     content = read_toml(folder / "recipe.toml")
-    written = recipe_in_checkpoint(folder)
-    present = settings(content)
-    missing = [name for name in SECTIONS if name not in content] or [name for name in written if name not in present]
+    missing = [name for name in SECTIONS if name not in content]
     if missing:
         raise RunError(
-            f"{printable(folder / 'recipe.toml')} lacks {', '.join(missing[:4])}{', …' if len(missing) > 4 else ''}; "
-            "expected every setting, as training wrote it (restore the file)"
+            f"{printable(folder / 'recipe.toml')} lacks {', '.join(missing)}; expected every setting, as training "
+            "wrote it (restore the file)"
         )
     return override(Recipe.paper(), content)
-
-
-def recipe_in_checkpoint(folder: Path) -> dict[str, Any]:
-    """The settings in the run's checkpoint by their full names; empty if there is none that can be read."""
-    if not has_checkpoint(folder / "checkpoint"):
-        return {}
-    try:
-        return settings(parse_toml(Checkpoint.load(folder / "checkpoint").recipe, "the checkpoint's recipe"))
-    except (RunError, SpecError):
-        return {}
 
 
 def read_history(path: Path) -> tuple[EpochReport, ...]:

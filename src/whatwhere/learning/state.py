@@ -1,15 +1,20 @@
-"""How far training has come."""
+"""How far training has come: the model, the position in the recipe, sums over the epoch in progress."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
 
+import torch
 from torch import Tensor
 
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.stats import EpochStats
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
+
+SUMS = ("reconstruction", "penalty", "nonzeros", "images", "seconds")  # of EpochStats, as saved in checkpoints
 
 
 @dataclass(frozen=True)
@@ -39,3 +44,74 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
     while layer <= recipe.model.depth and epoch > recipe.learning[layer - 1].epochs:
         layer, epoch = layer + 1, 1
     return layer, epoch
+
+
+class BatchStats(NamedTuple):
+    """Sums over one batch; `zero_cost` is what the batch costs with all features at 0."""
+
+    reconstruction: float
+    penalty: float
+    nonzeros: float
+    images: float
+    zero_cost: float
+
+
+def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
+    """`BatchStats` of one batch, left on the device: [5], float64."""
+    stats = solution.stats
+    sums = [part[-1].sum(dtype=torch.float64) for part in (stats.reconstruction, stats.penalty, stats.nonzeros)]
+    return torch.stack([*sums, torch.full_like(sums[0], len(solution.features)), zero_cost.double()])
+
+
+@dataclass
+class EpochStats:
+    """Sums over the batches of one epoch so far.
+
+    active  which maps have been active, [B], on the device
+    """
+
+    active: Tensor
+    reconstruction: float = 0.0
+    penalty: float = 0.0
+    nonzeros: float = 0.0
+    images: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, batch: BatchStats) -> None:
+        self.reconstruction += batch.reconstruction
+        self.penalty += batch.penalty
+        self.nonzeros += batch.nonzeros
+        self.images += batch.images
+
+    def add_active(self, p: Tensor) -> None:
+        """Note the maps that are active in the features p [N, B, H, W]."""
+        self.active |= (p != 0).any(0).flatten(1).any(1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As a checkpoint holds it."""
+        sums = {f"epoch.{name}": torch.tensor(getattr(self, name), dtype=torch.float64) for name in SUMS}
+        return {"epoch.active": self.active, **sums}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> EpochStats | None:
+        """What `tensors` gave; None in the checkpoint of a complete epoch."""
+        if "epoch.active" not in tensors:
+            return None
+        return cls(tensors["epoch.active"].to(device), *(float(tensors[f"epoch.{name}"]) for name in SUMS))
+
+
+class AsyncHostCopy:
+    """A small tensor on its way to the host; only `value` waits for it."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._host, self._copied = tensor, None
+        if tensor.is_cuda:
+            self._host = torch.empty_like(tensor, device="cpu", pin_memory=True)
+            self._host.copy_(tensor, non_blocking=True)
+            self._copied = cast(Any, torch.cuda.Event)()  # its constructor has no types
+            self._copied.record()
+
+    def value(self) -> Tensor:
+        if self._copied is not None:
+            self._copied.synchronize()
+        return self._host

@@ -12,6 +12,7 @@ and further steps, if `cg_steps` asks for them, are conjugate to it. Memory does
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
 from whatwhere.inference.filter_map import LinearMap
 from whatwhere.learning.algorithm import Hooks, moving_filters, training_phase
-from whatwhere.learning.filter_problem import Reduce, project_filters
+from whatwhere.learning.filter_problem import Check, project_filters
 from whatwhere.learning.training_data import StreamData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import EveryBatch, LearningSpec, Recipe
@@ -34,47 +35,41 @@ def learn_from_stream(
         phase, engine = training_phase(layer, learning), engines[layer - 1]
         for epoch in hooks.epochs(layer):
             for batch in hooks.batches():
-                v, images = data.read_images(layer, epoch, batch)
+                v = data.read(layer, epoch, batch)
+                mean = partial(mean_over, images=len(v), check=hooks.check_sums)
                 solution = solve(engine, Problem(model, v, phase, learning.inference))
                 for k in moving_filters(layer, learning):
                     linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents), k)
-                    direction = hooks.memory.get(f"direction{k}")
-                    model, hooks.memory[f"direction{k}"] = update_filters_from_batch(
-                        model, k, linear_map, images, direction, learning, hooks.all_reduce_sum
-                    )
+                    last = hooks.memory.get(f"direction{k}")
+                    f, hooks.memory[f"direction{k}"] = step_filters(model, k, linear_map, mean, last, learning)
+                    model = project_filters(model, k, f)
                 hooks.end_batch(model, v, solution)
             hooks.end_epoch(model)
     return model
 
 
-def update_filters_from_batch(
-    model: DeconvNet,
-    k: int,
-    linear_map: LinearMap,
-    images: int,
-    last: Tensor | None,
-    learning: LearningSpec,
-    reduce: Reduce,
-) -> tuple[DeconvNet, Tensor]:
-    """The model after `cg_steps` conjugate steps on the filters of layer k, and the direction for the next batch.
+def mean_over(total: Tensor, images: int, check: Check) -> Tensor:
+    """The mean over images, in float64, of a sum that is finite."""
+    return check(total.double()) / images
 
-    images  how many the batch has, over all processes
-    last    the direction of the batch before
+
+def step_filters(
+    model: DeconvNet, k: int, linear_map: LinearMap, mean: Check, last: Tensor | None, learning: LearningSpec
+) -> tuple[Tensor, Tensor]:
+    """Filters of layer k after `cg_steps` conjugate steps, in float64, and the direction for the next batch.
+
+    mean  of what the linear map adds up over the images
+    last  the direction of the batch before
     """
     assert isinstance(learning.update, EveryBatch)
-    mask = model.connectivity[k - 1][:, :, None, None]
-
-    def mean(part: Tensor) -> Tensor:
-        return reduce(part.double()) * mask / images
-
-    f = model.filters[k - 1].double()
-    r = mean(linear_map.negative_gradient(model.filters[k - 1]))
+    connected, f = model.connectivity[k - 1][:, :, None, None], model.filters[k - 1].double()
+    r = mean(linear_map.negative_gradient(model.filters[k - 1])) * connected
     first = d = r if last is None else r + learning.update.direction_memory * last.to(r)
     for _ in range(learning.cg_steps):
-        image = mean(linear_map.normal(d.to(model.dtype)))
+        image = mean(linear_map.normal(d.to(model.dtype))) * connected
         curvature = torch.sum(d * image)
         # where there is nothing to gain, curvature or slope is 0 and so is the step; uphill there is no step either
         step = torch.where(curvature > 0, torch.sum(r * d) / curvature, 0).clamp_min(0)
         f, r = f + step * d, r - step * image
         d = r - torch.where(curvature > 0, torch.sum(r * image) / curvature, 0) * d
-    return project_filters(model, k, f), first
+    return f, first

@@ -13,27 +13,26 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.errors import SpecError, listed
+from whatwhere.errors import SpecError
 from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.engines import Engine, resolve
-from whatwhere.learning import distributed
+from whatwhere.inference.environment import choose_device
 from whatwhere.learning.algorithm import learn, training_phase
-from whatwhere.learning.callbacks import TrainingCallbacks
 from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.image_stream import ImageStream, SizedStream, StreamError, open_images
 from whatwhere.learning.latent_store import LatentFiles, LatentStore
 from whatwhere.learning.memory import check_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.learning.progress import TrainingProgress
-from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import Checkpointer, CheckpointSchedule, RunFolder
+from whatwhere.learning.reports import TrainingCallbacks
+from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, locked, writing
+from whatwhere.learning.run_reader import TrainedRun
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.training_data import (
     StreamData,
     TrainingData,
-    as_signals,
     images_per_epoch,
     open_stream,
     split_batches,
@@ -42,30 +41,6 @@ from whatwhere.learning.training_data import (
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
-
-
-@dataclass(frozen=True)
-class TrainedModel:
-    """The outcome of training.
-
-    model    the trained model
-    history  one `EpochReport` an epoch
-    folder   of the run; None where everything stayed in memory
-
-    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 1, "inference": {"steps": 2}}}}
-    >>> ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10])
-    TrainedModel(layers of 4 maps, 1 epochs, cost ... per image)
-    """
-
-    model: DeconvNet
-    history: tuple[EpochReport, ...] = field(default=())
-    folder: Path | None = None
-
-    def __repr__(self) -> str:
-        maps = listed(layer.maps for layer in self.model.spec.layers)
-        last = f", cost {self.history[-1].cost:.4g} per image" if self.history else ""
-        where = "" if self.folder is None else f", in {str(self.folder)!r}"
-        return f"TrainedModel(layers of {maps} maps, {len(self.history)} epochs{last}{where})"
 
 
 def train(
@@ -80,7 +55,7 @@ def train(
     progress: bool = False,
     options: TrainingOptions | None = None,
     callbacks: TrainingCallbacks | None = None,
-) -> TrainedModel:
+) -> TrainedRun:
     """Train a model by a recipe: each layer in turn.
 
     recipe     what is computed: the model and how each layer is trained
@@ -117,11 +92,11 @@ def train(
         raise SpecError("a start model was given that is not the recipe's; expected one of the same ModelSpec")
     recipe = resolve_recipe(recipe, source.images if isinstance(source, SizedStream) else first, mask=mask, start=start)
     job = TrainingJob(recipe, source, mask, image_count, start, options, callbacks)
-    folder = None if out is None else RunFolder(Path(out))
+    folder = None if out is None else Path(out)
     if not progress:
         return run_training(job, folder, resume)
     size = images_per_epoch(recipe, source, image_count)
-    with TrainingProgress(recipe, size, quiet=not distributed.is_main_process()) as display:
+    with TrainingProgress(recipe, size) as display:
         return run_training(replace(job, callbacks=display.attach(callbacks)), folder, resume)
 
 
@@ -144,41 +119,32 @@ class TrainingJob:
         return " ".join([self.images.fingerprint(), *masks])
 
 
-def run_training(job: TrainingJob, folder: RunFolder | None, resume: bool = False) -> TrainedModel:
+def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -> TrainedRun:
     """Open what a training needs, run it, close it again."""
     recipe, options = job.recipe, job.options
-    device = distributed.choose_device(options.device)
+    device = choose_device(options.device)
     _, channels, height, width = job.images.first_images().shape
     batch = min(recipe.batch_size, job.images.size or recipe.batch_size)
     check_memory(recipe.model, (height, width), batch, device)
-    group = distributed.process_group(device, options.timeout)
-    with torch.no_grad(), memory_errors(), group, ExitStack() as closing:
+    with torch.no_grad(), memory_errors(), ExitStack() as closing:
         model = (job.start or DeconvNet(recipe.model, seed=recipe.seed)).to(device)
         data = closing.enter_context(open_data(job, model, folder))
         engines = resolve_engines(options.engine, model, data.first_image(), recipe)
-        if folder is not None and distributed.rank() == 0:
-            closing.enter_context(folder.locked())
-        state, checkpointer = TrainingState(model, *first_epoch(recipe)), None
+        state, writer = TrainingState(model, *first_epoch(recipe)), None
         if folder is not None:
-            notes = {**options.notes, "image_shape": [channels, height, width]}
-            facts = RunFacts(recipe, job.fingerprint, notes)
-            checkpointer = Checkpointer(folder, facts, data if isinstance(data, TrainingData) else None)
-            state = checkpointer.resume(device) if resume else checkpointer.begin(state)
-        session = TrainingSession(
-            recipe,
-            data,
-            state,
-            [engine.name for engine in engines],
-            job.callbacks,
-            checkpointer,
-            CheckpointSchedule(options.checkpoint_every),
-        )
-        with nullcontext() if folder is None else folder.writing("training"):
+            closing.enter_context(locked(folder))
+            facts = RunFacts(recipe, job.fingerprint, {**options.notes, "image_shape": [channels, height, width]})
+            writer = RunFolder(folder, facts, data if isinstance(data, TrainingData) else None)
+            state = writer.resume(device) if resume else writer.begin(state)
+        schedule, names = CheckpointSchedule(options.checkpoint_every), [engine.name for engine in engines]
+        session = TrainingSession(recipe, data, state, names, job.callbacks, writer, schedule)
+        with nullcontext() if folder is None else writing(folder, "training"):
             if isinstance(data, StreamData):
                 run_stream(data, engines, session)
             else:
                 learn(state.model, recipe, data, engines, session)
-    return TrainedModel(session.state.model, session.state.history, None if folder is None else folder.path)
+    name = "" if folder is None else folder.resolve().name
+    return TrainedRun(name, recipe, session.state.model, session.state.history, folder)
 
 
 def run_stream(data: StreamData, engines: Sequence[Engine], session: TrainingSession) -> None:
@@ -200,7 +166,7 @@ def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Re
 
 
 @contextmanager
-def open_data(job: TrainingJob, model: DeconvNet, folder: RunFolder | None) -> Iterator[TrainingData | StreamData]:
+def open_data(job: TrainingJob, model: DeconvNet, folder: Path | None) -> Iterator[TrainingData | StreamData]:
     """A stream; or checked images, and a store for their latents, whose files are temporary without a folder."""
     if job.recipe.learning[0].streams:
         yield open_stream(job.recipe, job.images, job.image_count, model)
@@ -208,17 +174,14 @@ def open_data(job: TrainingJob, model: DeconvNet, folder: RunFolder | None) -> I
     assert isinstance(job.images, SizedStream), "stream_recipe raises"
     images = job.images.images
     batches = split_batches(len(images), job.recipe.batch_size)
-    signals, masks = as_signals(model, images, job.mask, batches)
-    numbers = len(images) * latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])
-    needed = numbers * model.dtype.itemsize // distributed.world_size()
+    needed = len(images) * latents_per_image(model.spec, *images[slice(0, 1)].shape[2:]) * model.dtype.itemsize
+    in_memory = job.options.store == "memory"
+    if job.options.store == "auto":
+        in_memory = latents_fit(needed, model.device, Path(tempfile.gettempdir()) if folder is None else folder)
     with ExitStack() as closing:
-        home = Path(tempfile.gettempdir()) if folder is None else folder.path
-        in_memory, reason = latents_fit(job.options.store, needed, model.device, home)
-        job.callbacks.on_start(f"latents are kept in {'memory' if in_memory else 'files'}: {reason}")
-        files = None if folder is None else LatentFiles(folder.latents, len(batches))
+        files = None if folder is None else LatentFiles(folder / "checkpoint" / "latents", len(batches))
         if files is None and not in_memory:
             files = LatentFiles(Path(closing.enter_context(tempfile.TemporaryDirectory())), len(batches))
         store = LatentStore(len(batches), model.device, files, in_memory=in_memory)
         closing.callback(store.close)
-        data = TrainingData(model, signals, batches, store, masks)
-        yield data.on_device() if in_memory and model.device.type != "cpu" else data
+        yield TrainingData(model, images, batches, store, job.mask).checked(keep=in_memory)

@@ -5,77 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from whatwhere.errors import WhatwhereError
 from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Latents
-from whatwhere.learning import distributed
 from whatwhere.learning.image_stream import ImageStream, StreamError
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InputSpec, Recipe
+from whatwhere.spec import Recipe
 from whatwhere.spec.checks import require, require_count
 
 BATCHES_PER_EPOCH = 100
 
 
 @dataclass(frozen=True)
-class SignalSource:
-    """Images after the model's input stage, computed when they are read."""
-
-    model: DeconvNet
-    images: ImageSource
-    masks: ImageSource | None
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def target(self, rows: slice) -> Target:
-        return make_target(self.model, self.images[rows], None if self.masks is None else self.masks[rows])
-
-    def __getitem__(self, rows: slice, /) -> Tensor:
-        return self.target(rows).v
-
-
-@dataclass(frozen=True)
-class MaskSource:
-    """The masks that belong to a `SignalSource`."""
-
-    signals: SignalSource
-
-    def __len__(self) -> int:
-        return len(self.signals)
-
-    def __getitem__(self, rows: slice, /) -> Tensor:
-        target = self.signals.target(rows)
-        return torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v)
-
-
-def as_signals(
-    model: DeconvNet, images: ImageSource, masks: ImageSource | None, batches: Sequence[slice]
-) -> tuple[ImageSource, ImageSource | None]:
-    """What the model explains, and its masks; raises if it cannot explain the images, before anything is written.
-
-    Images that need no input stage and have no unknown pixels are returned as they are.
-    """
-    signals, unknown = SignalSource(model, images, masks), False
-    for batch in batches[distributed.rank() :: distributed.world_size()]:
-        unknown |= signals.target(batch).mask is not None
-    if distributed.all_reduce_sum(torch.tensor([float(unknown)])) > 0:
-        return signals, MaskSource(signals)
-    return (images if model.spec.input == InputSpec() else signals), None
-
-
-@dataclass(frozen=True)
 class TrainingData:
-    """What stays the same through a run. Batch i belongs to process i modulo their number, from start to end.
+    """What stays the same through a run.
 
-    model    whose device and dtype the images get
-    images   what the model explains, after its input stage
-    masks    the weights of its pixels; None if all count the same
+    model    whose input stage, device and dtype the images get
+    masks    the weights of the pixels; None if all that are not NaN count the same
+    targets  of all batches, where they are kept in memory; None computes each when it is read
     """
 
     model: DeconvNet
@@ -83,49 +34,42 @@ class TrainingData:
     batches: Sequence[slice]
     store: LatentStore
     masks: ImageSource | None = None
+    targets: Sequence[Target] | None = None
 
-    @property
-    def batches_per_round(self) -> int:
-        """Batches that are inferred at the same time: one by each process."""
-        return distributed.world_size()
-
-    def first_image(self) -> Tensor:
-        """One image, for checks before anything is done."""
-        return self.images[slice(0, 1)].to(self.model.device, self.model.dtype)
+    def checked(self, *, keep: bool) -> TrainingData:
+        """The same once the model can explain all images, else an error; with `keep` in the memory of the device."""
+        targets = []
+        for batch in range(len(self.batches)):
+            target = self.read(batch)
+            if keep:
+                targets.append(target)
+        return replace(self, targets=targets) if keep else self
 
     def batch_count(self, epoch: int) -> int:
         """How many batches an epoch has."""
         return len(self.batches)
 
-    def local_batches(self) -> range:
-        """The batches of this process."""
-        return range(distributed.rank(), len(self.batches), distributed.world_size())
-
-    def read_images(self, batch: int) -> Tensor:
-        return self.images[self.batches[batch]].to(self.model.device, self.model.dtype)
-
-    def read_mask(self, batch: int) -> Tensor | None:
-        return None if self.masks is None else self.masks[self.batches[batch]].to(self.model.device, self.model.dtype)
-
-    def on_device(self) -> TrainingData:
-        """The same with all images in the memory of the device, where the latents are."""
-        every = range(len(self.batches))
-        masks = (
-            None
-            if self.masks is None
-            else torch.cat([self.masks[self.batches[b]].to(self.model.device) for b in every])
-        )
-        return replace(self, images=torch.cat([self.read_images(b) for b in every]), masks=masks)
+    def read(self, batch: int) -> Target:
+        """What the model explains of a batch, on its device."""
+        if self.targets is not None:
+            return self.targets[batch]
+        rows = self.batches[batch]
+        return make_target(self.model, self.images[rows], None if self.masks is None else self.masks[rows])
 
     def stored(self) -> Iterator[tuple[Tensor, Latents, Tensor | None]]:
-        """Images, latents and masks of every batch of this process."""
-        for batch in self.local_batches():
-            yield self.read_images(batch), self.store.read(batch), self.read_mask(batch)
+        """Images, latents and masks of every batch."""
+        for batch in range(len(self.batches)):
+            target = self.read(batch)
+            yield target.v, self.store.read(batch), target.mask
+
+    def first_image(self) -> Tensor:
+        """One image, for checks before anything is done."""
+        return self.read(0).v[:1]
 
 
 @dataclass(frozen=True)
 class StreamData:
-    """The batches of a run: each layer's `count` images, in epochs. Every process takes its share of every batch.
+    """The batches of a run: each layer's `count` images, in epochs.
 
     passes  True: the source is sized and every epoch is one pass over it
     """
@@ -137,8 +81,6 @@ class StreamData:
     batch_size: int
     passes: bool = False
 
-    batches_per_round = 1
-
     def first_image(self) -> Tensor:
         """One image, for checks before anything is done."""
         return self._signal(self.stream.first_images()[:1], 0)
@@ -149,11 +91,18 @@ class StreamData:
             return self._batches
         return self._batches * epoch // self.epochs - self._batches * (epoch - 1) // self.epochs
 
-    def read_images(self, layer: int, epoch: int, batch: int) -> tuple[Tensor, int]:
-        """This process's share of a batch, and how many images the whole batch has."""
-        start, stop = self._range(layer, epoch, batch)
-        images = self.stream.read(start, stop)
-        return self._signal(images, start)[distributed.rank() :: distributed.world_size()], len(images)
+    def read(self, layer: int, epoch: int, batch: int) -> Tensor:
+        """What the model explains of a batch, on its device."""
+        start, stop = self.rows(layer, epoch, batch)
+        return self._signal(self.stream.read(start, stop), start)
+
+    def rows(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
+        """Where in the stream the images of a batch begin and end."""
+        before = 0
+        if not self.passes:
+            before, batch = (layer - 1) * self.count, self._batches * (epoch - 1) // self.epochs + batch
+        start, stop = (before + self.count * b // self._batches for b in (batch, batch + 1))
+        return start, stop
 
     def _signal(self, images: Tensor, start: int) -> Tensor:
         """What the model explains: checked images after its input stage."""
@@ -166,14 +115,6 @@ class StreamData:
     @property
     def _batches(self) -> int:
         return -(-self.count // self.batch_size)
-
-    def _range(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
-        if self.passes:
-            before = 0
-        else:
-            before, batch = (layer - 1) * self.count, self._batches * (epoch - 1) // self.epochs + batch
-        start, stop = (before + self.count * b // self._batches for b in (batch, batch + 1))
-        return start, stop
 
 
 def split_batches(images: int, batch_size: int) -> list[slice]:
@@ -204,18 +145,6 @@ def open_stream(recipe: Recipe, images: ImageStream, image_count: int | None, mo
     """The batches of a run by this recipe (see `stream_recipe`)."""
     count = image_count or images.size
     assert count is not None, "stream_recipe raises"
-    processes, smallest = distributed.world_size(), count // -(-count // recipe.batch_size)
-    require(
-        smallest >= processes,
-        f"batches of {smallest} images with {processes} processes",
-        "at least one image for each process (a larger batch_size, or fewer processes)",
-    )
-    for learning in recipe.learning:
-        require(
-            processes == 1 or not learning.inference.per_batch,
-            f"step.per = 'batch' with update = 'batch' and {processes} processes",
-            "step.per = 'image': every process infers a share of the batch and does not see the others",
-        )
     epochs = max(learning.epochs for learning in recipe.learning)
     return StreamData(images, model, count, epochs, recipe.batch_size, passes=image_count is None)
 

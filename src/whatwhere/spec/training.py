@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import check_fields, require_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,6 @@ class TrainingOptions:
     store             where latents wait for the next epoch: 'memory', 'file', or 'auto', memory if they fit
     checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None writes one every
                       epoch, or as seldom as limits them to a tenth of the time
-    timeout           seconds to wait for another process that does not answer
     notes             plain values for the checkpoint, such as where the images came from
 
     >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
@@ -29,7 +28,6 @@ class TrainingOptions:
     device: str = "auto"
     store: Literal["auto", "memory", "file"] = "auto"
     checkpoint_every: int | None = None
-    timeout: float = 120.0
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -37,4 +35,3 @@ class TrainingOptions:
         check_fields(self)
         if self.checkpoint_every is not None:
             require_count("checkpoint_every", self.checkpoint_every, least=0)
-        require(1 <= self.timeout < 1e6, f"timeout = {self.timeout}", "a number of seconds from 1 to 1,000,000")
