@@ -16,7 +16,7 @@ def run(code: str) -> str:
 
 def test_importing_needs_torch_and_numpy_alone() -> None:
     """With every other package hidden, the model and inference import and run."""
-    hidden = "safetensors typer rich numba triton sklearn scipy matplotlib pooch PIL"
+    hidden = "safetensors typer rich numba triton sklearn scipy matplotlib PIL"
     code = f"""
 import sys
 for name in {hidden.split()!r}: sys.modules[name] = None

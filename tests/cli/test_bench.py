@@ -8,21 +8,14 @@ import torch
 from tiny_run import whatwhere
 from whatwhere.cli import speed
 from whatwhere.cli.speed import Measurement, bench_inference, cases, speedup_rows
-from whatwhere.model import DeconvNet
-from whatwhere.spec import LayerSpec, ModelSpec
 
 CPU = torch.device("cpu")
+LAST = "layer 1, image step, α 1"
 
 
 @pytest.fixture(autouse=True)
-def small_and_untrained(monkeypatch):
-    """A small model without training, and the engine that has nothing to compile."""
-
-    def model(pooling_kind, device):
-        layers = (LayerSpec(maps=4, pooling_kind=pooling_kind), LayerSpec(maps=4, fan_in=2, pooling_kind=pooling_kind))
-        return DeconvNet(ModelSpec(layers=layers), seed=0).to(device)
-
-    monkeypatch.setattr(speed, "prepared_model", model)
+def one_engine(monkeypatch):
+    """The engine that has nothing to compile."""
     monkeypatch.setattr(speed, "ENGINES", {"reference": speed.ENGINES["reference"]})
 
 
@@ -41,19 +34,15 @@ def test_speed_ups_compare_the_best_runs_with_the_same_number_of_threads():
 def test_an_engine_is_measured_with_one_and_two_threads(monkeypatch):
     lines = []
     before = torch.get_num_threads()
-    monkeypatch.setattr(speed, "cases", lambda steps: cases(steps)[-1:])
+    monkeypatch.setattr(speed, "cases", lambda steps: {LAST: cases(steps)[LAST]})
     measured = bench_inference(CPU, images=3, steps=2, repeats=2, log=lines.append)
     assert {(m.engine, m.threads) for m in measured} == {("reference", 1), ("reference", 2)}
     assert len(lines) == len(measured)
     for m in measured:
-        assert (m.case, m.images, m.steps, len(m.seconds)) == ("layer 1, image step, α 1", 3, 2, 2)
+        assert (m.case, m.images, m.steps, len(m.seconds)) == (LAST, 3, 2, 2)
         assert m.best == pytest.approx(6 / min(m.seconds))
         assert m.median <= m.best
     assert torch.get_num_threads() == before
-
-
-def test_every_case_has_its_own_name():
-    assert len({case.name for case in cases(1)}) == len(cases(1))
 
 
 def test_the_command_prints_text_or_json():

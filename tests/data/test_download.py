@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from whatwhere.data import cache, catalogue, load
 from whatwhere.data.array_file import read_array
 from whatwhere.data.cache import download
 from whatwhere.data.catalogue import CATALOGUE, Entry, File, Split
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import ImageError
 
 NOWHERE = "http://127.0.0.1:9/"
 
@@ -76,25 +75,10 @@ def test_a_download_is_verified_stored_and_loaded(entry: Entry, mirror: Mirror, 
     assert mirror.asked[4:] == ["test-labels.gz"], "only the damaged file is downloaded again"
 
 
-def test_progress_is_reported(entry: Entry, mirror: Mirror) -> None:
-    class Bar:
-        total = 0
-        seen = 0
-        closed = False
-
-        def update(self, size: int) -> None:
-            self.seen += size
-
-        def reset(self) -> None:
-            self.seen = 0
-
-        def close(self) -> None:
-            self.closed = True
-
-    bars: dict[str, Bar] = {}
-    download(entry, progress=lambda file: bars.setdefault(file.name, Bar()))
-    assert {f"{name}.gz": bar.total for name, bar in bars.items()} == {k: len(v) for k, v in mirror.answers.items()}
-    assert all(bar.closed and bar.seen == bar.total for bar in bars.values())
+def test_progress_is_reported(entry: Entry) -> None:
+    files: list[int] = []
+    download(entry, progress=files.append)
+    assert files == [1, 1, 1, 1]
 
 
 def test_the_next_mirror_is_used_if_one_fails(entry: Entry) -> None:
@@ -184,12 +168,6 @@ def test_images_and_labels_that_do_not_match_raise(entry: Entry, tmp_path: Path)
 def test_damaged_embedded_files_ask_for_a_new_installation(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="install whatwhere again"):
         download(replace(CATALOGUE["digits"], embedded=tmp_path))
-
-
-def test_without_pooch_the_missing_package_is_named(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(MissingExtra, match=r"needs pooch, which is not installed: pip install 'whatwhere\[data\]'"):
-        download(entry)
 
 
 @pytest.mark.mnist

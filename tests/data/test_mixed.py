@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tiny_run import PLAIN, whatwhere
-from whatwhere.data import load, load_by_size, load_for_training, load_with_mask, random_crops
+from whatwhere.data import load, load_for_training, load_groups, random_crops
 from whatwhere.errors import ImageError
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import load as load_model
@@ -108,7 +108,7 @@ def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
     for row, (label, size) in enumerate((("ant", 6), ("bee", 5), ("bee", 6), ("cow", 6))):
         (tmp_path / label).mkdir(exist_ok=True)
         Image.fromarray(colour[row, :size]).save(tmp_path / label / f"{row}.png")
-    large, small = load_by_size(tmp_path)
+    (large, _), (small, _) = load_groups(tmp_path)
     assert (large.shape, small.shape) == ((3, 6, 5), (3, 5, 5))
     assert torch.equal(large[:], load(colour[[0, 2, 3]], channels="last")[:])
     assert torch.equal(small[:], load(colour[[1], :5], channels="last")[:])
@@ -116,7 +116,7 @@ def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
     assert large.labels is not None
     assert small.labels is not None
     assert (large.labels.tolist(), small.labels.tolist()) == ([0, 1, 2], [1])
-    assert [len(images) for images in load_by_size("digits")] == [5000]
+    assert [len(images) for images, _ in load_groups("digits")] == [5000]
 
 
 def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) -> None:
@@ -133,22 +133,6 @@ def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) ->
     (folder / "b.png").unlink()
     assert load(folder).shape == (3, 20, 30)
     assert load(folder, size=20).shape == (3, 20, 20)
-
-
-def test_the_alpha_of_squares_is_theirs(folder: Path) -> None:
-    from PIL import Image
-
-    for path in list(folder.iterdir()):
-        picture = Image.open(path).convert("RGBA")
-        alpha = np.full((picture.height, picture.width), 255, np.uint8)
-        alpha[: picture.height // 2] = 0
-        picture.putalpha(Image.fromarray(alpha))
-        picture.save(path)
-    with pytest.warns(UserWarning, match="squares of 20 × 20"):
-        images, mask = load_with_mask(folder, "alpha")
-    assert mask is not None
-    assert images.shape[1:] == mask.shape[1:] == (20, 20)
-    np.testing.assert_array_equal(mask[:][:, 0, :, 0].numpy(), np.tile(np.arange(20) >= 10, (3, 1)))
 
 
 def test_small_pictures_are_left_out(folder: Path) -> None:

@@ -100,7 +100,6 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 
 
 def test_a_large_model_is_downloaded_verified_and_loaded(large: Mirror, tmp_path: Path) -> None:
-    pytest.importorskip("pooch")
     with pytest.raises(RunError, match="`whatwhere get large` downloads it"):
         ww.load("large")
     assert "not available: whatwhere get large" in whatwhere("info")
@@ -112,7 +111,6 @@ def test_a_large_model_is_downloaded_verified_and_loaded(large: Mirror, tmp_path
 
 
 def test_a_damaged_download_is_not_stored(large: Mirror, tmp_path: Path) -> None:
-    pytest.importorskip("pooch")
     large.answers["large.safetensors.gz"] = gzip.compress(b"something else")
     with pytest.raises(ImageError, match="could not be downloaded"):
         whatwhere("get", "large")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from whatwhere.data import load, load_by_size
+from whatwhere.data import load, load_groups
 from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError
 
@@ -113,7 +113,7 @@ def test_several_pages_are_several_pictures(tmp_path: Path) -> None:
 def test_pages_of_several_sizes(tmp_path: Path) -> None:
     pages = [Image.new("L", size, 9) for size in ((4, 4), (8, 6))]
     pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
-    assert [images.shape for images in load_by_size(tmp_path / "a.tif")] == [(1, 4, 4), (1, 6, 8)]
+    assert [images.shape for images, _ in load_groups(tmp_path / "a.tif")] == [(1, 4, 4), (1, 6, 8)]
 
 
 @pytest.mark.parametrize(("bits", "white"), [(10, 1023), (12, 4095), (16, 65535)])

@@ -38,4 +38,4 @@ def bench(*, images: int | None = None, steps: int | None = None, settings: Sett
         return
     typer.echo("\nspeed-up over the reference engine, best against best")
     for row in rows:
-        typer.echo(f"{row['case']:<32} {row['engine']:<10} {row['threads']} thread(s)  {row['speedup']:>8.2f} ×")
+        typer.echo(f"{row['case']:<26} {row['engine']:<10} {row['threads']} thread(s)  {row['speedup']:>8.2f} ×")

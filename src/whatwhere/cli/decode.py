@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,7 +13,6 @@ from whatwhere.cli.command import command
 from whatwhere.cli.inputs import open_run
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from whatwhere.data.codes import Codes
@@ -57,10 +56,16 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
 
 
 def write_array(out: Path, codes: Codes, images: Iterator[Tensor]) -> None:
-    from whatwhere.data.npz_writer import write_npz
+    from whatwhere.data.npz_writer import open_npz
 
-    batches: Iterator[dict[str, np.ndarray[Any, Any]]] = ({"images": image[None].numpy()} for image in images)
-    write_npz(out, len(codes), batches, {} if codes.labels is None else {"labels": codes.labels})
+    with open_npz(out) as npz:
+        for image in images:
+            npz.append("images", image[None].numpy())
+            if npz.count("images") == 1:  # is there room for all?
+                npz.expect(len(codes))
+        if codes.labels is not None:
+            npz.put("labels", codes.labels)
+        npz.finish()
 
 
 def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Format = Literal["png", "pdf", "svg"]
 ANIMATION = "inference"
+IMAGES = (24, 200)  # that are inferred, at least and at most
+VALUES = 100_000  # values (pixels × channels) of all images together, which bounds the time of inference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +109,17 @@ def content_of(figure: Any, format: str) -> bytes:
 
 
 def choose_images(source: str, options: FigureOptions) -> Tensor:
-    """A varied choice of images, from the test images of a named set; the one that was asked for, if any, is first."""
+    """A random choice of images, from the test images of a named set; the one that was asked for, if any, is first."""
+    import math
+
     import numpy as np
 
     from whatwhere.errors import SpecError
-    from whatwhere.figures.selection import default_count, spread
 
     images, image = read_examples(source), options.image
-    chosen = spread(images, options.count or default_count(images), options.seed)
+    fewest, most = IMAGES
+    count = options.count or max(fewest, min(most, VALUES // math.prod(images.shape)))
+    chosen = np.random.default_rng(options.seed).permutation(len(images))[:count]
     if image is not None:
         if image >= len(images):
             raise SpecError(f"image = {image} was given; {images.name} has {len(images):,} images, counted from 0")

@@ -48,13 +48,13 @@ def get(name: str, *, from_: Path | None = None) -> None:
     name  of a data set or a model; `whatwhere info` lists them
     from  take the files from this folder, compressed or not
     """
-    from whatwhere.cli.stages import download_bars
+    from whatwhere.cli.stages import Stages
     from whatwhere.data.cache import download, folder_of
 
     for kind, entry in find(name).items():
         if entry.embedded is None:
-            with download_bars() as bar:
-                download(entry, from_, bar)
+            with Stages().stage(f"downloading {name}", len(entry.files)) as advance:
+                download(entry, from_, advance)
         typer.echo(f"{kind} {name}: {len(entry.files)} files verified in {folder_of(entry)}")
         typer.echo("\n".join(f"{key}: {value}" for key, value in entry.facts.items() if key in ("licence", "citation")))
 

@@ -1,7 +1,7 @@
-"""The speed of inference: every engine on the same images, side by side in one process.
+"""The speed of inference: every engine on the same digits, side by side in one process.
 
-The unit is the image-iteration: one step of inference for one image. Sparse engines are faster on sparse
-features, so the model is trained for a moment first, and latents are warmed up by one solve.
+The unit is the image-iteration: one step of inference for one image. Sparse engines are faster on sparse features, so
+the model is a trained one, and latents are warmed up by one solve.
 """
 
 from __future__ import annotations
@@ -14,32 +14,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from whatwhere.data import load
-from whatwhere.inference import ista
 from whatwhere.inference.engines import ENGINES
-from whatwhere.learning import TrainingOptions, train
-from whatwhere.model import DeconvNet, Problem
-from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, PoolingKind, Recipe
-from whatwhere.spec.toml import override
-
-Solve = Callable[[Problem], Solution]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One thing to measure.
-
-    compiled  on a GPU, also the reference step compiled by torch, which takes half a minute
-    """
-
-    name: str
-    phase: Phase
-    spec: InferenceSpec
-    pooling_kind: PoolingKind = "gaussian"
-    compiled: bool = False
+from whatwhere.learning import read_run
+from whatwhere.model import Problem
+from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,114 +36,58 @@ class Measurement:
     seconds: tuple[float, ...]
 
 
-JOINT = Phase(layer=2, update_pooling=(1, 2))
-
-
-def cases(steps: int) -> tuple[Case, ...]:
-    """The paper's settings in training and at test, and the variants that an engine must support."""
+def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
+    """The paper's settings in training and at test, for the top layer and for layer 1."""
     training = InferenceSpec(lam=0.5, alpha=0.5, step=LineSearch(per="batch"), steps=steps)
     test = InferenceSpec(lam=5.0, alpha=1.0, steps=steps)
-    layer_1 = Phase(layer=1, update_pooling=(1,))
-    return (
-        Case(name="joint, batch step, α ½", phase=JOINT, spec=training, compiled=True),
-        Case(name="joint, image step, α 1", phase=JOINT, spec=test),
-        Case(name="joint, image step, α ½", phase=JOINT, spec=replace(test, alpha=0.5)),
-        Case(name="joint, θ₁ frozen, batch step", phase=Phase(layer=2, update_pooling=(2,)), spec=training),
-        Case(name="joint, max pooling, batch step", phase=JOINT, spec=training, pooling_kind="max"),
-        Case(name="layer 1, batch step, α ½", phase=layer_1, spec=replace(training, lam=2.0), compiled=True),
-        Case(name="layer 1, image step, α 1", phase=layer_1, spec=test),
-    )
+    joint, layer_1 = Phase(layer=2, update_pooling=(1, 2)), Phase(layer=1, update_pooling=(1,))
+    return {
+        "joint, batch step, α ½": (joint, training),
+        "joint, image step, α 1": (joint, test),
+        "layer 1, batch step, α ½": (layer_1, replace(training, lam=2.0)),
+        "layer 1, image step, α 1": (layer_1, test),
+    }
 
 
 def bench_inference(
     device: torch.device, *, images: int, steps: int, repeats: int, log: Callable[[str], None] = print
 ) -> list[Measurement]:
-    """Measure every case with every engine that supports it."""
-    chosen = cases(steps)
-    digits = load("digits", split="train")[slice(0, min(images, 5000))]
-    v = digits.repeat(-(-images // len(digits)), 1, 1, 1)[:images].to(device)
+    """Measure every case with every engine that supports it, on a CPU with one thread and with two."""
+    model, digits = read_run("mnist").model.to(device), load("digits")
+    v = digits[[row % len(digits) for row in range(images)]].to(device)
     measurements = []
-    for pooling_kind in dict.fromkeys(case.pooling_kind for case in chosen):
-        model = prepared_model(pooling_kind, device)
-        for case in chosen:
-            if case.pooling_kind == pooling_kind:
-                measurements += measure(case, model, v, repeats, log)
+    for case, (phase, spec) in cases(steps).items():
+        problem = Problem(model, v, phase, spec)
+        for name, engine in ENGINES.items():
+            if engine.unsupported_reason(problem) is not None:
+                continue
+            for threads in (1, 2) if device.type == "cpu" else (1,):
+                with torch_threads(threads), torch.no_grad():
+                    seconds = tuple(time_solves(engine.solve, problem, repeats))
+                measured = Measurement(
+                    case=case,
+                    engine=name,
+                    threads=threads,
+                    images=images,
+                    steps=steps,
+                    median=images * steps / statistics.median(seconds),
+                    best=images * steps / min(seconds),
+                    seconds=seconds,
+                )
+                log(f"{case:<26} {name:<10} {threads} thread(s)  {measured.median:>14,.0f} image-iterations/s")
+                measurements.append(measured)
     return measurements
 
 
-def prepared_model(pooling_kind: PoolingKind, device: torch.device) -> DeconvNet:
-    """The paper's architecture after a short training on 500 digits, so that features are as sparse as in use."""
-    layers = (LayerSpec(maps=16, pooling_kind=pooling_kind), LayerSpec(maps=48, fan_in=8, pooling_kind=pooling_kind))
-    brief = {
-        "batch_size": 500,
-        "learning": {"each": {"epochs": 4, "update": {"reset_at": [2]}, "inference": {"steps": 20}}},
-    }
-    recipe = override(Recipe(model=ModelSpec(layers=layers)), brief)
-    options = TrainingOptions(device=str(device))
-    return train(recipe, load("digits", split="train")[slice(0, 500)], options=options).model
-
-
-def measure(case: Case, model: DeconvNet, v: Tensor, repeats: int, log: Callable[[str], None]) -> list[Measurement]:
-    """One case through every engine that supports it, at each number of threads."""
-    measurements = []
-    for name, solve in solvers(case, model, v):
-        for threads in (1, 2) if v.device.type == "cpu" else (1,):
-            with torch_threads(threads), torch.no_grad():
-                result = time_solve(case, name, threads, solve, model, v, repeats)
-            log(f"{case.name:<32} {name:<10} {threads} thread(s)  {result.median:>14,.0f} image-iterations/s")
-            measurements.append(result)
-    return measurements
-
-
-def solvers(case: Case, model: DeconvNet, v: Tensor) -> Iterator[tuple[str, Solve]]:
-    """The engines that support a case; on a GPU, where the case asks for it, also the compiled reference step."""
-    if v.device.type == "cuda" and case.compiled:
-        yield "compiled", compiled_solve()
-    for name, engine in ENGINES.items():
-        if engine.unsupported_reason(Problem(model, v, case.phase, case.spec)) is None:
-            yield name, engine.solve
-
-
-def compiled_solve() -> Solve:
-    """The reference loop over a step compiled by torch, with TF32 convolutions: what PyTorch alone can do."""
-    step = torch.compile(ista.step, dynamic=False)
-
-    def solve(problem: Problem) -> Solution:
-        allowed = torch.backends.cudnn.allow_tf32
-        torch.backends.cudnn.allow_tf32 = True
-        state = ista.start(problem)
-        for _ in range(problem.spec.steps):
-            state, measured, beta = step(problem, state)
-        torch.backends.cudnn.allow_tf32 = allowed
-        return Solution(state.latents, ista.stats([measured], [beta]), "compiled")
-
-    return solve
-
-
-def time_solve(
-    case: Case, name: str, threads: int, solve: Solve, model: DeconvNet, v: Tensor, repeats: int
-) -> Measurement:
-    """Warm up, then time whole solves that start from the warm latents."""
-    problem = Problem(model, v, case.phase, case.spec)
+def time_solves(solve: Callable[[Problem], Any], problem: Problem, repeats: int) -> Iterator[float]:
+    """Warm up, then the seconds of whole solves that start from the warm latents."""
     problem = replace(problem, latents=solve(problem).latents)
-    seconds = []
     for _ in range(repeats):
-        synchronise(v.device)
+        synchronise(problem.images.device)
         start = time.perf_counter()
         solve(problem)
-        synchronise(v.device)
-        seconds.append(time.perf_counter() - start)
-    work = len(v) * case.spec.steps
-    return Measurement(
-        case=case.name,
-        engine=name,
-        threads=threads,
-        images=len(v),
-        steps=case.spec.steps,
-        median=work / statistics.median(seconds),
-        best=work / min(seconds),
-        seconds=tuple(seconds),
-    )
+        synchronise(problem.images.device)
+        yield time.perf_counter() - start
 
 
 def synchronise(device: torch.device) -> None:

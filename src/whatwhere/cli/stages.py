@@ -5,13 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import rich.progress as bars
 from rich.console import Console
-
-if TYPE_CHECKING:
-    from whatwhere.data.catalogue import File
 
 LINE_EVERY = 10.0  # seconds between plain lines
 
@@ -55,39 +51,3 @@ class Stages:
                 self.console.print(f"{title}: {done:,} of {total:,}", soft_wrap=True)
 
         yield advance
-
-
-@contextmanager
-def download_bars() -> Iterator[Callable[[File], DownloadBar]]:
-    """Bars of the files that are downloaded; what it gives makes the bar of a file."""
-    console = Console(stderr=True)
-    shown = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn())
-    with bars.Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield lambda file: DownloadBar(progress, file.download_name)
-
-
-class DownloadBar:
-    """The progress of one file, with the methods that pooch calls; a single line if there is no terminal."""
-
-    def __init__(self, progress: bars.Progress, name: str) -> None:
-        self.progress = progress
-        self.task = progress.add_task(name, total=None)
-        if progress.disable:
-            progress.console.print(f"downloading {name}")
-
-    @property
-    def total(self) -> int:
-        return int(self.progress.tasks[self.task].total or 0)
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self.progress.update(self.task, total=size or None)
-
-    def update(self, size: int) -> None:
-        self.progress.update(self.task, advance=size)
-
-    def reset(self) -> None:
-        self.progress.reset(self.task)
-
-    def close(self) -> None:
-        self.progress.stop_task(self.task)

@@ -24,9 +24,8 @@ __all__ = [
     "checksums",
     "few_labels",
     "load",
-    "load_by_size",
     "load_for_training",
-    "load_with_mask",
+    "load_groups",
     "random_crops",
     "train_validation",
 ]
@@ -67,46 +66,44 @@ def load(
     Images('array', 5 of 3×20×30, labelled)
     """
     opened = _open(source, split=split, channels=channels, allow_nan=allow_nan)
-    images = _one_size(opened, size)[0] if isinstance(opened, MixedPictures) else opened
+    images = _one_size(opened, size) if isinstance(opened, MixedPictures) else opened
     return images if labels is None else _with_labels(images, labels)
 
 
-def load_by_size(source: Source) -> list[Images]:
-    """The same as `load`, but pictures of several sizes are kept whole: one `Images` for each size.
+def load_groups(source: Source, mask: Source | None = None) -> list[Group]:
+    """Images and their masks, where there are any; pictures of several sizes are kept whole, in a group for each size.
 
-    source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
-
-    >>> from PIL import Image
-    >>> import os; os.mkdir("pictures")
-    >>> for name, size in {"a.png": (8, 8), "b.png": (9, 8), "c.png": (8, 8)}.items():
-    ...     Image.new("L", size).save(f"pictures/{name}")
-    >>> [len(images) for images in ww.data.load_by_size("pictures")]
-    [2, 1]
-    """
-    return [images for images, _ in load_groups(source)]
-
-
-def load_with_mask(source: Source, mask: Source | None, *, split: str | None = None) -> tuple[Images, Images | None]:
-    """Images, and a weight ≥ 0 for every pixel (0: unknown) as `infer` and `train` take it; None if all count the same.
+    A mask is a weight ≥ 0 for every pixel (0: unknown), as `infer` and `train` take it.
 
     source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
     mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all images or one for
             each: white (1) is known and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown.
             'nan': NaN in floats is
-    split   'train' or 'test', only for data sets known by name
 
+    >>> from PIL import Image
+    >>> import os; os.mkdir("pictures")
+    >>> for name, size in {"a.png": (8, 8), "b.png": (9, 8), "c.png": (8, 8)}.items():
+    ...     Image.new("L", size).save(f"pictures/{name}")
+    >>> [len(images) for images, _ in ww.data.load_groups("pictures")]
+    [2, 1]
     >>> half = np.ones((1, 28, 28), np.uint8) * 255
     >>> half[:, :14] = 0
-    >>> images, mask = ww.data.load_with_mask("digits", half)
+    >>> [(images, mask)] = ww.data.load_groups("digits", half)
     >>> mask[:1].mean()
     tensor(0.5000)
     """
-    return _load_masked(source, mask, split, whole=False)[0]
-
-
-def load_groups(source: Source, mask: Source | None = None, *, split: str | None = None) -> list[Group]:
-    """The same as `load_with_mask`, but pictures of several sizes are kept whole, in a group for each size."""
-    return _load_masked(source, mask, split, whole=True)
+    special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
+    opened = _open(source, allow_nan=special == "nan")
+    if isinstance(opened, MixedPictures):
+        groups = opened.by_size(alpha=special == "alpha")
+    elif special == "alpha":
+        raise ImageError(f"the mask 'alpha' was given for {opened.name}; only pictures have an alpha channel")
+    else:
+        groups = [(opened, None)]
+    if mask is None or special:
+        return groups
+    masks = load(mask)
+    return [(images, match_mask(masks, images)) for images, _ in groups]
 
 
 def random_crops(source: Source, size: int | None = None, count: int | None = None, *, seed: int = 0) -> Images:
@@ -131,7 +128,7 @@ def load_for_training(
     """Images of one size, and their masks if there are any: those of the source, or crops of its pictures.
 
     source  pictures as `load` takes them, [N, C, H, W] if they are an array
-    mask    as in `load_with_mask`, [1 or N, 1 or C, H, W]
+    mask    as in `load_groups`, [1 or N, 1 or C, H, W]
     crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes: a warning says then
             what is taken
     seed    of the choice of places
@@ -153,24 +150,8 @@ def load_for_training(
     return crops
 
 
-def _load_masked(source: Source, mask: Source | None, split: str | None, whole: bool) -> list[Group]:
-    special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
-    opened = _open(source, split=split, allow_nan=special == "nan")
-    if isinstance(opened, MixedPictures):
-        alpha = special == "alpha"
-        groups = opened.by_size(alpha=alpha) if whole else [_one_size(opened, alpha=alpha)]
-    elif special == "alpha":
-        raise ImageError(f"the mask 'alpha' was given for {opened.name}; only pictures have an alpha channel")
-    else:
-        groups = [(opened, None)]
-    if mask is None or special:
-        return groups
-    masks = load(mask)
-    return [(images, match_mask(masks, images)) for images, _ in groups]
-
-
 def _open(
-    source: Source, *, split: str | None, channels: arrays.Channels | None = None, allow_nan: bool = False
+    source: Source, *, split: str | None = None, channels: arrays.Channels | None = None, allow_nan: bool = False
 ) -> MixedPictures | Images:
     """Pictures as they are found, or images of one size."""
     if isinstance(source, str) and source in catalogue.CATALOGUE:
@@ -222,16 +203,16 @@ def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | Non
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _one_size(pictures: MixedPictures, size: int | None = None, *, alpha: bool = False) -> Group:
+def _one_size(pictures: MixedPictures, size: int | None) -> Images:
     """Pictures of one size as they are, others, or all if a size is given, as squares."""
     if size is None and len(pictures.sizes) == 1:
-        return pictures.by_size(alpha=alpha)[0]
-    squares = pictures.same_size(size, alpha=alpha)
+        return pictures.by_size()[0][0]
+    squares = pictures.same_size(size)
     if size is None:
-        side = squares[0].shape[1]
+        side = squares.shape[1]
         warnings.warn(
             f"{pictures.name} holds pictures of {len(pictures.sizes)} sizes: all are scaled to squares of "
-            f"{side} × {side} (size=SIZE takes another, load_by_size keeps them whole)",
+            f"{side} × {side} (size=SIZE takes another, load_groups keeps them whole)",
             stacklevel=4,
         )
     return squares

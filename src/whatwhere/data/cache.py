@@ -5,18 +5,19 @@ A file appears in the cache complete and verified, or not at all. It comes from 
 
 import gzip
 import hashlib
-import io
 import os
 import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+from urllib.request import Request, urlopen
 
 from whatwhere.data.catalogue import File, FileSet
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import ImageError
 from whatwhere.files import is_regular, new_folder, open_atomic, open_regular
 
 CHUNK_BYTES = 1 << 18
@@ -82,18 +83,11 @@ def verified_path(entry: FileSet, file: File) -> Path:
     return path
 
 
-class ProgressBar(Protocol):
-    """The progress of one download: pooch sets `total` (bytes) and calls the methods."""
+def download(entry: FileSet, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None) -> None:
+    """Bring the files of a data set that are missing or damaged into the cache; from `source` only, if it is given.
 
-    total: int
-
-    def update(self, size: int) -> None: ...
-    def reset(self) -> None: ...
-    def close(self) -> None: ...
-
-
-def download(entry: FileSet, source: Path | None = None, progress: Callable[[File], ProgressBar] | None = None) -> None:
-    """Bring the files of a data set that are missing or damaged into the cache; from `source` only, if it is given."""
+    progress  called after every file
+    """
     if source is not None and not source.is_dir():
         raise ImageError(f"{source}: not a folder; give one that contains {_names(entry.files)}")
     wanted = [file for file in entry.files if verify(entry, file) is not FileStatus.VERIFIED]
@@ -106,7 +100,8 @@ def download(entry: FileSet, source: Path | None = None, progress: Callable[[Fil
         if file in local:
             add(entry, file, local[file])
         else:
-            _fetch(entry, file, progress)
+            _fetch(entry, file)
+        progress(1)
 
 
 def add(entry: FileSet, file: File, source: Path) -> None:
@@ -140,27 +135,19 @@ def _local_copy(entry: FileSet, file: File, source: Path | None) -> Path | None:
     return next((folder / name for name in sorted(names) if is_regular(folder / name)), None)
 
 
-def _fetch(entry: FileSet, file: File, progress: Callable[[File], ProgressBar] | None) -> None:
+def _fetch(entry: FileSet, file: File) -> None:
     """Download a file from the first mirror that serves all of it."""
-    try:
-        import pooch
-    except ImportError:
-        raise MissingExtra("pooch", "data", f"downloading {entry.name}") from None
-
     failures = []
     for mirror in entry.mirrors:
-        bar = progress(file) if progress else False
+        url = mirror + file.download_name
         with tempfile.TemporaryDirectory() as folder:
             fetched = Path(folder) / file.download_name
             try:
-                with _LimitedFile(fetched, file.size) as stream:
-                    pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT)(mirror + file.download_name, stream, None)
+                _save(url, fetched, file.size)
                 add(entry, file, fetched)
                 return
-            except (OSError, ImageError) as error:  # requests' errors are OSErrors, with the response, if there was one
-                answered = getattr(error, "response", error) is not None
-                reason = str(error) if answered else "no answer, or an incomplete one"
-                failures.append(f"  {mirror + file.download_name}: {reason}")
+            except (OSError, HTTPException, ImageError) as error:
+                failures.append(f"  {url}: {error}")
     raise ImageError(
         f"{entry.name}: {file.download_name} could not be downloaded:\n" + "\n".join(failures) + "\n"
         f"Without a network, put {_names(entry.files)} into {folder_of(entry)} and run "
@@ -168,17 +155,14 @@ def _fetch(entry: FileSet, file: File, progress: Callable[[File], ProgressBar] |
     )
 
 
-class _LimitedFile(io.FileIO):
-    """A file that does not grow beyond what a compressed copy of `size` bytes can need."""
-
-    def __init__(self, path: Path, size: int) -> None:
-        super().__init__(path, "x")
-        self.limit = size + size // 1000 + 4096
-
-    def write(self, data: Any) -> int:
-        if self.tell() + len(data) > self.limit:
-            raise ImageError(f"more than {self.limit:,} bytes arrived")
-        return super().write(data)
+def _save(url: str, path: Path, size: int) -> None:
+    """Download a file that holds `size` bytes, compressed or not; it does not grow beyond what those can need."""
+    limit = size + size // 1000 + 4096
+    with urlopen(Request(url, headers={"User-Agent": "whatwhere"}), timeout=TIMEOUT) as answer, path.open("xb") as file:
+        while chunk := answer.read(CHUNK_BYTES):
+            if file.tell() + len(chunk) > limit:
+                raise ImageError(f"more than {limit:,} bytes arrived")
+            file.write(chunk)
 
 
 def _names(files: Iterable[File]) -> str:

@@ -75,22 +75,22 @@ class MixedPictures:
         for size in self.sizes:
             chosen = [picture for picture in self.pictures if picture.shape[1:] == size]
             name = self.name if len(self.sizes) == 1 else f"{self.name} ({size[1]} × {size[0]})"
-            groups.append(self._group(chosen, name, size, _whole, alpha))
+            groups.append(self._group(chosen, name, size, alpha=alpha))
         return groups
 
-    def same_size(self, side: int | None = None, *, alpha: bool = False) -> Group:
+    def same_size(self, side: int | None = None) -> Images:
         """All of them as squares: scaled so that the shorter side is `side`, and cut at the centre."""
         self._warn_of_depth()
         side = side or usual_side(self.sizes)
-        return self._group(self.pictures, self.name, (side, side), partial(centre_square, side=side), alpha)
+        return self._group(self.pictures, self.name, (side, side), partial(centre_square, side=side))[0]
 
     def _group(
         self,
         pictures: Sequence[Picture],
         name: str,
         size: tuple[int, int],
-        fit: Callable[[np.ndarray], np.ndarray],
-        alpha: bool,
+        fit: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
+        alpha: bool = False,
     ) -> Group:
         kind, whites = self.kind(), {"uint8": 255, "uint16": self._deep_white()}
         classes = sorted({picture.label for picture in self.pictures if picture.label is not None})
@@ -121,10 +121,6 @@ class MixedPictures:
 def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
     """The side of squares from pictures of these sizes: 64, or the smallest side of all pictures if that is less."""
     return min(USUAL_SIDE, *(min(size) for size in sizes))
-
-
-def _whole(pixels: np.ndarray) -> np.ndarray:
-    return pixels
 
 
 def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:

@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,23 +113,3 @@ def open_npz(path: Path) -> Iterator[NpzWriter]:
                 raise IsADirectoryError(errno.EISDIR, "A folder has this name", str(path))
         with ExitStack() as closing, open_atomic(path) as target:
             yield NpzWriter(lambda: closing.enter_context(tempfile.TemporaryFile(dir=path.parent)), target)
-
-
-def write_npz(
-    path: Path, count: int, batches: Iterable[Mapping[str, Array]], others: Mapping[str, Array]
-) -> dict[str, list[int]]:
-    """Write arrays of `count` rows that arrive in batches, and other arrays that are complete; returns their shapes.
-
-    Space is reserved at the first batch, so that a full disk is an error at the start.
-    """
-    with open_npz(path) as writer:
-        for batch in batches:
-            for name, rows in batch.items():
-                if name not in writer.shapes:
-                    writer.shapes[name] = (count, *rows.shape[1:])
-                writer.append(name, rows)
-            if writer.count(name) == len(rows):  # the first batch
-                writer.expect(count / max(len(rows), 1))
-        for name, values in others.items():
-            writer.put(name, values)
-        return writer.finish()

@@ -28,13 +28,7 @@ dt { color: #595959; }
 dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 figure { margin: .9rem 0 0; overflow-x: auto; }
 img { display: block; max-width: 100%; height: auto; }
-.enlarge { position: absolute; opacity: 0; }
-.enlarge:focus-visible + label img { outline: 3px solid #0072b2; }
-.hint { display: none; color: #595959; font-size: .9rem; }
-@media (max-width: 40rem) {
-  .hint { display: block; }
-  .enlarge:checked + label img { max-width: none; width: 56rem; }
-}
+@media (max-width: 40rem) { img { max-width: none; } }
 @media print { body { max-width: none; } h2, figure { break-inside: avoid; } }
 """
 
@@ -77,19 +71,18 @@ def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mappi
     >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
     '<!DOCTYPE html>'
     """
-    body = "\n".join(_section(number, section) for number, section in enumerate(sections, start=1))
-    has_figures = any(section.figure is not None for section in sections)
-    hint = '<p class="hint">Tap a figure to enlarge it.</p>\n' if has_figures else ""
+    body = "\n".join(map(_section, sections))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}{hint}{body}\n</main>\n</body>\n</html>\n"
+        f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}{body}\n</main>\n</body>\n</html>\n"
     )
 
 
-def _section(number: int, section: Section) -> str:
-    figure = "" if section.figure is None else _figure(number, section.figure, section.alt)
+def _section(section: Section) -> str:
+    image = "" if section.figure is None else f'<img src={_embedded(section.figure)} alt="{escape(section.alt)}">'
+    figure = f"<figure>{image}</figure>\n" if image else ""
     return (
         f"<section>\n<h2>{escape(section.heading)}</h2>\n{_paragraphs(section.text)}{_facts(section.facts)}"
         f"{_links(section.links)}{figure}</section>"
@@ -107,14 +100,6 @@ def _links(links: Mapping[str, str]) -> str:
 def _facts(facts: Mapping[str, str]) -> str:
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items())
     return f"<dl>\n{rows}</dl>\n" if rows else ""
-
-
-def _figure(number: int, figure: Figure | bytes, alt: str) -> str:
-    """The figure, embedded in the page; on a narrow screen a hidden checkbox makes a tap enlarge it."""
-    return (
-        f'<figure>\n<input class="enlarge" type="checkbox" id="enlarge-{number}" aria-label="Enlarge this figure">\n'
-        f'<label for="enlarge-{number}"><img src={_embedded(figure)} alt="{escape(alt)}"></label>\n</figure>\n'
-    )
 
 
 def _embedded(figure: Figure | bytes) -> str:
