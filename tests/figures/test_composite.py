@@ -45,9 +45,9 @@ def test_a_feature_without_activations_is_grey(tiny):
     p[:, 3] = 0
     side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
     fourth = slice(1, 1 + side), slice(1 + 3 * (side + 1), 1 + 3 * (side + 1) + side)
-    without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling_params), 11, 13, columns=6, count=4)
+    without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling_params), (11, 13), columns=6, count=4)
     assert (without[fourth] == GAP).all()
-    with_all = invariance_sheet(tiny.model, tiny.top, 11, 13, columns=6, count=4)
+    with_all = invariance_sheet(tiny.model, tiny.top, (11, 13), columns=6, count=4)
     assert (with_all[fourth] != GAP).any()
     assert np.array_equal(
         np.delete(without, range(fourth[1].start, fourth[1].stop), axis=1),
@@ -57,7 +57,7 @@ def test_a_feature_without_activations_is_grey(tiny):
 
 def test_the_seed_determines_the_samples(tiny):
     def sheet(seed):
-        return invariance_sheet(tiny.model, tiny.layers[0], 11, 13, seed=seed)
+        return invariance_sheet(tiny.model, tiny.layers[0], (11, 13), seed=seed)
 
     assert np.array_equal(sheet(0), sheet(0))
     assert not np.array_equal(sheet(0), sheet(1))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from figures.tiny_model import make_tiny
-from whatwhere.figures.decomposition import colour_by_feature, decompose
+from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.style import feature_colours
 from whatwhere.figures.where_map import draw_on_image, gaussians
 from whatwhere.latents import Latents
@@ -43,7 +43,7 @@ def test_pixels_of_one_feature_have_its_hue(tiny):
     p = torch.zeros_like(tiny.top.p[:1])
     p[0, 4] = tiny.top.p[:, 4].amax(0)
     parts = decompose(tiny.model, Latents(p, tiny.top[:1].pooling_params), 11, 13)
-    shown = colour_by_feature(parts, features=6)
+    shown = parts.coloured()
     hue = colorsys.rgb_to_hsv(*feature_colours(6)[4])[0]
     amount = parts.pixels.sum((0, 1))
     assert list(parts.features) == [4]
@@ -55,7 +55,7 @@ def test_pixels_of_one_feature_have_its_hue(tiny):
 def test_saturation_grows_with_the_contribution(tiny):
     parts = decompose(tiny.model, tiny.layers[0][:1], 11, 13)
     whole = parts.pixels.sum((0, 1))
-    darkness = 3 - colour_by_feature(parts, features=4).sum(-1)
+    darkness = 3 - parts.coloured().sum(-1)
     assert darkness[whole == 0].max(initial=0) == 0
     assert np.corrcoef(whole.ravel(), darkness.ravel())[0, 1] > 0.9
 
@@ -64,7 +64,7 @@ def test_an_image_without_features_has_no_contributions(tiny):
     latents = Latents(torch.zeros_like(tiny.top.p[:1]), tiny.top[:1].pooling_params)
     parts = decompose(tiny.model, latents, 11, 13)
     assert len(parts.features) == 0
-    assert (colour_by_feature(parts, features=6) == 1).all()
+    assert (parts.coloured() == 1).all()
 
 
 def test_contributions_of_a_model_with_an_input_stage_are_in_pixels():

@@ -1,5 +1,7 @@
 """The Gaussians of one feature: their regions, means and widths."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -31,17 +33,20 @@ def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
     assert len(gaussians(tiny.model, tiny.images, one_gaussian, layer=1, feature=0).x) == 0
 
 
-def test_below_the_top_layer_the_reconstructed_features_count(tiny):
+def test_below_the_top_layer_the_reconstructed_features_count(tiny, monkeypatch):
+    monkeypatch.setattr(sys.modules[gaussians.__module__], "MOST", 10_000)
     p1 = tiny.model.at(11, 13).reconstruct(tiny.top.p, tiny.model.at(11, 13).weights(tiny.top.pooling_params), to=1)
-    found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3, limit=10_000)
+    found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3)
     assert len(found.x) == int((p1[:, 3] > 0.05 * p1[:, 3].max()).sum())
     np.testing.assert_allclose(found.value, p1[found.image, 3, found.row, found.column])
     np.testing.assert_allclose(found.x, tiny.top.pooling_params[0].mu[found.image, 1, 3, found.row, found.column])
 
 
-def test_the_seed_determines_the_subset(tiny):
+def test_the_seed_determines_the_subset(tiny, monkeypatch):
+    monkeypatch.setattr(sys.modules[gaussians.__module__], "MOST", 10)
+
     def drawn(seed):
-        found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=1, limit=10, seed=seed)
+        found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=1, seed=seed)
         return list(zip(found.image, found.row, found.column, strict=True))
 
     assert len(drawn(0)) == 10

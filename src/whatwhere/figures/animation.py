@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from whatwhere.figures.decomposition import colour_by_feature, decompose
+from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.style import (
     CURVES,
     GREY,
@@ -96,16 +96,16 @@ def steps_shown(steps: int, frames: int = 20) -> list[int]:
 def frame_figure(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot], now: int) -> Figure:
     """The figure of one frame: the image, its inference after step `now`, and the cost up to that step."""
     snapshot, limit, ink = snapshots[now], max(1.0, float(image.max())), is_ink(image)
-    assert snapshot.latents.p is not None
     figure, side, y = new_figure(5.6, 2.66), 1.3, 0.2
     contributions = decompose(model, snapshot.latents, *image.shape[1:])
     residual = snapshot.residual.mean(0).cpu().numpy()
+    scale = limit if model.spec.input.kind == "none" else None  # else features draw details alone
     panels = {
         "input": image_to_rgb(image, limit, ink=ink),
         f"after {snapshot.step} steps": image_to_rgb((image + snapshot.residual).clamp(min=0), limit, ink=ink),
         "residual": shade(residual, limit, signed=True),
-        f"{len(contributions.features)} features": colour_by_feature(
-            contributions, snapshot.latents.p.shape[1], limit if model.spec.input.kind == "none" else None
+        f"{len(contributions.features)} features": contributions.coloured(
+            limit if model.spec.input.kind == "none" else None
         ),
     }
     for i, (heading, rgb) in enumerate(panels.items()):

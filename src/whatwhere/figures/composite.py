@@ -51,20 +51,22 @@ def plane_sheet(model: DeconvNet, layer: int = 2, columns: int = 8) -> np.ndarra
 def invariance_sheet(
     model: DeconvNet,
     latents: Latents,
-    height: int,
-    width: int,
+    size: Sequence[int],
     *,
     columns: int | None = None,
     count: int = 16,
     seed: int = 0,
 ) -> np.ndarray:
-    """A square of samples for every feature, each scaled by its largest pixel; missing samples are grey: [H, W, 3]."""
+    """A square of samples for every feature, each scaled by its largest pixel; missing samples are grey: [H, W, 3].
+
+    size  height and width of the images
+    """
     assert latents.p is not None
     side = columns_for(count)
     groups = []
     for feature in range(latents.p.shape[1]):
         samples = draw_samples(latents.p, feature, count, seed)
-        rgb = enlarge(part_to_rgb(project_samples(model, latents, samples, height, width)))
+        rgb = enlarge(part_to_rgb(project_samples(model, latents, samples, *size)))
         missing = np.broadcast_to(GAP, (count - len(samples), *rgb.shape[1:]))
         groups.append(tile(np.concatenate([rgb, missing]), side))
     return tile(groups, columns or columns_for(len(groups)), gap=groups[0].shape[0] // 16, between=WHITE)
@@ -125,7 +127,7 @@ def invariances(model: DeconvNet, images: Tensor, latents: Latents, *, count: in
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.invariances(model, images, latents, count=4)
     """
-    samples = invariance_sheet(model, latents, *images.shape[2:], columns=8, count=count, seed=seed)
+    samples = invariance_sheet(model, latents, images.shape[2:], columns=8, count=count, seed=seed)
     return _page([{_sample_heading(latents, count): samples}])
 
 
@@ -153,12 +155,12 @@ def composite(
         {
             "(a) inputs and reconstructions": reconstruction_pairs(model, images[:pairs], latents[-1][:pairs]),
             "(b) layer 1 filters": filter_sheet(model),
-            f"(c) layer 1, {count} samples each": invariance_sheet(model, latents[0], *size, count=count, seed=seed),
+            f"(c) layer 1, {count} samples each": invariance_sheet(model, latents[0], size, count=count, seed=seed),
         }
     ]
     for k, of_layer in enumerate(latents[1:], start=2):
         rows.append({f"({next(letters)}) {_plane_heading(model, k)}": plane_sheet(model, k)})
-        samples = invariance_sheet(model, of_layer, *size, columns=8, count=count, seed=seed)
+        samples = invariance_sheet(model, of_layer, size, columns=8, count=count, seed=seed)
         rows.append({f"({next(letters)}) {_sample_heading(of_layer, count)}": samples})
     note = (
         "Samples are drawn from all activations of a feature over the images, each scaled by its maximum; "

@@ -38,12 +38,14 @@ class Contributions:
     The reconstruction is linear in the features, so the contributions add up to it at every stage.
 
     features   numbers of the active features, [A]
+    maps       how many features the layer has, active or not
     pooled     contributions to p̂_k of layer 1, 2, … up to the layer of the features: [A, B_k, H, W] each
     unpooled   contributions to z_k of the same layers
     pixels     contributions to the image, [A, C, H, W]; without the low-pass that an input stage takes off
     """
 
     features: np.ndarray
+    maps: int
     pooled: tuple[np.ndarray, ...]
     unpooled: tuple[np.ndarray, ...]
     pixels: np.ndarray
@@ -53,6 +55,16 @@ class Contributions:
         """The share of each feature in the reconstruction, [A]; the shares add up to 1."""
         amounts: np.ndarray = np.abs(self.pixels).sum((1, 2, 3))
         return amounts / amounts.sum() if amounts.sum() > 0 else amounts
+
+    @property
+    def colours(self) -> np.ndarray:
+        """The colour of each active feature, [A, 3]."""
+        colours: np.ndarray = feature_colours(self.maps)[self.features]
+        return colours
+
+    def coloured(self, limit: float | None = None) -> np.ndarray:
+        """The reconstruction with every pixel in the colours of the features it comes from: [H, W, 3]."""
+        return mix_colours(self.pixels.mean(1), self.colours, limit)
 
 
 def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Contributions:
@@ -76,20 +88,12 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
 
     pooled, z = tuple(map(to_numpy, stages[1:])), tuple(map(to_numpy, unpooled))
     pixels = model.input_stage.inverse(stages[0], Background(scale=latents.background.scale))
-    return Contributions(active.cpu().numpy(), pooled, z, to_numpy(pixels))
+    return Contributions(active.cpu().numpy(), latents.p.shape[1], pooled, z, to_numpy(pixels))
 
 
 def filters_as_images(model: DeconvNet) -> Tensor:
     """The filters of layer 1 as images [B, C, K, K]: with ON and OFF channels, ON minus OFF."""
     return model.input_stage.inverse(model.filters[0].detach().cpu().transpose(0, 1), Background())
-
-
-def colour_by_feature(contributions: Contributions, features: int, limit: float | None = None) -> np.ndarray:
-    """The reconstruction with every pixel in the colours of the features it comes from: [H, W, 3].
-
-    features   number of features of the layer, active or not
-    """
-    return mix_colours(contributions.pixels.mean(1), feature_colours(features)[contributions.features], limit)
 
 
 @styled
@@ -110,8 +114,7 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     """
     assert latents.p is not None
     contributions = decompose(model, latents, *image.shape[1:])
-    colours = feature_colours(latents.p.shape[1])[contributions.features]
-    rows = _rows(model, contributions, colours)
+    rows = _rows(model, contributions)
     heights = [HEADING + _cell(len(row.maps)) + 0.1 for row in rows]
     figure = new_figure(PAGE, sum(heights) + 0.2 + 1.9)
     y = 0.02
@@ -119,10 +122,10 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
         _draw_row(figure, row, y)
         y += height
     whole = model.spec.input.kind == "none"  # else the features draw details alone, which have their own scale
-    coloured = _draw_image_row(figure, y, image, contributions, colours, whole, "abcdefghijklmnop"[len(rows) :])
+    coloured = _draw_image_row(figure, y, image, contributions, whole, "abcdefghijklmnop"[len(rows) :])
     layer = len(latents.pooling_params)
     if model.spec.layers[layer - 1].pooling_kind == "gaussian":
-        for feature, colour in zip(contributions.features, colours, strict=True):
+        for feature, colour in zip(contributions.features, contributions.colours, strict=True):
             active = gaussians(model, image[None], latents, layer, int(feature))
             draw_on_image(coloured, model, layer, active, colour)
     return figure
@@ -141,10 +144,10 @@ def _cell(maps: int) -> float:
     return min(0.62, PAGE / max(maps, 1) - 0.05)
 
 
-def _rows(model: DeconvNet, contributions: Contributions, colours: np.ndarray) -> list[_Row]:
+def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
     """Features, unpooled maps, … down to the filters of layer 1."""
     depth, letters, rows = len(contributions.pooled), iter("abcdefghijklmnop"), []
-    features = contributions.features
+    features, colours = contributions.features, contributions.colours
     largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:MAX_MAPS])  # among the active features
     for k in range(depth, 0, -1):
         stages = (
@@ -178,18 +181,12 @@ def _draw_row(figure: Figure, row: _Row, y: float) -> None:
 
 
 def _draw_image_row(
-    figure: Figure,
-    y: float,
-    image: Tensor,
-    contributions: Contributions,
-    colours: np.ndarray,
-    whole: bool,
-    letters: str,
+    figure: Figure, y: float, image: Tensor, contributions: Contributions, whole: bool, letters: str
 ) -> Axes:
     """The reconstruction coloured by feature, whose axes are returned, the input, and the share of every feature."""
     y, side = y + 0.04, 1.7
     limit = max(1.0, float(image.max()))
-    coloured = mix_colours(contributions.pixels.mean(1), colours, limit if whole else None)
+    coloured = contributions.coloured(limit if whole else None)
     panels = {"what and where": coloured, "input": image_to_rgb(image, limit, ink=is_ink(image))}
     drawn = []
     for i, (heading, rgb) in enumerate(panels.items()):
@@ -200,7 +197,7 @@ def _draw_image_row(
     left = 2 * (side + 0.2) + 0.25
     add_title(figure, left, y, f"({letters[2]}) share of each feature")
     axes = add_panel(figure, left, y + 0.17, PAGE - left - 0.4, side)
-    shares = contributions.shares
+    shares, colours = contributions.shares, contributions.colours
     order = np.argsort(-shares, kind="stable")[:MAX_MAPS]
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)
     for bar, (feature, share) in enumerate(zip(contributions.features[order], shares[order], strict=True)):

@@ -28,7 +28,9 @@ from whatwhere.figures.tiles import image_to_rgb, is_ink
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import Regions
+from whatwhere.spec import LayerSpec
 
+MOST = 400  # Gaussians that are drawn of one feature
 MAX_IN_ONE_REGION = 40  # Gaussians drawn on top of each other
 
 
@@ -54,16 +56,26 @@ class Gaussians:
     def __len__(self) -> int:
         return len(self.image)
 
+    @property
+    def widths(self) -> np.ndarray:
+        """Two standard deviations along x and y, [n, 2]."""
+        return 2 * np.column_stack([self.sigma_x, self.sigma_y])
+
+    def on_map(self, spec: LayerSpec) -> np.ndarray:
+        """The means on the map z of a layer, x and y, [n, 2]."""
+        regions, means = np.column_stack([self.column, self.row]), np.column_stack([self.x, self.y])
+        return regions * spec.stride + (spec.pool_size - 1) / 2 + means
+
     def first(self, count: int) -> Gaussians:
         return Gaussians(*(getattr(self, f.name)[:count] for f in fields(self)))
 
 
 def gaussians(
-    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, limit: int = 400, seed: int = 0
+    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, seed: int = 0
 ) -> Gaussians:
     """The Gaussians of a feature of any layer up to that of the latents, in the regions where p̂ ≠ 0.
 
-    Below the top layer, p̂ is the reconstruction from the layers above. If there are more than `limit` Gaussians, a
+    Below the top layer, p̂ is the reconstruction from the layers above. If there are more than `MOST` Gaussians, a
     random subset is returned.
     """
     assert latents.p is not None
@@ -71,7 +83,7 @@ def gaussians(
     p_hat = sized.reconstruct(latents.p, sized.weights(latents.pooling_params), to=layer)
     p = p_hat[:, feature].cpu().numpy()
     visible = np.argwhere(np.abs(p) > 0.05 * np.abs(p).max(initial=0))  # smaller values are invisible in the image
-    chosen = np.random.default_rng([seed, layer, feature]).permutation(len(visible))[:limit]
+    chosen = np.random.default_rng([seed, layer, feature]).permutation(len(visible))[:MOST]
     image, row, column = visible[chosen].T
     theta = latents.pooling_params[layer - 1]
     mu = theta.mu[:, -2:, feature].cpu().numpy()[image, :, row, column]  # the last two axes of θ are rows and columns
@@ -83,9 +95,7 @@ def gaussians(
 
 
 @styled
-def where_map(
-    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, limit: int = 400, seed: int = 0
-) -> Figure:
+def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, seed: int = 0) -> Figure:
     """The Gaussians of one feature: left on the grid of regions, right some of them centred in one region.
 
     model    the model
@@ -93,15 +103,14 @@ def where_map(
     latents  of the images
     layer    from 1
     feature  its index in the layer, from 0
-    limit    of the Gaussians drawn on the right
-    seed     of their choice
+    seed     of the choice of Gaussians, if there are many
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
     """
-    active = gaussians(model, images, latents, layer, feature, limit=limit, seed=seed)
+    active = gaussians(model, images, latents, layer, feature, seed=seed)
     regions = model.at(*images.shape[2:]).regions[layer - 1]
     spec = model.spec.layers[layer - 1]
     side, small = 4.0, 2.5
@@ -112,9 +121,7 @@ def where_map(
     axes = add_panel(figure, 0.02, 0.22, side, side)
     _draw_average(axes, model, images, layer)
     _draw_grid(axes, regions)
-    centre = (size - 1) / 2
-    x, y = active.column * spec.stride + centre + active.x, active.row * spec.stride + centre + active.y
-    _draw_ellipses(axes, active, x, y, colour, fill=0.14, edge=0.56)
+    _draw_ellipses(axes, active.on_map(spec), active.widths, colour, fill=0.14, edge=0.56)
     add_frame(axes, GREY, 0.6)
 
     left = side + 0.4
@@ -126,7 +133,7 @@ def where_map(
     axes.vlines(edges, edges[0], edges[-1], color=GREY, lw=0.6)
     axes.hlines(edges, edges[0], edges[-1], color=GREY, lw=0.6)
     few = active.first(MAX_IN_ONE_REGION)
-    _draw_ellipses(axes, few, few.x, few.y, colour, fill=0.02, edge=0.35)
+    _draw_ellipses(axes, np.column_stack([few.x, few.y]), few.widths, colour, fill=0.02, edge=0.35)
     axes.plot(few.x, few.y, ".", color=CURVES[1], markersize=3.5)
     add_frame(axes, RULE, 0.6)
     note = (
@@ -151,11 +158,8 @@ def pixel_to_map(model: DeconvNet, layer: int) -> tuple[float, float]:
 def draw_on_image(axes: Axes, model: DeconvNet, layer: int, active: Gaussians, colour: Any) -> None:
     """Gaussians of a layer as ellipses on a picture of the image, in its pixels."""
     scale, offset = pixel_to_map(model, layer)
-    spec = model.spec.layers[layer - 1]
-    centre = (spec.pool_size - 1) / 2
-    x = (active.column * spec.stride + centre + active.x - offset) / scale
-    y = (active.row * spec.stride + centre + active.y - offset) / scale
-    _draw_ellipses(axes, active, x, y, colour, fill=0.0, edge=1.0, scale=1 / scale)
+    places = (active.on_map(model.spec.layers[layer - 1]) - offset) / scale
+    _draw_ellipses(axes, places, active.widths / scale, colour, fill=0.0, edge=1.0)
 
 
 def _draw_average(axes: Axes, model: DeconvNet, images: Tensor, layer: int) -> None:
@@ -178,23 +182,16 @@ def _draw_grid(axes: Axes, regions: Regions) -> None:
 
 
 def _draw_ellipses(
-    axes: Axes,
-    gaussians: Gaussians,
-    x: np.ndarray,
-    y: np.ndarray,
-    colour: Any,
-    *,
-    fill: float,
-    edge: float,
-    scale: float = 1.0,
+    axes: Axes, places: np.ndarray, widths: np.ndarray, colour: Any, *, fill: float, edge: float
 ) -> None:
+    """Ellipses at places [n, 2] of widths [n, 2]; x comes first."""
     axes.add_collection(
         EllipseCollection(
-            2 * scale * gaussians.sigma_x,
-            2 * scale * gaussians.sigma_y,
-            np.zeros(len(x)),
+            widths[:, 0],
+            widths[:, 1],
+            np.zeros(len(places)),
             units="xy",
-            offsets=np.column_stack([x, y]),
+            offsets=places,
             offset_transform=axes.transData,
             facecolors=to_rgba(colour, fill),
             edgecolors=to_rgba(colour, edge),
