@@ -104,9 +104,7 @@ def frame_figure(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot],
         "input": image_to_rgb(image, limit, ink=ink),
         f"after {snapshot.step} steps": image_to_rgb((image + snapshot.residual).clamp(min=0), limit, ink=ink),
         "residual": shade(residual, limit, signed=True),
-        f"{len(contributions.features)} features": contributions.coloured(
-            limit if model.spec.input.kind == "none" else None
-        ),
+        f"{len(contributions.features)} features": contributions.coloured(scale),
     }
     for i, (heading, rgb) in enumerate(panels.items()):
         add_title(figure, 0.05 + i * (side + 0.1), 0.04, heading)

@@ -64,7 +64,8 @@ class Gaussians:
     def on_map(self, spec: LayerSpec) -> np.ndarray:
         """The means on the map z of a layer, x and y, [n, 2]."""
         regions, means = np.column_stack([self.column, self.row]), np.column_stack([self.x, self.y])
-        return regions * spec.stride + (spec.pool_size - 1) / 2 + means
+        places: np.ndarray = regions * spec.stride + (spec.pool_size - 1) / 2 + means
+        return places
 
     def first(self, count: int) -> Gaussians:
         return Gaussians(*(getattr(self, f.name)[:count] for f in fields(self)))
