@@ -95,6 +95,13 @@ def test_noise_0_returns_the_picture() -> None:
     assert denoise(DENOISER, y, 0.0) is y
 
 
+def test_less_noise_than_it_has_learned_is_removed_in_part() -> None:
+    clean = picture(40, 48)
+    for sigma in (0.1 / 255, 1 / 255):
+        y = noisy(clean, sigma)
+        assert error(DENOISER.denoise(y, sigma), clean) < error(y, clean)
+
+
 @pytest.mark.parametrize("estimated", [False, True])
 def test_never_worse_than_the_input(estimated: bool) -> None:
     generator = np.random.default_rng(0)

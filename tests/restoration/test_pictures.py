@@ -1,6 +1,7 @@
 """`whatwhere denoise` and `inpaint` on files: bits and known pixels kept, folders that continue, early errors."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -225,17 +226,22 @@ def test_values_are_rounded_and_cut_off() -> None:
     assert result.tolist() == [[0, 0, 178, 255]]
 
 
-def test_learning_from_the_picture_changes_the_result(net: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from whatwhere.restoration import learn
-
-    monkeypatch.setattr("whatwhere.restoration.pictures.adapt", lambda *a, **k: learn.adapt(*a, **{**k, "tiles": 3}))
-    for name, options in (("a", ()), ("b", ("--learn",))):
-        whatwhere(
-            "denoise", folder / "2.png", folder.parent / f"{name}.png", "--model", net, "--noise", 0.1, *options, *SHORT
-        )
+def test_learning_from_the_picture_changes_the_result_and_the_noise_is_reported(folder: Path) -> None:
+    for name, option in (("a", ("--model", "dictionary")), ("b", ("--learn",))):
+        output = whatwhere("denoise", folder / "2.png", folder.parent / f"{name}.png", *option)
+        assert re.search(r"2.png: noise 0\.\d+, estimated", output)
     a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")
     assert (a != b).any()
     assert np.abs(a - b).mean() < 20
+
+
+def test_noise_may_be_counted_photons(folder: Path) -> None:
+    """For whole numbers, poisson means a gain of 1 in their units."""
+    for name, noise in (("a", "poisson"), ("b", f"{1 / 255},0"), ("c", "0.1")):
+        whatwhere("denoise", folder / "2.png", folder.parent / f"{name}.png", "--noise", noise)
+    a, b, c = (np.asarray(Image.open(folder.parent / f"{name}.png")) for name in "abc")
+    assert (a == b).all()
+    assert (a != c).any()
 
 
 def test_the_card_of_the_shipped_model_has_its_checksum() -> None:

@@ -14,6 +14,8 @@ from whatwhere.spec.restoration import DENOISING, INPAINTING
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
+    from whatwhere.restoration.checks import Model
+    from whatwhere.restoration.denoise import Noise
     from whatwhere.restoration.pictures import Task
 
 
@@ -23,7 +25,7 @@ def denoise(
     out: Path,
     *,
     model: str = "denoiser",
-    noise: float | None = None,
+    noise: str | None = None,
     learn: bool = False,
     overwrite: bool = False,
     settings: Settings,
@@ -34,15 +36,19 @@ def denoise(
     8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues where it stopped.
 
     out        the picture to write, or the folder for those of a folder; its ending is the format
-    model      denoiser, whose steps are learned from photographs; or a model known by name, a run or a model file
-    noise      standard deviation of the noise, white being 1; default: estimated
-    learn      adapt the model (photographs, unless another is given) to each picture before restoring it
+    model      denoiser, whose steps are learned from photographs; dictionary, of atoms of photographs; or a model known
+               by name, a run or a model file
+    noise      standard deviation of the noise, white being 1; default: estimated. poisson: pixels count photons.
+               GAIN,SIGMA: Poisson noise of counts of GAIN each, and white noise
+    learn      adapt the dictionary to each picture before denoising with it
     overwrite  restore again what OUT holds already
     """
     from whatwhere.restoration.pictures import Task
 
-    model = "photographs" if learn and model == "denoiser" else model
-    task = Task("denoise", model, settings.override(DENOISING), noise, learn)
+    model = "dictionary" if learn and model == "denoiser" else model
+    if learn and model != "dictionary":
+        raise typer.BadParameter(f"model = {model} was given with --learn; expected dictionary, which alone is adapted")
+    task = Task("denoise", model, settings.override(DENOISING), parse_noise(noise), learn)
     restore(task, pictures, None, out, overwrite, settings.of(TrainingOptions), quiet)
 
 
@@ -54,7 +60,6 @@ def inpaint(
     *,
     model: str = "photographs",
     noise: float = 0.0,
-    learn: bool = False,
     overwrite: bool = False,
     settings: Settings,
     quiet: bool = False,
@@ -69,8 +74,21 @@ def inpaint(
     """
     from whatwhere.restoration.pictures import Task
 
-    task = Task("inpaint", model, settings.override(INPAINTING), noise, learn)
+    task = Task("inpaint", model, settings.override(INPAINTING), noise)
     restore(task, pictures, mask, out, overwrite, settings.of(TrainingOptions), quiet)
+
+
+def parse_noise(text: str | None) -> Noise:
+    """What --noise means: a number, poisson, or two numbers."""
+    from whatwhere.restoration.checks import read_noise
+
+    try:
+        numbers = tuple(float(part) for part in (text or "").split(",")) if text not in (None, "poisson") else ()
+    except ValueError:
+        numbers = ()
+    noise: Noise = numbers[0] if len(numbers) == 1 else numbers or text  # type: ignore[assignment]
+    read_noise(noise)
+    return noise
 
 
 def restore(
@@ -81,17 +99,19 @@ def restore(
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
     from whatwhere.inference.environment import choose_device
-    from whatwhere.restoration import load_denoiser
+    from whatwhere.restoration import load_denoiser, load_dictionary
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
-    trained = task.model == "denoiser"
-    net = (
-        load_denoiser().to(choose_device(execution.device))
-        if trained
-        else open_run(Path(task.model), execution.device)[1]
-    )
+    net: Model
+    if task.model in ("denoiser", "dictionary"):
+        shipped = load_denoiser() if task.model == "denoiser" else load_dictionary()
+        net = shipped.to(choose_device(execution.device))
+    else:
+        net = open_run(Path(task.model), execution.device)[1]
     jobs, stages = plan_jobs(task, net, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.tiles) as advance:
-            restore_picture(task, net, job, execution.engine, advance)
+            levels = restore_picture(task, net, job, execution.engine, advance)
+        if task.noise is None and not quiet:
+            typer.echo(f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)}, estimated")
     typer.echo(f"{printable(out)}: {len(jobs):,} restored" + ("" if jobs else " (all were there already)"))

@@ -1,9 +1,19 @@
-"""Restoring images with a model: remove noise, fill in what is missing (docs/explanation/restoration.md)."""
+"""Restoring images: remove noise, fill in what is missing (docs/explanation/restoration.md)."""
 
-from whatwhere.restoration.denoise import denoise
+from whatwhere.restoration.denoise import denoise, learn_dictionary
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser
+from whatwhere.restoration.dictionary import Dictionary, load_dictionary
 from whatwhere.restoration.inpaint import inpaint
-from whatwhere.restoration.learn import adapt
 from whatwhere.spec.restoration import INPAINTING, RestorationSpec
 
-__all__ = ["INPAINTING", "Denoiser", "RestorationSpec", "adapt", "denoise", "inpaint", "load_denoiser"]
+__all__ = [
+    "INPAINTING",
+    "Denoiser",
+    "Dictionary",
+    "RestorationSpec",
+    "denoise",
+    "inpaint",
+    "learn_dictionary",
+    "load_denoiser",
+    "load_dictionary",
+]

@@ -12,15 +12,18 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
+from whatwhere.restoration.anscombe import PoissonGaussian
 from whatwhere.restoration.denoiser import Denoiser
+from whatwhere.restoration.dictionary import Dictionary
 
+Model = DeconvNet | Denoiser | Dictionary
 Images = Tensor | np.ndarray
 LARGEST = 1e15
 """Of a value: squares of it, summed over a picture, are within the range of float32."""
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
 
 
-def as_images(model: DeconvNet | Denoiser, images: Images, mask: Tensor | None = None) -> Tensor:
+def as_images(model: Model, images: Images, mask: Tensor | None = None) -> Tensor:
     """Images [N, C, H, W] in the model's dtype and on its device, once the model can restore them.
 
     Where a mask is 0 they become 0, whatever they were.
@@ -32,7 +35,7 @@ def as_images(model: DeconvNet | Denoiser, images: Images, mask: Tensor | None =
             f"{kind} was given; expected a float tensor or array [N, C, H, W] "
             "(whatwhere.data.load scales whole numbers)"
         )
-    C = 1 if isinstance(model, Denoiser) else model.spec.channels
+    C = model.spec.channels if isinstance(model, DeconvNet) else 1
     if tensor.ndim != 4 or 0 in tensor.shape or C not in (1, tensor.shape[1]):
         expected = "C of any number" if C == 1 else f"C = {C}, as the model has it"
         raise ImageError(
@@ -67,13 +70,28 @@ def as_tensor(values: Images) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values
 
 
-def check_noise(noise: float | None) -> None:
+def read_noise(noise: object) -> float | PoissonGaussian | None:
+    """What a user gave as noise; a SpecError for what none can have."""
+    if noise is None or _is_level(noise):
+        return noise  # type: ignore[return-value]
+    if noise == "poisson":
+        return PoissonGaussian()
+    if isinstance(noise, tuple) and len(noise) == 2 and all(map(_is_level, noise)) and noise[0] > 0:
+        return PoissonGaussian(*noise)
+    raise SpecError(
+        f"noise = {noise!r} was given; expected a standard deviation ≥ 0, in units of the images, 'poisson' for "
+        "counts, (gain, sigma) with gain > 0, or None"
+    )
+
+
+def check_level(noise: float) -> None:
     """Raise a SpecError for a standard deviation that none can have."""
-    valid = noise is None or (isinstance(noise, int | float) and 0 <= noise <= sys.float_info.max)
-    if isinstance(noise, bool) or not valid:
-        raise SpecError(
-            f"noise = {noise} was given; expected a standard deviation ≥ 0, in units of the images, or None"
-        )
+    if not _is_level(noise):
+        raise SpecError(f"noise = {noise!r} was given; expected a standard deviation ≥ 0, in units of the images")
+
+
+def _is_level(noise: object) -> bool:
+    return isinstance(noise, int | float) and not isinstance(noise, bool) and 0 <= noise <= sys.float_info.max
 
 
 def like(result: Tensor, images: ImagesT) -> ImagesT:

@@ -5,57 +5,72 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whatwhere.model import DeconvNet
-from whatwhere.restoration.checks import ImagesT, as_images, check_noise, like
+from whatwhere.restoration.anscombe import PoissonGaussian
+from whatwhere.restoration.checks import ImagesT, Model, as_images, like, read_noise
 from whatwhere.restoration.denoiser import Denoiser, TrainedRestorer
+from whatwhere.restoration.dictionary import Dictionary, DictionaryRestorer
 from whatwhere.restoration.noise import estimate_noise
 from whatwhere.restoration.planes import PLANE_NOISE, PlaneRestorer, Progress, restore_planes, to_opponent
 from whatwhere.restoration.scales import Restorer
 from whatwhere.spec.restoration import RestorationSpec
 
+Noise = float | str | tuple[float, float] | None
+
 
 def denoise(
-    model: DeconvNet | Denoiser,
+    model: Model,
     images: ImagesT,
-    noise: float | None = None,
+    noise: Noise = None,
     *,
     spec: RestorationSpec | None = None,
     engine: str = "auto",
     progress: Progress | None = None,
 ) -> ImagesT:
-    """Remove white Gaussian noise from images [N, C, H, W]; the result is of the same type, shape and units.
+    """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`), which is best for photographs; or a model of images like these,
-              with as many channels or one. With one, colours are restored as brightness and differences of colour
-    images    floats [N, C, H, W]; for the trained denoiser, white is 1
-    noise     its standard deviation, in units of the images; None estimates it for each image. 0 returns the images
+    model     the trained denoiser (`load_denoiser`), which is best for photographs; a dictionary
+              (`load_dictionary`), for pictures unlike photographs; or a model with as many channels or one. With one,
+              colours are restored as brightness and differences of colour
+    images    floats [N, C, H, W]
+    noise     standard deviation of white noise, in units of the images; None estimates it for each image. 0 returns the
+              images. "poisson": the images are counts. (gain, sigma): Poisson noise of counts of `gain` units each, and
+              white noise of standard deviation sigma
     spec      how: see `RestorationSpec`
     engine    as `infer` takes it
     progress  called with the number of tiles just done
 
-    >>> model = ww.load("photographs")
+    >>> model = ww.restoration.load_denoiser()
     >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
     >>> noisy = truth + 0.1 * torch.randn(1, 1, 48, 48)
     >>> clean = ww.restoration.denoise(model, noisy, noise=0.1)
-    >>> bool((clean - truth).square().mean() < 0.5 * (noisy - truth).square().mean())
+    >>> bool((clean - truth).square().mean() < 0.1 * (noisy - truth).square().mean())
+    True
+    >>> counts = torch.poisson(20 * truth)
+    >>> clean = ww.restoration.denoise(model, counts, noise="poisson")
+    >>> bool((clean - 20 * truth).square().mean() < 0.1 * (counts - 20 * truth).square().mean())
     True
     """
     y = as_images(model, images)
-    check_noise(noise)
+    level = read_noise(noise)
     restorer = restorer_for(model, spec or RestorationSpec(), engine, progress)
     with torch.no_grad():
-        restored = [_denoise_one(restorer, image[None], noise) for image in y]
+        if isinstance(level, PoissonGaussian):
+            clean = torch.cat([restore_planes(restorer, image[None], 1.0) for image in level.stabilise(y)])
+            return like(level.restore_units(clean), images)
+        restored = [_denoise_one(restorer, image[None], level) for image in y]
     if all(result is None for result in restored):
         return images  # to the bit
     return like(torch.cat([image[None] if r is None else r for image, r in zip(y, restored, strict=True)]), images)
 
 
 def restorer_for(
-    model: DeconvNet | Denoiser, spec: RestorationSpec, engine: str = "auto", progress: Progress | None = None
+    model: Model, spec: RestorationSpec, engine: str = "auto", progress: Progress | None = None
 ) -> PlaneRestorer:
-    """What restores with a model: learned steps, or inference."""
+    """What restores with a model: learned steps, pursuit, or inference."""
     if isinstance(model, Denoiser):
         return TrainedRestorer(model, spec.shifts, spec.tile, progress)
+    if isinstance(model, Dictionary):
+        return DictionaryRestorer(model, progress)
     return Restorer(model, spec, engine, progress)
 
 
@@ -73,3 +88,19 @@ def noise_of(image: Tensor) -> float:
     """
     planes, factors = (to_opponent(image), PLANE_NOISE) if image.shape[1] == 3 else (image, [1.0] * image.shape[1])
     return min(estimate_noise(plane) / factor for plane, factor in zip(planes[0], factors, strict=True))
+
+
+def learn_dictionary(start: Dictionary, image: Tensor, noise: Noise = None) -> Dictionary:
+    """A dictionary adapted to one noisy image [C, H, W] itself: to its brightness, or its first channel.
+
+    noise is given as for `denoise`.
+
+    >>> noisy = 0.5 + 0.1 * torch.randn(1, 40, 40)
+    >>> own = ww.restoration.learn_dictionary(ww.restoration.load_dictionary(), noisy, 0.1)
+    """
+    y, level = as_images(start, image[None]), read_noise(noise)
+    if isinstance(level, PoissonGaussian):
+        y, level = level.stabilise(y), 1.0
+    sigma = noise_of(y) if level is None else level
+    plane, factor = (to_opponent(y)[0, 0], PLANE_NOISE[0]) if len(image) == 3 else (y[0, 0], 1.0)
+    return start.learn(plane, factor * sigma)

@@ -78,10 +78,14 @@ class Denoiser:
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
+        Less noise than it has learned is removed in part, in the share of its variance.
+
         shifts    of the grid that are averaged: 8, 16, 32 or 64
         tile      side of the tiles that a larger picture is cut into; the result does not depend on it
         progress  called with 1 after every tile
         """
+        if noise < (least := float(self.levels[0])):
+            return plane.lerp(self.denoise(plane, least, shifts, tile, progress), (noise / least) ** 2)
         result = torch.empty_like(plane)
         padded = reflect(plane - GREY, MARGIN)
         for rows, columns in tiles(plane.shape[0], plane.shape[1], tile):

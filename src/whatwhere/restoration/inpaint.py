@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.model import DeconvNet
-from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_noise, keep_known, like
+from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_level, keep_known, like
 from whatwhere.restoration.planes import Progress, restore_planes
 from whatwhere.restoration.scales import Restorer
 from whatwhere.spec.restoration import INPAINTING, RestorationSpec
@@ -43,7 +43,7 @@ def inpaint(
     >>> bool((filled[known] == truth[known]).all()), bool((filled - truth).abs().max() < 0.2)
     (True, True)
     """
-    check_noise(noise)
+    check_level(noise)
     known = as_mask(mask)
     y = as_images(model, images, known)
     known = known.to(y)

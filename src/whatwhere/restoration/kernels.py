@@ -110,3 +110,63 @@ def error_of_rows(source: str) -> Any:
                             error[s, row, column, q, x] = e[x]
 
     return error_of_rows
+
+
+def pursue_compiled(gram: Tensor, products: Tensor, energy: Tensor, goal: float, most: int) -> Tensor:
+    """As `pursuit.pursue_together`."""
+    result = torch.zeros_like(products)
+    arrays = gram.contiguous().numpy(), products.contiguous().numpy(), energy.contiguous().numpy(), result.numpy()
+    share(lambda first, last: pursue_each(arrays, goal, most, first, last), len(products))
+    return result
+
+
+@cached_jit
+def pursue_each(source: str) -> Any:
+    def pursue_each(
+        arrays: tuple[Array, Array, Array, Array], goal: float, most: int, first: int, last: int
+    ) -> None:  # fmt: skip
+        """The patches from `first` to `last`; L is the Cholesky factor of the Gram matrix of the chosen atoms."""
+        source  # noqa: B018
+        gram, products, energy, result = arrays
+        M, dtype = len(gram), gram.dtype
+        rest, chosen, solution = np.empty(M, dtype), np.empty(most, np.int64), np.empty(most, dtype)
+        L, forward = np.empty((most, most), dtype), np.empty(most, dtype)
+        for n in range(first, last):
+            left, count = energy[n], 0
+            rest[:] = products[n]
+            while left > goal and count < most:
+                best, largest = 0, rest.dtype.type(0)
+                for m in range(M):
+                    if abs(rest[m]) > largest:
+                        best, largest = m, abs(rest[m])
+                square = gram[best, best]
+                for i in range(count):  # a row of L
+                    value = gram[best, chosen[i]]
+                    for j in range(i):
+                        value -= L[i, j] * L[count, j]
+                    L[count, i] = value / L[i, i]
+                    square -= L[count, i] * L[count, i]
+                if square <= 1e-6:  # it is a combination of those chosen
+                    break
+                L[count, count] = np.sqrt(square)
+                chosen[count] = best
+                value = products[n, best]
+                for j in range(count):
+                    value -= L[count, j] * forward[j]
+                forward[count] = value / L[count, count]
+                left -= forward[count] * forward[count]
+                count += 1
+                for i in range(count - 1, -1, -1):
+                    value = forward[i]
+                    for j in range(i + 1, count):
+                        value -= L[j, i] * solution[j]
+                    solution[i] = value / L[i, i]
+                rest[:] = products[n]
+                for i in range(count):
+                    atom, value = gram[chosen[i]], solution[i]
+                    for m in range(M):
+                        rest[m] -= value * atom[m]
+            for i in range(count):
+                result[n, chosen[i]] = solution[i]
+
+    return pursue_each

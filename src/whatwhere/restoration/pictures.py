@@ -20,13 +20,12 @@ from whatwhere.errors import ImageError, MissingExtra, RunError, printable
 from whatwhere.files import claim_outputs, disk_errors, open_regular, read_json, write_atomic
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import checksum, model_checksum
-from whatwhere.restoration.denoise import denoise, restorer_for
-from whatwhere.restoration.denoiser import Denoiser
+from whatwhere.restoration.checks import Model
+from whatwhere.restoration.denoise import Noise, denoise, learn_dictionary, noise_of, restorer_for
+from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.inpaint import inpaint
-from whatwhere.restoration.learn import adapt
 from whatwhere.spec.restoration import DENOISING, RestorationSpec
 
-Model = DeconvNet | Denoiser
 RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
 LARGEST_RECORD = 1 << 26
 FORMATS = {
@@ -44,12 +43,12 @@ DEEP = ("PNG", "TIFF")  # formats that keep 16 bits
 
 @dataclass(frozen=True)
 class Task:
-    """What is done to every picture; `model` is its name or path."""
+    """What is done to every picture; `model` is its name or path. With "poisson", whole numbers are the counts."""
 
     name: Literal["denoise", "inpaint"]
     model: str
     spec: RestorationSpec = DENOISING
-    noise: float | None = None
+    noise: Noise = None
     learn: bool = False
 
 
@@ -93,29 +92,38 @@ def plan_jobs(
     return [job for job in jobs if overwrite or not job.out.exists()]
 
 
-def restore_picture(task: Task, model: Model, job: Job, engine: str, progress: Callable[[int], None]) -> None:
-    """Restore a picture, all its pages, and write the result, which appears complete or not at all."""
+def restore_picture(task: Task, model: Model, job: Job, engine: str, progress: Callable[[int], None]) -> list[Noise]:
+    """Restore a picture, all its pages, and write the result, which appears complete or not at all.
+
+    Returns the noise of every page, given or estimated.
+    """
     images, masks = _load(job.source, job.mask)
-    results = []
+    results, levels = [], []
     for page in range(len(images)):
         image, mask = images[page : page + 1], None if masks is None else masks[page : page + 1]
-        result = _restore(task, model, image, mask, engine, progress)
-        if task.learn and isinstance(model, DeconvNet):
-            adapted = adapt(model, result[0], engine=engine)
-            result = _restore(task, adapted, image, mask, engine, progress)
+        level = _noise(task, images, image)
+        if mask is None:
+            own = learn_dictionary(model, image[0], level) if task.learn and isinstance(model, Dictionary) else model
+            result = denoise(own, image, level, spec=task.spec, engine=engine, progress=progress)
+        else:
+            assert isinstance(model, DeconvNet)
+            assert isinstance(level, float)
+            result = inpaint(model, image, mask, level, spec=task.spec, engine=engine, progress=progress)
         results.append(result[0].cpu().numpy())
+        levels.append(level)
     with disk_errors(f"writing {job.out}", "free some space or give another place"):
         job.out.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(job.out, encode_pictures(results, images, FORMATS[job.out.suffix.lower()]))
+    return levels
 
 
-def _restore(
-    task: Task, model: Model, image: Tensor, mask: Tensor | None, engine: str, progress: Callable[[int], None]
-) -> Tensor:
-    if mask is None:
-        return denoise(model, image, task.noise, spec=task.spec, engine=engine, progress=progress)
-    assert isinstance(model, DeconvNet)
-    return inpaint(model, image, mask, task.noise or 0.0, spec=task.spec, engine=engine, progress=progress)
+def _noise(task: Task, images: Images, image: Tensor) -> Noise:
+    """The noise of one page [1, C, H, W], in its units."""
+    if task.name == "inpaint":
+        return float(task.noise or 0)  # type: ignore[arg-type]
+    if task.noise == "poisson" and images.pixels.dtype.kind != "f":
+        return 1 / (images.brightest or brightest_of(images.pixels.dtype)), 0.0
+    return noise_of(image) if task.noise is None else task.noise
 
 
 def encode_pictures(pages: Sequence[np.ndarray], images: Images, kind: str) -> bytes:
@@ -158,8 +166,7 @@ def _checked_job(task: Task, model: Model, source: Path, mask: str | None, out: 
         )
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
-    work = len(images) * restorer.count_tiles(C, H, W) * (2 if task.learn else 1)
-    return Job(source, mask, out, work)
+    return Job(source, mask, out, len(images) * restorer.count_tiles(C, H, W))
 
 
 def _mask_of(mask: str | None, file: Path) -> str | None:
@@ -194,11 +201,12 @@ def _check_format(job: Job, task: Task) -> None:
 
 def _record(task: Task, model: Model, jobs: Sequence[Job]) -> dict[str, Any]:
     """What makes the results of a folder: the settings, the model and the sources, both by their checksums."""
-    if isinstance(model, Denoiser):
-        tensors = {name: getattr(model, name).cpu() for name in model.__dataclass_fields__}
-        identity = checksum("denoiser", tensors)
-    else:
+    if isinstance(model, DeconvNet):
         identity = model_checksum(model)
+    else:
+        identity = checksum(
+            type(model).__name__, {name: getattr(model, name).cpu() for name in model.__dataclass_fields__}
+        )
     sources = {job.out.name: " ".join(map(_digest, job.files)) for job in jobs}
     return {"settings": json.loads(json.dumps(asdict(task))), "model": identity, "sources": sources}
 
