@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import lzma
 import time
 import traceback
 from dataclasses import dataclass, replace
@@ -32,7 +33,8 @@ from whatwhere.classification.neighbours import Neighbours, neighbour_weights, s
 from whatwhere.classification.poisson import connected_parts, grow_regions, solve_poisson
 from whatwhere.data.splits import few_labels
 from whatwhere.inference.plan import joint
-from whatwhere.ops.distortions import Distortions, distort
+from whatwhere.ops.distortions import distort
+from whatwhere.spec.distortions import Distortions
 
 BEGAN = time.monotonic()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -83,7 +85,8 @@ class Log:
 
 
 def idx_file(path: Path) -> np.ndarray:
-    raw = gzip.decompress(path.read_bytes())
+    raw = path.read_bytes()
+    raw = lzma.decompress(raw) if raw.startswith(b"\xfd7zXZ") else gzip.decompress(raw)
     dims = [int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(raw[3])]
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(dims)
 
@@ -115,7 +118,8 @@ class Describer:
                 inference = ww.InferenceSpec(lam=5.0, steps=2 if TINY else self.steps)
                 solution = ww.infer(self.model, v, inference, joint(k), batch_size=len(v))
             features.append(solution.features)
-        return describe(features, self.spec or ww.DescriptorSpec(stride=(2, 1)), self.layers).float()
+        rows = describe(features, self.spec or ww.DescriptorSpec(stride=(2, 1)), self.layers).float()
+        return rows[:, ::20] if TINY else rows
 
 
 def in_batches(function, v: Tensor, batch: int = BATCH) -> Tensor:
@@ -515,19 +519,135 @@ def search(log: Log, data: Path, out: Path) -> None:
         search_distortions(log, kinds[name]["image"], name, how)
 
 
+def averaged(function, copies: int, how: Distortions):
+    """The mean descriptor of an image and of some distorted copies of it."""
+
+    def rows(v: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(7)
+        v = v.to(DEVICE)
+        total = function(v)
+        for _ in range(copies):
+            total = total + function(distort(v, how, generator))
+        return unit_length(total)
+
+    return rows
+
+
+def refine(log: Log, data: Path, out: Path) -> None:
+    """Around the best settings: partly whitened columns, more blocks, averaged views; neighbours are kept in files."""
+    held = 300 if TINY else 50_000
+    weak = {name: replace(how, **{k: getattr(how, k) / 2 for k in ("rotation", "shear", "scale", "shift", "elastic")})
+            for name, (_, how) in SETS.items()}  # fmt: skip
+    for name, (layers, how) in SETS.items():
+        v, y = read(data / name, "train")
+        models = {key: stream_model(f"{name} {key}", v[:held], out, given, **stage)
+                  for key, given, stage in stages(layers)}  # fmt: skip
+        kinds = {key: Split(f"{name} {key} refined", Describer(model, (1, 2)), v, y, held, how, log)
+                 for key, model in models.items() if name == "mnist" or key != "sigma 2"}  # fmt: skip
+        if name == "mnist":
+            upright = Describer(models["image"], (1, 2), upright=True)
+            kinds["upright"] = Split(f"{name} upright refined", upright, v, y, held, how, log)
+        kinds["scattering"] = Split(f"{name} scattering refined", scattering(), v, y, held, how, log)
+        own = [key for key in kinds if key != "scattering"]
+        first = ("image", "upright") if name == "mnist" else ("image", "sigma 4")
+        options = {"draws": 10 if name == "mnist" else 4}
+        settings = [(a, r, p) for a, r in ((1.0, 200), (3.0, 200), (1.0, 400)) for p in (0.0, -0.3, -0.6)]
+        settings += [(0.3, 200, -0.3), (1.0, 100, -1.0)]
+        for share, rank, power in settings:
+            for chosen in (first, ("scattering",), *((own,) if share == 1 and rank == 200 else ())):
+                log.step(f"{name} {' + '.join(chosen)} share {share} rank {rank} power {power}",
+                         lambda c=chosen, a=share, r=rank, p=power, k=kinds, o=options: both(
+                             side_by_side([k[each] for each in c], share=a, rank=r, power=p), **o))  # fmt: skip
+        for power in (0.0, -0.3):
+            rows = side_by_side([kinds[k] for k in first], share=1.0, rank=200, power=power)
+            squares, found = Neighbours(rows[0], DEVICE).others(min(20, held - 1))
+            near, numbers = Neighbours(rows[0], DEVICE).nearest(rows[2], 10)
+            torch.save([squares.half().cpu(), found.int().cpu(), near.half().cpu(), numbers.int().cpu()],
+                       log.file.parent / f"{name}_{power}.pt")  # fmt: skip
+        for copies, strength in ((4, weak[name]),):
+            if log.left() < 25:
+                continue
+            mean = []
+            for key in first:
+                split = kinds[key]
+                x = in_batches(averaged(split.function, copies, strength), v)
+                total = DenseCovariance(1024)
+                for part in x[:held].split(4096):
+                    total.add(part.float())
+                split = replace_split(split, x[:held], x[held:], replace(
+                    split.moments, total=total, mean=x[:held].float().mean(0)))  # fmt: skip
+                mean.append(split)
+            for power in (0.0, -0.3):
+                tag = f"{name} {' + '.join(first)} mean of {copies} power {power}"
+                log.step(tag, lambda p=power, m=mean, o=options: both(
+                    side_by_side(m, share=1.0, rank=200, power=p), **o))  # fmt: skip
+
+
+CHOSEN = {"share": 1.0, "rank": 400, "power": -0.3}  # by `search` and `refine`
+TESTED = {"mnist": ("image", "upright"), "fashion-mnist": ("image", "sigma 4")}
+
+
+def test(log: Log, data: Path, out: Path) -> None:
+    """The chosen settings, once, on the test images; they join the graph of the training images as new rows.
+
+    Neighbours are kept in files, so that `graph_test` needs no GPU.
+    """
+    for name, (layers, how) in SETS.items():
+        v, y = read(data / name, "train")
+        v_new, y_new = read(data / name, "t10k")
+        held, v, y = len(v), torch.cat([v, v_new]), np.concatenate([y, y_new])
+        given = {key: (each, stage) for key, each, stage in stages(layers)}
+
+        def describer(key: str, name=name, given=given, images=v[:held]) -> Describer:
+            each, stage = given["image" if key == "upright" else key]
+            model = stream_model(f"{name} {'image' if key == 'upright' else key}", images, out, each, **stage)
+            return Describer(model, (1, 2), upright=key == "upright")
+
+        own = [Split(f"{name} {key} test", describer(key), v, y, held, how, log) for key in TESTED[name]]
+        kinds = {" + ".join(TESTED[name]): own}
+        keep_neighbours(log, name, kinds)
+        if log.left() > 7:
+            kinds["scattering"] = [Split(f"{name} scattering test", scattering(), v, y, held, how, log)]
+            keep_neighbours(log, name, {"scattering": kinds["scattering"]})
+        for kind, splits in kinds.items():
+            log.step(f"{name} test svm {kind}", lambda s=splits: {
+                "svm": svm_errors(*side_by_side(s, **CHOSEN), Cs=(1.0,), every=(1.0,))})  # fmt: skip
+
+
+def keep_neighbours(log: Log, name: str, kinds: dict) -> None:
+    for kind, splits in kinds.items():
+        rows = side_by_side(splits, **CHOSEN)
+        index = Neighbours(rows[0], DEVICE)
+        squares, found = index.others(15)
+        near, numbers = index.nearest(rows[2], 10)
+        torch.save([squares.half().cpu(), found.int().cpu(), near.half().cpu(), numbers.int().cpu()],
+                   log.file.parent / f"test_{name}_{kind.replace(' ', '_').replace('+', 'and')}.pt")  # fmt: skip
+
+
+def replace_split(split: Split, x: Tensor, x_new: Tensor, moments: Moments) -> Split:
+    import copy
+
+    new = copy.copy(split)
+    new.x, new.x_new, new.moments = x, x_new, moments
+    return new
+
+
 def main() -> None:
     global TINY, DRAWS, BATCH
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--part", choices=("search",), default="search")
+    parser.add_argument("--models", type=Path, help="folder of models that are there already; default: OUT")
+    parser.add_argument("--part", choices=("search", "refine", "test"), default="search")
     parser.add_argument("--seconds", type=float, default=450.0)
     parser.add_argument("--tiny", action="store_true", help="few images and draws, to see that it runs")
     given = parser.parse_args()
     if given.tiny:
         TINY, DRAWS, BATCH = True, 2, 100
     given.out.mkdir(parents=True, exist_ok=True)
-    search(Log(given.out / f"ten_labels_{given.part}.jsonl", given.seconds), given.data, given.out)
+    {"search": search, "refine": refine, "test": test}[given.part](
+        Log(given.out / f"ten_labels_{given.part}.jsonl", given.seconds), given.data, given.models or given.out
+    )
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from whatwhere.spec import Recipe as Recipe
     from whatwhere.spec import Schedule as Schedule
     from whatwhere.spec import StepSpec as StepSpec
+    from whatwhere.spec.distortions import Distortions as Distortions
     from whatwhere.spec.toml import override as override
     from whatwhere.spec.toml import read_recipe as read_recipe
 
@@ -62,6 +63,7 @@ _HOME = {
     "DeconvNetFeatures": "classification.estimator",
     "DescriptorSpec": "spec",
     "DistillSpec": "spec",
+    "Distortions": "spec.distortions",
     "EveryBatch": "spec",
     "EveryEpoch": "spec",
     "Fixed": "spec",

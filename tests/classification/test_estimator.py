@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import whatwhere as ww
+from whatwhere.classification.metric import Metric, learn_metric
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.learning import TrainingOptions
 from whatwhere.spec import EveryBatch, LineSearch
@@ -28,7 +30,17 @@ def features(**changes):  # type: ignore[no-untyped-def]
     return ww.DeconvNetFeatures(**{**SMALL, **changes})
 
 
-@parametrize_with_checks([features(), features(output="code"), features(nonnegative=False)])
+INVARIANT = features(invariant_to=ww.Distortions(copies=2))
+
+
+def amplified(estimator) -> dict[str, str]:  # type: ignore[no-untyped-def]
+    reason = "its metric, of 20 images, amplifies the last digits of the descriptors, which differ with the batch"
+    return {"check_methods_subset_invariance": reason} if estimator.invariant_to else {}
+
+
+@parametrize_with_checks(
+    [features(), features(output="code"), features(nonnegative=False), INVARIANT], expected_failed_checks=amplified
+)
 def test_scikit_learn_estimator_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
 
@@ -264,3 +276,17 @@ def test_learned_steps_are_learned_by_fit_and_used_by_transform(
     assert fitted.transform(images[:2]).shape[0] == 2
     with pytest.raises(SpecError, match="expected 'learned'"):
         features(steps="learnt").fit(images[:2])
+
+
+def test_rows_are_invariant_to_distortions(images: np.ndarray, tmp_path: Path) -> None:
+    how = ww.Distortions(rotation=20, copies=2)
+    plain, fitted = features().fit(images), features(invariant_to=how).fit(images)
+    rows = fitted.transform(images)
+    wanted = learn_metric(plain.model_, torch.as_tensor(images) / plain.scale_, plain._recipe(), how)
+    np.testing.assert_allclose(rows, wanted(plain.transform(images)), atol=2e-3)  # few images: columns without variance
+    assert rows.shape == (40, fitted.get_feature_names_out().size)
+    fitted.metric_.save(tmp_path / "metric.safetensors")
+    again = Metric.load(tmp_path / "metric.safetensors")
+    assert (again.how, again.made_for) == (how, fitted.metric_.made_for)
+    np.testing.assert_array_equal(again(plain.transform(images)), fitted.metric_(plain.transform(images)))
+    assert features(invariant_to=how, output="code").fit(images).transform(images).shape != rows.shape

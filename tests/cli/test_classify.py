@@ -1,5 +1,6 @@
 """`whatwhere classify`, run as a command."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import tiny_run as tiny
 from tiny_run import PLAIN, whatwhere
+from whatwhere.cli.labelling import read_labels
 from whatwhere.errors import ImageError, RunError, SpecError
 
 
@@ -92,3 +94,83 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
         whatwhere("classify", run, files / "train.npz", "--set", "descriptor.layers=[3]", *PLAIN)
     with pytest.raises(SpecError, match=r"C = \(-1"):
         whatwhere("classify", run, files / "train.npz", "--set", "C=[-1]", *PLAIN)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder of pictures without labels, and a table of labels for one of each class and a half."""
+    from PIL import Image
+
+    images, labels = tiny.bars(60, seed=3)
+    (tmp_path / "pictures").mkdir()
+    for i, image in enumerate(images):
+        Image.fromarray((255 * image.clip(0, 1)).astype(np.uint8)).save(tmp_path / "pictures" / f"{i:02d}.png")
+    rows = [int(np.flatnonzero(labels == c)[k]) for c in range(3) for k in range(2)]
+    lines = [f"{row:02d}.png,{['upright', 'lying', 'cross'][labels[row]]}" for row in rows]
+    (tmp_path / "labels.csv").write_text("file,class\n" + "\n".join(lines) + "\n")
+    np.save(tmp_path / "truth.npy", labels)
+    return tmp_path
+
+
+def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> None:
+    table = pictures / "labels.csv"
+    arguments = ("classify", run, pictures / "pictures", "--labels", table, "--out", pictures / "out", "--json")
+    result = json.loads(whatwhere(*arguments, "--set", "copies=2", *PLAIN))
+    assert (result["images"], result["labels"]) == (60, 6)
+    with (pictures / "out" / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"] for row in rows] == [f"{i:02d}.png" for i in range(60)]
+    names = ["upright", "lying", "cross"]
+    right = [row["class"] == names[label] for row, label in zip(rows, np.load(pictures / "truth.npy"), strict=True)]
+    assert np.mean(right) > 0.6, "chance is a third"
+    for row in rows:
+        shares = {name: float(row[name]) for name in names}
+        assert sum(shares.values()) == pytest.approx(1, abs=2e-4)
+        assert row["class"] == max(shares, key=shares.__getitem__)
+        assert float(row["probability"]) == max(shares.values())
+    given = {line.split(",")[0]: line.split(",")[1] for line in table.read_text().split()[1:]}
+    assert all(row["class"] == given[row["file"]] for row in rows if row["file"] in given), "labels are kept"
+    page = (pictures / "out" / "index.html").read_text()
+    assert all(f"<h2>{name} (" in page for name in names)
+    assert page.count("<h2>") == 4
+    assert not set(result["worth_labelling"]) & set(given)
+    assert (run / "metric.safetensors").exists()
+    metric, table = (run / "metric.safetensors").read_bytes(), (pictures / "out" / "predictions.csv").read_bytes()
+    whatwhere(*arguments, "--set", "copies=2", *PLAIN)
+    assert (run / "metric.safetensors").read_bytes() == metric, "it was not learned again"
+    assert (pictures / "out" / "predictions.csv").read_bytes() == table
+    (pictures / "other").mkdir()
+    (pictures / "other" / "index.html").write_text("mine")
+    with pytest.raises(RunError, match="overwrite"):
+        whatwhere(*arguments[:-2], pictures / "other", *PLAIN)
+
+
+def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> None:
+    def read(text: str) -> dict[int, str]:
+        (tmp_path / "labels.csv").write_text(text)
+        return read_labels(tmp_path / "labels.csv", ["a.png", "b.png", "c.png"])
+
+    assert read("\ufefffile,class\na.png, cat\n\nc.png,dog") == {0: "cat", 2: "dog"}
+    assert read("a.png,cat\na.png,cat\nb.png,dog") == {0: "cat", 1: "dog"}
+    for text, words in (
+        (
+            "a.png,cat\nd.png,dog",
+            r"line 2 of .*labels.csv names 'd.png'; expected one of the pictures, such as 'a.png'",
+        ),
+        ("a.png,cat\na.png,dog", "a line above gives it another one"),
+        ("a.png,cat,1", "expected the name of a picture and its class"),
+        ("a.png,", "expected the name of a picture and its class"),
+        ("a.png,cat\nb.png,cat", "names 1 classes; expected at least two"),
+        ("", "names 0 classes"),
+    ):
+        with pytest.raises(ImageError, match=words):
+            read(text)
+    with pytest.raises(ImageError, match="cannot be read as a table of labels"):
+        read_labels(tmp_path / "none.csv", ["a.png"])
+
+
+def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures: Path) -> None:
+    with pytest.raises(SpecError, match="without --out"):
+        whatwhere("classify", run, pictures / "pictures", "--labels", pictures / "labels.csv", *PLAIN)
+    with pytest.raises(SpecError, match="--out was given without a table of labels"):
+        whatwhere("classify", run, pictures / "pictures", "--out", pictures / "out", *PLAIN)

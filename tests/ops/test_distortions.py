@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from whatwhere.errors import SpecError
-from whatwhere.ops.distortions import Distortions, distort
+from whatwhere.ops.distortions import distort
+from whatwhere.spec.distortions import Distortions
 
 NONE = {"rotation": 0.0, "shear": 0.0, "scale": 0.0, "shift": 0.0, "elastic": 0.0}
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from whatwhere.classification import Matrix, describe_images
 from whatwhere.classification.image_rows import Images, as_images, like
+from whatwhere.classification.metric import learn_metric
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference import UnrolledInference, distill, infer
 from whatwhere.inference.environment import choose_device
@@ -21,6 +22,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
 from whatwhere.spec.checks import require_choice
 from whatwhere.spec.distillation import DistillSpec
+from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.inference import LineSearch
 from whatwhere.spec.recipe import EveryBatch, EveryEpoch
 
@@ -38,10 +40,7 @@ DESCRIPTOR_STEPS, LEARNED_STEPS, DISTILL_BATCHES = 30, 5, 100
 
 def _invertible(features: DeconvNetFeatures) -> bool:
     if features.output != "code":
-        raise AttributeError(
-            "a descriptor does not contain the positions of its features, so it has no inverse: create the transformer "
-            "with output='code', or call decode(encode(X))"
-        )
+        raise AttributeError("a descriptor has no inverse: give output='code', or call decode(encode(X))")
     return True
 
 
@@ -69,6 +68,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         features and pooling variables of an image in one row, which `inverse_transform` turns back into pixels
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
         the features themselves, scaled to unit length
+    invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from distorted copies of
+        the images, in which they count little, and descriptors become rows of at most 400 numbers
     sparse_output : return descriptors as a CSR array
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
     warm_start : `fit` continues from the present filters
@@ -81,6 +82,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ----------
     model_ : the trained `DeconvNet`
     learned_steps_ : the `LearnedSteps`, with steps='learned'
+    metric_ : the `Metric` of small distortions, with `invariant_to`
     history_ : one `EpochReport` per epoch
     image_shape_ : (C, H, W) of the images
     scale_ : the number by which images are divided
@@ -120,6 +122,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         steps: int | str | None = None,
         output: Literal["descriptor", "code"] = "descriptor",
         descriptor: DescriptorSpec | None = None,
+        invariant_to: Distortions | None = None,
         sparse_output: bool = False,
         shape: Sequence[int] | None = None,
         warm_start: bool = False,
@@ -142,6 +145,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.steps = steps
         self.output = output
         self.descriptor = descriptor
+        self.invariant_to = invariant_to
         self.sparse_output = sparse_output
         self.shape = shape
         self.warm_start = warm_start
@@ -167,8 +171,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         first = not hasattr(self, "model_")
         v = self._check(X, reset=first)
-        start = self._begin(v) if first else self.model_
-        recipe = self._recipe()
+        start, recipe = self._begin(v) if first else self.model_, self._recipe()
         inference = replace(recipe.learning[0].inference, step=LineSearch())
         learning = LearningSpec(update=EveryBatch(), inference=inference, epochs=1, cg_steps=1)
         recipe = replace(recipe, learning=(learning,) * recipe.model.depth, batch_size=min(self.batch_size, 50))
@@ -183,13 +186,16 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> DeconvNetFeatures:
         require_choice("output", self.output, ("descriptor", "code"))
         learned = (parse_steps(self.steps) or LEARNED_STEPS) if isinstance(self.steps, str) else 0
-        options = TrainingOptions(engine=self.engine, device=self.device)
-        trained = train(recipe, v / self.scale_, start=start, options=options)
+        v = v / self.scale_
+        trained = train(recipe, v, start=start, options=TrainingOptions(engine=self.engine, device=self.device))
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
         if learned:
             unrolled = UnrolledInference(trained.model, learned, InferenceSpec(lam=self.lam))
-            distill(unrolled, v / self.scale_, DistillSpec(batches=DISTILL_BATCHES), engine=self.engine)
+            distill(unrolled, v, DistillSpec(batches=DISTILL_BATCHES), engine=self.engine)
             self.learned_steps_ = unrolled.learned
+        if self._invariant():
+            metric = learn_metric(self._model_in_use(), v, self._recipe(), self.invariant_to, engine=self.engine)
+            self.metric_ = metric.to("cpu")
         self._n_features_out = self._output(self._blank()).shape[1]
         return self
 
@@ -207,8 +213,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def inverse_transform(self, X: Images) -> Images:
         """The images reconstructed from codes, as rows of pixels, (n, C·H·W)."""
         check_is_fitted(self)
-        codes = torch.as_tensor(X)
-        columns = self._encode(self._blank()).tensors()
+        codes, columns = torch.as_tensor(X), self._encode(self._blank()).tensors()
         if codes.ndim != 2 or codes.shape[1] != sum(column.numel() for column in columns):
             raise ImageError(f"codes of shape {list(codes.shape)} were given; expected [n, {self._n_features_out}]")
         parts = iter(torch.split(codes, [column.numel() for column in columns], 1))
@@ -229,8 +234,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _output(self, v: Tensor) -> Matrix:
         if self.output == "descriptor":
-            return describe_images(self._model_in_use(), v, self._recipe(), engine=self.engine)
+            rows = describe_images(self._model_in_use(), v, self._recipe(), engine=self.engine)
+            return self.metric_(rows).numpy() if self._invariant() else rows
         return torch.cat([tensor.flatten(1) for tensor in self._encode(v).tensors()], 1).cpu().numpy()
+
+    def _invariant(self) -> bool:
+        return self.invariant_to is not None and self.output == "descriptor"
 
     def _model_in_use(self) -> DeconvNet:
         """The model on its device, with the filters that learned steps have on the pass up."""
@@ -238,10 +247,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self.learned_steps_.model_for(model) if isinstance(self.steps, str) else model
 
     def _encode(self, v: Tensor) -> Latents:
-        model, spec = self._model_in_use(), self._recipe().inference
-        if self.steps is None:
-            spec = InferenceSpec.coding(lam=self.lam)
-        return infer(model, v, spec, engine=self.engine, batch_size=self.batch_size).latents
+        spec = InferenceSpec.coding(lam=self.lam) if self.steps is None else self._recipe().inference
+        return infer(self._model_in_use(), v, spec, engine=self.engine, batch_size=self.batch_size).latents
 
     def _decode(self, latents: Latents) -> Tensor:
         assert latents.p is not None
@@ -258,19 +265,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _recipe(self) -> Recipe:
         layers, below = [], self.image_shape_[0]
+        kind: dict[str, Any] = {"filter_size": self.filter_size, "pool_size": self.pool_size}
         if not isinstance(self.maps, Sequence):
             raise SpecError(f"maps = {self.maps!r} was given; expected a number for each layer, such as (16, 48)")
         for k, maps in enumerate(self.maps):
             fan_in = None if k == 0 or self.fan_in is None else min(self.fan_in, below)
-            layers.append(
-                LayerSpec(
-                    maps=maps,
-                    filter_size=self.filter_size,
-                    pool_size=self.pool_size,
-                    pooling_kind=self.pooling_kind,
-                    fan_in=fan_in,
-                )
-            )
+            layers.append(LayerSpec(maps=maps, fan_in=fan_in, pooling_kind=self.pooling_kind, **kind))
             below = maps
         training = InferenceSpec(
             lam=self.training_lam, alpha=self.training_alpha, steps=self.training_steps, step=LineSearch(per="batch")

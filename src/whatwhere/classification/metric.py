@@ -15,20 +15,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from whatwhere.classification.descriptors import Matrix, unit_length
+from whatwhere.classification.descriptors import Matrix, describe_images, unit_length
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import write_atomic
-from whatwhere.inference.checks import ImageSource
-from whatwhere.model.files import canonical, checksum, read_tensors, readable, to_bytes
-from whatwhere.ops.distortions import Distortions, distort
+from whatwhere.inference.checks import ImageSource, in_model_units
+from whatwhere.model import DeconvNet
+from whatwhere.model.files import canonical, checksum, model_checksum, read_tensors, readable, to_bytes
+from whatwhere.ops.distortions import distort
+from whatwhere.spec import Recipe
 from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere metric 1"
@@ -42,14 +46,14 @@ class MetricSpec:
 
     rank        columns of the result, fewer where descriptors or images are fewer
     share       of the mean variance under distortions, which every direction has at least
-    power       0: all columns count by what they vary; above, those that vary most count more
+    power       0: all columns count by what they vary; above, those that vary most count more, at -1 all the same
     directions  that distortions move most, each with a variance of its own; the others have their mean variance
     images      that it is learned from, at most
     """
 
-    rank: int = 200
-    share: float = 0.3
-    power: float = 0.0
+    rank: int = 400
+    share: float = 1.0
+    power: float = -0.3
     directions: int = 256
     images: int = 10_000
 
@@ -58,7 +62,6 @@ class MetricSpec:
         for name in ("rank", "directions", "images"):
             require_count(name, getattr(self, name))
         require(self.share > 0, f"share = {self.share}", "a number above 0")
-        require(self.power >= 0, f"power = {self.power}", "a number of at least 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,7 @@ class Metric:
     matrix     Λ^(power/2) Uᵀ B, [r, D]
     variances  Λ, [r], in descending order
     how        the distortions that it was learned from
+    made_for   what it belongs to: a checksum of the model, the settings and the size of images (`purpose`)
 
     >>> x = torch.randn(100, 6)
     >>> metric = Metric(x.mean(0), torch.eye(6)[:3], torch.ones(3), Distortions())
@@ -80,6 +84,7 @@ class Metric:
     matrix: Tensor
     variances: Tensor
     how: Distortions
+    made_for: str = ""
 
     def __call__(self, x: Matrix) -> Tensor:
         """Rows [N, D], dense or sparse, as rows of unit length [N, r], on the device of the metric."""
@@ -88,20 +93,21 @@ class Metric:
                 f"rows of {x.shape[1]:,} columns were given; the metric was learned from {len(self.mean):,}"
             )
         parts = []
+        mean, matrix = self.mean.double(), self.matrix.double()  # so that a row does not depend on those next to it
         for start in range(0, x.shape[0], BATCH):
             rows = x[start : start + BATCH]
-            dense = torch.as_tensor(rows.toarray() if hasattr(rows, "toarray") else rows).to(self.mean)
-            parts.append(unit_length((dense - self.mean) @ self.matrix.T))
+            dense = torch.as_tensor(rows.toarray() if hasattr(rows, "toarray") else rows).to(mean)
+            parts.append(unit_length((dense - mean) @ matrix.T).to(self.mean))
         return torch.cat(parts) if parts else self.mean.new_zeros(0, len(self.matrix))
 
     def to(self, device: torch.device | str) -> Metric:
-        return Metric(self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how)
+        return Metric(self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how, self.made_for)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a safetensors file; nothing is pickled."""
         tensors = {name: getattr(self, name).detach().cpu() for name in ("mean", "matrix", "variances")}
-        text = canonical(asdict(self.how))
-        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "distortions": text}
+        text = canonical({"how": asdict(self.how), "made_for": self.made_for})
+        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "settings": text}
         write_atomic(Path(path), to_bytes(tensors, metadata))
 
     @classmethod
@@ -113,10 +119,11 @@ class Metric:
             form = metadata.get("format", "no format at all")
             if form != FORMAT:
                 raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
-            if metadata["sha256"] != checksum(metadata["distortions"], tensors):
+            if metadata["sha256"] != checksum(metadata["settings"], tensors):
                 raise SpecError("its checksum does not match its content")
-            how = build(Distortions, json.loads(metadata["distortions"]))
-            return cls(tensors["mean"], tensors["matrix"], tensors["variances"], how)
+            settings = json.loads(metadata["settings"])
+            how = build(Distortions, settings["how"])
+            return cls(tensors["mean"], tensors["matrix"], tensors["variances"], how, settings["made_for"])
 
 
 class Covariance:
@@ -149,11 +156,10 @@ class Covariance:
     def _merge(self) -> None:
         if not self.waiting:
             return
-        stacked = torch.cat([*([] if self.factor is None else [self.factor]), *self.waiting])
-        self.waiting = []
-        if len(stacked) > self.size:
-            stacked = principal_rows(stacked, self.size)
-        self.factor = stacked
+        rows, self.waiting = torch.cat(self.waiting), []
+        for part in rows.split(max(self.size, 512)):  # few: the cost grows with their cube
+            stacked = part if self.factor is None else torch.cat([self.factor, part])
+            self.factor = principal_rows(stacked, self.size) if len(stacked) > self.size else stacked
 
 
 def principal_rows(x: Tensor, count: int) -> Tensor:
@@ -194,8 +200,8 @@ def fit_metric(
     within, total, mean = Covariance(spec.directions), Covariance(2 * max(spec.rank, spec.directions)), None
     for rows in used.split(batch_size):
         v = images[rows.numpy() if not isinstance(images, Tensor) else rows]
-        x = describe(v)
-        copies = torch.stack([describe(distort(v, how, generator)) for _ in range(how.copies)], 1)
+        x, known = describe(v), v.nan_to_num(0)  # an unknown pixel would spread in the copies
+        copies = torch.stack([describe(distort(known, how, generator)) for _ in range(how.copies)], 1)
         differences = (copies - copies.mean(1, keepdim=True)) * (how.copies / (how.copies - 1)) ** 0.5
         within.add(differences.flatten(0, 1))
         total.add(x)
@@ -203,6 +209,52 @@ def fit_metric(
         progress(len(x))
     assert mean is not None
     return metric_of(within, total, mean / len(used), how, spec)
+
+
+def learn_metric(
+    model: DeconvNet,
+    images: ImageSource,
+    recipe: Recipe,
+    how: Distortions | None = None,
+    *,
+    engine: str = "auto",
+    progress: Callable[[int], Any] = lambda images: None,
+) -> Metric:
+    """Learn the metric of the descriptors of a model, on its device (see `fit_metric`)."""
+    images = in_model_units(model.spec, images)
+
+    def rows(v: Tensor) -> Tensor:
+        described = describe_images(model, v, recipe, engine=engine, on_device=True)
+        assert isinstance(described, Tensor)
+        return described
+
+    metric = fit_metric(rows, images, how, progress=progress)
+    return replace(metric, made_for=purpose(model, recipe, images, metric.how))
+
+
+def run_metric(
+    folder: Path, model: DeconvNet, images: ImageSource, recipe: Recipe, how: Distortions, **options: Any
+) -> Metric:
+    """The metric that is saved with a run, `metric.safetensors`; if there is none for this, learn and save it.
+
+    options  of `learn_metric`
+    """
+    file = folder / "metric.safetensors"
+    if file.exists():
+        metric = Metric.load(file)
+        if metric.made_for == purpose(model, recipe, images, how):
+            return metric.to(model.device)
+    metric = learn_metric(model, images, recipe, how, **options)
+    if folder.is_dir():
+        with suppress(OSError):  # a run that may only be read keeps none
+            metric.save(file)
+    return metric
+
+
+def purpose(model: DeconvNet, recipe: Recipe, images: ImageSource, how: Distortions) -> str:
+    """What a metric belongs to: a checksum of the model, the settings of its descriptors, the images' shape, `how`."""
+    settings = (recipe.inference, recipe.descriptor, tuple(images[:1].shape[1:]), how)
+    return checksum(f"{model_checksum(model)} {settings}", {})
 
 
 def metric_of(within: Covariance, total: Covariance, mean: Tensor, how: Distortions, spec: MetricSpec) -> Metric:
@@ -215,7 +267,7 @@ def metric_of(within: Covariance, total: Covariance, mean: Tensor, how: Distorti
     variances, vectors = torch.linalg.eigh(inside.T @ inside - middle.T @ middle)
     rank = min(spec.rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
     variances, vectors = variances[-rank:].flip(0), vectors[:, -rank:].flip(1)
-    weights = (variances / variances[0].clamp(min=TINY)).clamp(min=0) ** (spec.power / 2)
+    weights = (variances / variances[0].clamp(min=TINY)).clamp(min=1e-7) ** (spec.power / 2)
     matrix = whiten((weights * (Q @ vectors)).T.to(mean))
     return Metric(mean, matrix.contiguous(), variances.to(mean), how)
 

@@ -1,4 +1,4 @@
-"""`whatwhere classify`: the error rate of a linear SVM on the features of a run."""
+"""`whatwhere classify`: classes of all pictures from a few labels, or the error of a linear SVM."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from whatwhere.cli.command import command
-from whatwhere.cli.inputs import EXECUTION, open_run, read_examples, read_images, source_of, with_preset
+from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of, with_preset
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
@@ -22,18 +23,21 @@ if TYPE_CHECKING:
 
     from whatwhere.classification.protocol import FewLabels, Score
     from whatwhere.data import Images
+    from whatwhere.model import DeconvNet
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyOptions:
-    """How `classify` measures.
+    """How `classify` classifies and measures.
 
-    few  also classify with only N labels, over ten random draws; repeatable
-    C    of the SVM: the values to choose from
+    few       also classify with only N labels, over ten random draws; repeatable
+    C         of the SVM: the values to choose from
+    balanced  with a table of labels: classes have about equally many pictures
     """
 
     few: tuple[int, ...] = ()
     C: tuple[float, ...] = (0.3, 3.0, 30.0)
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -42,7 +46,7 @@ class ClassifyOptions:
         require(len(self.C) > 0 and min(self.C) > 0, f"C = {self.C}", "numbers above 0")
 
 
-@command(ClassifyOptions, EXECUTION, (Recipe, "inference descriptor"), flags="few device")
+@command(ClassifyOptions, DISTORTIONS, EXECUTION, (Recipe, "inference descriptor"), flags="few device")
 def classify(
     run: Path,
     images: str | None = None,
@@ -50,27 +54,40 @@ def classify(
     labels: Path | None = None,
     test: str | None = None,
     test_labels: Path | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
     preset: str = "recipe",
     settings: Settings,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Classify images by their features with a linear SVM.
+    """Classify images by their features.
 
-    C is chosen on a sixth of the training images; then the SVM is fitted to all of them and tested once.
+    With a table of a few labels (.csv), all images get a class: labels spread between neighbours, in a metric in which
+    small distortions count little. The folder --out gets `predictions.csv` and a page, `index.html`, with pictures of
+    every class and those that are worth labelling next. Otherwise a linear SVM is measured: C is chosen on a sixth of
+    the training images; then the SVM is fitted to all of them and tested once.
 
-    images       as for `encode`, with labels; default: those that the run was trained on
-    labels       labels of the images: an IDX or .npy file
+    images       as for `encode`; default: those that the run was trained on
+    labels       of all images: an IDX or .npy file; of a few: a .csv file, with the name and the class of a picture in
+                 a line
     test         test images; default: the test images of a named set, or a held-out sixth
     test_labels  labels of the test images
+    out          with a table of labels: the folder to write
     """
     from dataclasses import asdict
 
     from whatwhere.classification import describe_images, protocol
     from whatwhere.cli.stages import Stages
+    from whatwhere.errors import SpecError
 
     execution, options, stages = settings.of(TrainingOptions), settings.of(ClassifyOptions), Stages(quiet)
     recipe, model = with_preset(*open_run(run, execution.device), preset, settings)
+    if labels is not None and labels.suffix.lower() == ".csv":
+        label_all(run, images or source_of(run), labels, out, (recipe, model), settings, (overwrite, json_, quiet))
+        return
+    if out is not None:
+        raise SpecError("--out was given without a table of labels; give one with --labels, a .csv file")
     sets = read_sets(images or source_of(run), labels, test, test_labels)
     rows = []
     for name, part in zip(("training", "test"), sets, strict=True):
@@ -94,6 +111,45 @@ def classify(
     else:
         typer.echo(f"{sets[0].name} ({len(sets[0]):,} images), tested on {sets[1].name} ({len(sets[1]):,} images)")
         typer.echo("\n".join(result_lines(score, draws, sets[0].classes)))
+
+
+def label_all(
+    run: Path,
+    images: str,
+    labels: Path,
+    out: Path | None,
+    opened: tuple[Recipe, DeconvNet],
+    settings: Settings,
+    output: tuple[bool, bool, bool],
+) -> None:
+    """Give all images a class. output: overwrite, json, quiet."""
+    from whatwhere.cli.labelling import Labelling
+    from whatwhere.cli.outputs import claim, write
+    from whatwhere.cli.stages import Stages
+    from whatwhere.errors import SpecError, printable
+
+    (recipe, model), (overwrite, as_json, quiet) = opened, output
+    if out is None:
+        raise SpecError("a table of labels was given without --out; expected the folder to write")
+    files = out / "predictions.csv", out / "index.html"
+    claim(files, run, images, labels, folder=out, overwrite=overwrite)
+    work = Labelling(read_images(images), labels)
+    with Stages(quiet).stage(f"classifying {work.images.name}", len(work.images)) as advance:
+        work.solve(
+            run,
+            model,
+            recipe,
+            settings.of(Distortions),
+            balanced=settings.of(ClassifyOptions).balanced,
+            engine=settings.of(TrainingOptions).engine,
+            progress=advance,
+        )
+    for file, text in zip(files, (work.table(), work.page()), strict=True):
+        write(file, text.encode())
+    unsure = [work.names[row] for row in work.worth_labelling()[:5]]
+    facts = {"folder": str(out), "images": len(work.names), "labels": len(work.given), "worth_labelling": unsure}
+    text = f"{printable(out)}: {len(work.names):,} images, {len(work.classes)} classes from {len(work.given):,} labels"
+    typer.echo(json.dumps(facts) if as_json else f"{text}; worth labelling next: {', '.join(unsure)}")
 
 
 def read_sets(images: str, labels: Path | None, test: str | None, test_labels: Path | None) -> tuple[Images, Images]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from whatwhere.cli.command import command
-from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, with_preset
+from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, with_preset
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import check_fields, require_count
@@ -21,12 +21,14 @@ class EncodeOptions:
     """What `encode` writes, and how it cuts large pictures.
 
     where    also write the pooling variables, which decoding needs
+    descriptors  write rows for a classifier instead, in a metric in which small distortions count little
     tile     side of the overlapping tiles that pictures are inferred in, in pixels; 0: never. Default: 256, for
              pictures of more than 1,048,576 pixels
     overlap  pixels that tiles next to each other share
     """
 
     where: bool = False
+    descriptors: bool = False
     tile: int | None = None
     overlap: int = 64
 
@@ -36,14 +38,21 @@ class EncodeOptions:
         require_count("overlap", self.overlap, least=0)
 
 
-@command(EncodeOptions, (ImageInput, "mask"), EXECUTION, (Recipe, "inference"), flags="where mask device")
+@command(
+    EncodeOptions,
+    DISTORTIONS,
+    (ImageInput, "mask"),
+    EXECUTION,
+    (Recipe, "inference descriptor"),
+    flags="where descriptors mask device",
+)
 def encode(
     run: Path,
     images: str,
     *,
     out: Path,
     overwrite: bool = False,
-    preset: str = "coding",
+    preset: str | None = None,
     settings: Settings,
     json_: bool = False,
     quiet: bool = False,
@@ -52,9 +61,11 @@ def encode(
 
     The file holds the features that are not 0, and `labels` and `names` where there are any; with --where also the
     pooling variables of the regions in use. `whatwhere decode` makes images of it, and Python reads it with
-    `whatwhere.load_codes`.
+    `whatwhere.load_codes`. With --descriptors it holds the array `descriptors`, a row for each image, which are of one
+    size; the metric is learned from the images, without labels, and saved with the run.
 
-    out  the .npz file to write
+    out     the .npz file to write
+    preset  as for `classify`; default: coding, and recipe with --descriptors
     """
     from whatwhere.cli.encoding import Encoder
     from whatwhere.cli.outputs import claim
@@ -62,14 +73,22 @@ def encode(
     from whatwhere.errors import printable
     from whatwhere.inference import resolve_lam
 
-    execution = settings.of(TrainingOptions)
-    recipe, model = with_preset(*open_run(run, execution.device), preset, settings)
+    execution, options = settings.of(TrainingOptions), settings.of(EncodeOptions)
+    chosen = preset or ("recipe" if options.descriptors else "coding")
+    recipe, model = with_preset(*open_run(run, execution.device), chosen, settings)
     given = settings.override(ImageInput(source=images))
     claim([out], run, images, given.mask, overwrite=overwrite)
+    if options.descriptors:
+        from whatwhere.cli.labelling import write_descriptors
+
+        shape = write_descriptors(out, run, model, recipe, read_images(images), settings)
+        found = {"file": str(out), "arrays": {"descriptors": shape}}
+        typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")
+        return
     groups = given.by_size()
     most, masks = max(groups, key=lambda group: len(group[0]))
     recipe = replace(recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks))
-    encoder = Encoder(recipe, model, groups, settings.of(EncodeOptions), execution.engine)
+    encoder = Encoder(recipe, model, groups, options, execution.engine)
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
     with Stages(quiet).stage(f"encoding {title}", encoder.pieces) as advance:
         shapes = encoder.write(out, advance)

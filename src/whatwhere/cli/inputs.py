@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whatwhere.cli.settings import Settings
 from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from whatwhere.spec import Recipe
 
 EXECUTION = (TrainingOptions, "engine device")  # the settings that every command with inference has
+
+DISTORTIONS = (Distortions, "rotation shear scale shift elastic brightness colour copies")
 
 
 @dataclass(frozen=True, kw_only=True)

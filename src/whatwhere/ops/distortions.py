@@ -6,59 +6,23 @@ are drawn at random for every image, evenly between minus and plus the setting. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.distortions import Distortions
 
 ELASTIC_GRID = 4  # control points of the elastic part along each side; between them it is a smooth curve
-
-
-@dataclass(frozen=True)
-class Distortions:
-    """How much images are distorted. Each amount is the largest one, to either side; 0 leaves a kind out.
-
-    rotation    in degrees
-    shear       columns per row, and rows per column
-    scale       share by which an image becomes larger or smaller, along each axis by itself
-    shift       share of the height and of the width
-    elastic     share of the height and of the width by which control points of a 4×4 grid move, each by itself
-    brightness  share by which all values of an image become larger or smaller
-    colour      the same for each channel by itself
-    copies      distorted copies of an image
-    seed        of the draws
-
-    >>> images = ww.data.load("digits")[:5]
-    >>> distort(images, Distortions(rotation=20), torch.Generator().manual_seed(0)).shape
-    torch.Size([5, 1, 28, 28])
-    """
-
-    rotation: float = 15.0
-    shear: float = 0.2
-    scale: float = 0.15
-    shift: float = 0.03
-    elastic: float = 0.04
-    brightness: float = 0.0
-    colour: float = 0.0
-    copies: int = 4
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("rotation", "shear", "scale", "shift", "elastic", "brightness", "colour"):
-            value = getattr(self, name)
-            most = 180.0 if name == "rotation" else 1.0
-            require(0 <= value <= most, f"{name} = {value}", f"a number from 0 to {most:g}")
-        require_count("copies", self.copies, least=2)  # copies are compared with their mean
 
 
 def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Tensor:
     """One distorted copy of each image, [N, C, H, W]; beyond the frame, pixels of the border repeat.
 
     generator  of the draws, on the CPU, so that every device distorts alike
+
+    >>> images = ww.data.load("digits")[:5]
+    >>> distort(images, ww.Distortions(rotation=20), torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 1, 28, 28])
     """
     count, channels, height, width = images.shape
 
