@@ -11,7 +11,7 @@ from whatwhere.cli.command import command
 
 
 @command()
-def demo(*, out: Path = Path("runs/demo"), json_: bool = False, quiet: bool = False) -> None:
+def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool = False, quiet: bool = False) -> None:
     """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report.
 
     out  folder of the run and its report
@@ -19,7 +19,7 @@ def demo(*, out: Path = Path("runs/demo"), json_: bool = False, quiet: bool = Fa
     from whatwhere.cli.demo_run import run_demo, score_text
     from whatwhere.cli.stages import Stages
 
-    done = run_demo(out, Stages(quiet).stage)
+    done = run_demo(out, Stages(quiet).stage, overwrite=overwrite)
     if json_:
         typer.echo(json.dumps({**done.table(), "report": str(done.report)}))
         return

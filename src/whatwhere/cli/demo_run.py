@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ import torch.nn.functional as F
 
 from whatwhere import data
 from whatwhere.classification import Matrix, describe_images, protocol
+from whatwhere.cli.outputs import claim, write
 from whatwhere.data import Images
-from whatwhere.errors import ImageError, RunError, listed
+from whatwhere.errors import ImageError, listed
 from whatwhere.explorer.export import Explorer
-from whatwhere.files import disk_errors, new_folder, read_json, write_atomic
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
@@ -28,17 +27,14 @@ from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-FORMAT = "whatwhere demo 1"  # in demo.json: the folder holds a demo, whose files the next demo may replace
-WORKPLACE = ".demo-"  # temporary folders of demos under way
-RESULT, LARGEST_RESULT = "demo.json", 1 << 24
-REPORT = "report.html"
-EXPLORER = "explorer.html"
+RESULT, REPORT, EXPLORER = "demo.json", "report.html", "explorer.html"
 EXPLORED = 250  # examples in the explorer
 LEARNED = 2_000  # images that each layer learns from in a stream
 TITLE = "whatwhere: the demo"
 LEAD = "Two layers of features learned from digits without their labels, and what a linear classifier makes of them."
 SHOWN = 36  # reconstructed digits, in the report
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
+FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
 
 
 @dataclass(frozen=True)
@@ -71,11 +67,7 @@ class Demo:
         """As plain values, for a file."""
         scores = [asdict(score) for score in self.scores]
         seconds = {"seconds": self.seconds, "learning_seconds": self.learning_seconds}
-        return {"format": FORMAT, "scores": scores, **seconds, "engine": self.engine}
-
-
-def demo_recipe() -> Recipe:
-    return read_recipe("demo")
+        return {"scores": scores, **seconds, "engine": self.engine}
 
 
 def run_demo(
@@ -85,63 +77,37 @@ def run_demo(
     engine: str = "auto",
     recipe: Recipe | None = None,
     images: tuple[Images, Images] | None = None,
+    overwrite: bool = False,
 ) -> Demo:
     """Run the demo into a folder: the files of a run, `demo.json`, `explorer.html` and `report.html`.
+
+    Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it was.
 
     images  for training and for the test; by default the embedded digits
     """
     start = time.monotonic()
-    recipe = recipe or demo_recipe()
+    claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)
+    recipe = recipe or read_recipe("demo")
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
-    with demo_folder(folder) as workplace:
-        run = learn(recipe, training, workplace, stage, engine)
-        scores, learned = [], time.monotonic() - start
-        for name, x, x_test in descriptions(run.model, recipe, training, test, engine, stage):
-            with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
-                scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
-        with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
-            made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
-            explorer = made.export(advance)
-        seconds = time.monotonic() - start
-        demo = Demo(tuple(scores), seconds, learned, run.history, recipe, run.model, folder / REPORT)
-        with stage("drawing the report", 1) as advance:
-            page = demo_page(demo, test)
-            advance(1)
-        with disk_errors(f"writing the demo to {folder}", "choose another folder with --out"):
-            write_atomic(workplace / EXPLORER, explorer.encode())
-            write_atomic(workplace / REPORT, page.encode())
-            write_atomic(workplace / RESULT, (json.dumps(demo.table(), indent=1) + "\n").encode())
-            for file in (*RUN_FILES, EXPLORER, REPORT, RESULT):
-                os.replace(workplace / file, folder / file)
+    with tempfile.TemporaryDirectory() as workplace:
+        run = learn(recipe, training, Path(workplace) / "run", stage, engine)
+        contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in RUN_FILES}
+    scores, learned = [], time.monotonic() - start
+    for name, x, x_test in descriptions(run.model, recipe, training, test, engine, stage):
+        with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
+            scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
+    with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
+        made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
+        contents[EXPLORER] = made.export(advance).encode()
+    seconds = time.monotonic() - start
+    demo = Demo(tuple(scores), seconds, learned, run.history, recipe, run.model, folder / REPORT)
+    with stage("drawing the report", 1) as advance:
+        contents[REPORT] = demo_page(demo, test).encode()
+        advance(1)
+    contents[RESULT] = (json.dumps(demo.table(), indent=1) + "\n").encode()
+    for file, content in contents.items():
+        write(folder / file, content)
     return demo
-
-
-@contextmanager
-def demo_folder(folder: Path) -> Iterator[Path]:
-    """Check and make the folder of a demo; gives a temporary folder in it, which is removed in the end.
-
-    Nothing else is ever deleted: a finished demo replaces the files of an earlier one by name, and a demo that fails or
-    is interrupted leaves the folder as it was.
-    """
-    remedy = "choose another folder with --out"
-    with ExitStack() as stack:
-        with disk_errors(f"making the folder {folder}", remedy):
-            check_replaceable(folder)
-            stack.enter_context(new_folder(folder))
-            workplace = stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix=WORKPLACE))
-        yield Path(workplace)
-
-
-def check_replaceable(folder: Path) -> None:
-    """Raise if the folder holds something that is not a demo. Workplaces of demos that were killed are left alone."""
-    if not folder.exists() or all(path.name.startswith(WORKPLACE) for path in folder.iterdir()):
-        return
-    try:
-        content = read_json(folder / RESULT, LARGEST_RESULT)
-    except RunError:
-        content = None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise RunError(f"{folder} holds something that is not a demo; choose another folder with --out")
 
 
 def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedRun:
