@@ -3,8 +3,8 @@
 import torch
 
 from examples import SPECS, random_images, random_latents
-from whatwhere.inference.solved_tile import finish_tile
 from whatwhere.inference.tile_grid import TileGrid
+from whatwhere.inference.tiled import finish_tile
 from whatwhere.latents import Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet
 
@@ -18,7 +18,7 @@ def sparsified(name: str) -> tuple[DeconvNet, Latents, SparseLatents]:
     rare = torch.rand(latents.p.shape, generator=torch.Generator().manual_seed(4)) > 0.98
     latents = Latents(latents.p * rare, latents.pooling_params)
     grid = TileGrid.of(model.spec, 40, 36, tile=40, overlap=0)
-    return model, latents, finish_tile(model, grid, (0, 0), latents, (40, 36), "reference").latents
+    return model, latents, finish_tile(model, grid, (0, 0), latents, "reference").latents
 
 
 def test_the_reconstruction_is_the_same_and_most_regions_are_left_out() -> None:

@@ -43,8 +43,6 @@ COVERED_BY = {
     "inference/filter_map.py": "learning/test_filter_problem.py",
     "inference/plan.py": "inference/test_infer.py",
     "inference/pooling_update.py": "inference/test_ista.py",
-    "inference/solved_tile.py": "inference/test_tiled.py",
-    "inference/tile_reader.py": "inference/test_tiled.py",
     "inference/engines/jit/simd.py": "inference/test_engines_cpu.py",
     "inference/engines/jit/region.py": "nn/test_cpu_pooling.py",
     "inference/engines/jit/vector_math.py": "ops/test_formulas.py",

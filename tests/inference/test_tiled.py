@@ -10,7 +10,7 @@ from examples import SPECS, random_images, random_mask
 from whatwhere.errors import ConvergenceWarning, ImageError, SpecError
 from whatwhere.inference import infer, infer_tiled, resolve_lam
 from whatwhere.inference.tile_grid import TileGrid
-from whatwhere.inference.tile_reader import TileImages
+from whatwhere.inference.tiled import TileImages
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec
 

@@ -1,8 +1,6 @@
 import json
 import subprocess
 import sys
-import warnings
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ import whatwhere as ww
 from examples import SPECS
 from whatwhere.errors import RunError
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import FORMAT, checksum, model_tensors
+from whatwhere.model.files import FORMAT, checksum
 from whatwhere.spec import LayerSpec, ModelSpec
 
 
@@ -55,22 +53,6 @@ def saved_with(tmp_path: Path, spec: object, filters: torch.Tensor) -> Path:
     text = json.dumps(spec)
     save_file(tensors, path, metadata={"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)})
     return path
-
-
-def test_a_file_of_the_first_format_loads_with_a_warning(tmp_path: Path) -> None:
-    model = DeconvNet(SPECS["2 layers"])
-    spec = asdict(model.spec)
-    for layer in spec["layers"]:
-        layer["pooling"] = layer.pop("pooling_kind")
-    metadata = {"format": "whatwhere model 1", "spec": json.dumps(spec)}
-    save_file(model_tensors(model), tmp_path / "old.safetensors", metadata=metadata)
-    with pytest.warns(UserWarning, match=r"old\.safetensors is of the first format, which has no checksum"):
-        loaded = ww.load(tmp_path / "old.safetensors")
-    assert loaded == model
-    ww.save(loaded, tmp_path / "new.safetensors")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert ww.load(tmp_path / "new.safetensors") == model
 
 
 def test_filters_that_do_not_fit_the_spec_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Objective, Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.ops import sparsity
+from whatwhere.ops import formulas, sparsity
 from whatwhere.spec import Fixed, LineSearch
 
 
@@ -88,7 +88,7 @@ def step(problem: Problem, state: IstaState, sizes: StepSizes | None = None) -> 
 
     ahead, t = accelerate(y, p, state.p, state.t) if spec.momentum else (p, state.t)
     if sizes is not None:
-        ahead = p + sizes.extrapolation * (p - state.p)
+        ahead = formulas.ahead(p, state.p, sizes.extrapolation)
     state = replace(state, p=p, theta=tuple(theta), y=ahead, t=t)
     return state, objective(e, y, lam, spec.alpha), beta.flatten()
 
@@ -114,10 +114,8 @@ def start_features(problem: Problem) -> Tensor:
 
 def accelerate(y: Tensor, p: Tensor, p_old: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """FISTA's next point y = p + (t - 1)/t' (p - p_old), restarted where it points uphill (O'Donoghue, Candès)."""
-    uphill = ((y - p) * (p - p_old)).sum((1, 2, 3), keepdim=True) > 0
-    t = t.where(~uphill, torch.ones_like(t))
-    t_next = (1 + (1 + 4 * t.square()).sqrt()) / 2
-    return p + (t - 1) / t_next * (p - p_old), t_next
+    t, share = formulas.next_momentum(t, ((y - p) * (p - p_old)).sum((1, 2, 3), keepdim=True))
+    return formulas.ahead(p, p_old, share), t
 
 
 def stats(trace: list[Objective], betas: list[Tensor]) -> Stats:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
+from whatwhere.ops import formulas
 from whatwhere.ops.pooling import Weights
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
@@ -36,7 +37,7 @@ def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tens
     denominator = problem.lam * gained.square().sum((1, 2, 3), keepdim=True)
     if per_batch:
         numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
-    beta = (numerator / denominator).where(denominator > 0, torch.zeros_like(numerator))
+    beta: Tensor = formulas.line_search(numerator, denominator)
     return beta.expand(N, 1, 1, 1)
 
 

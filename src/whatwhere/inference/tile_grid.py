@@ -122,6 +122,18 @@ class TileGrid:
         top, left = self.rows.starts[tile[0]], self.columns.starts[tile[1]]
         return slice(top, top + self.rows.size), slice(left, left + self.columns.size)
 
+    def core(
+        self, tile: tuple[int, int], places: LayerPlaces, counts: tuple[int, ...]
+    ) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+        """What is taken from a tile, of a layer with `counts` rows and columns: in the picture, and in the tile."""
+        both = []
+        for axis, i, count in zip((self.rows, self.columns), tile, counts, strict=True):
+            first, last = axis.core(i, places, count)
+            start = axis.starts[i] // places.stride
+            both.append((slice(first, last), slice(first - start, last - start)))
+        (rows, inner_rows), (columns, inner_columns) = both
+        return (rows, columns), (inner_rows, inner_columns)
+
     def weights(self, tile: tuple[int, int]) -> Tensor:
         """The share of a tile in the reconstruction of each of its pixels, float64 [h, w]."""
         return self.rows.weights(tile[0])[:, None] * self.columns.weights(tile[1])

@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.errors import ImageError, one_or
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
 from whatwhere.inference.convergence import warn_unconverged
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
 from whatwhere.inference.plan import joint
-from whatwhere.inference.solved_tile import SolvedTile, finish_tile
-from whatwhere.inference.tile_grid import TileGrid
-from whatwhere.inference.tile_reader import Picture, TileImages, check_picture, join_masks, read_tile
-from whatwhere.latents import Background, SparseLatents
+from whatwhere.inference.target import Target, make_target
+from whatwhere.inference.tile_grid import LayerPlaces, TileGrid
+from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, Phase
@@ -31,6 +33,34 @@ from whatwhere.spec.checks import require, require_count
 
 TILE, OVERLAP = 256, 64
 GPU_BATCH = 16
+
+
+class Picture(Protocol):
+    """One picture [C, H, W] that is read in windows: a tensor, an array, or anything that reads from a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __getitem__(self, window: tuple[slice, slice, slice], /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class SolvedTile:
+    """One tile after inference.
+
+    rows, columns    the pixels of the tile in the picture
+    reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are added up
+    latents          the features that are taken from this tile, at their places in the picture; their background is
+                     that of the pixels in `core`
+    core             the pixels that are taken from this tile, rows and columns of the picture
+    engine           that ran
+    """
+
+    rows: slice
+    columns: slice
+    reconstruction: Tensor
+    latents: SparseLatents
+    core: tuple[slice, slice]
+    engine: str
 
 
 @dataclass(frozen=True)
@@ -144,6 +174,86 @@ def infer_tiles(
                 stats.append(solution.stats)
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
                 ended = replace(solution.latents[n : n + 1], background=target.background)
-                yield finish_tile(model, grid, place, ended, (height, width), resolved.name)
+                yield finish_tile(model, grid, place, ended, resolved.name)
     if stats:
         warn_unconverged(Stats.cat(stats), spec)
+
+
+@dataclass(frozen=True)
+class TileImages:
+    """The tiles of a picture as images, [n, C, h, w] for a slice."""
+
+    picture: Picture
+    grid: TileGrid
+
+    def __len__(self) -> int:
+        return len(self.grid)
+
+    def __getitem__(self, tiles: slice, /) -> Tensor:
+        return torch.cat([read_window(self.picture, self.grid.window(tile)) for tile in list(self.grid)[tiles]])
+
+
+def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> tuple[int, int, int]:
+    """Channels, height and width of the picture; raises an ImageError for what is not one picture of the model."""
+    C, shape = model.spec.channels, tuple(picture.shape)
+    if len(shape) != 3 or shape[0] != C or 0 in shape:
+        raise ImageError(
+            f"a picture of shape {list(shape)} was given; expected [{C}, H, W], one picture of {C} channels"
+        )
+    if mask is not None and (len(mask.shape) != 3 or mask.shape[0] not in (1, C) or mask.shape[1:] != shape[1:]):
+        raise ImageError(
+            f"a mask of shape {list(mask.shape)} was given for a picture of shape {list(shape)}; "
+            f"expected [{one_or(C)}, {shape[1]}, {shape[2]}]"
+        )
+    return C, shape[1], shape[2]
+
+
+def read_tile(model: DeconvNet, picture: Picture, mask: Picture | None, rows: slice, columns: slice) -> Target:
+    """What the model explains of these pixels, [1, C, h, w]: the input stage sees as far beyond them as it reaches."""
+    reach = model.input_stage.reach
+    seen = tuple(slice(max(0, side.start - reach), side.stop + reach) for side in (rows, columns))
+    inside = tuple(
+        slice(side.start - wide.start, side.stop - wide.start) for side, wide in zip((rows, columns), seen, strict=True)
+    )
+    images, weight = read_window(picture, seen), None if mask is None else read_window(mask, seen)
+    target = make_target(model, images, weight, allow_unknown=True)
+
+    def crop(part: Tensor) -> Tensor:
+        return part[:, :, *inside]
+
+    return Target(crop(target.v), None if target.mask is None else crop(target.mask), target.background.map(crop))
+
+
+def read_window(picture: Picture, window: tuple[slice, ...]) -> Tensor:
+    """Some pixels of a picture, [1, C, h, w]."""
+    pixels = picture[:, window[0], window[1]]
+    return (pixels if isinstance(pixels, Tensor) else torch.from_numpy(np.array(pixels)))[None]
+
+
+def join_masks(targets: Sequence[Target]) -> Tensor | None:
+    """The masks of several tiles, 1 for those that have none; None if none has one."""
+    if all(target.mask is None for target in targets):
+        return None
+    ones = (torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v) for target in targets)
+    return torch.cat(list(ones))
+
+
+def finish_tile(model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents: Latents, engine: str) -> SolvedTile:
+    """Cut out of a tile what is taken from it."""
+    assert latents.p is not None
+    sized, whole = model.at(grid.rows.size, grid.columns.size), model.at(grid.rows.length, grid.columns.length)
+    stages = sized.descend(latents.p, sized.weights(latents.pooling_params))  # p̂_0 … p̂_l
+    image = model.input_stage.inverse(stages[0], latents.background)[0]
+    places = LayerPlaces.of(model.spec)
+
+    def take(k: int, values: Tensor) -> SparseMap:
+        """The values [V, B, h, w] of layer k that are taken from this tile, where its features are not 0."""
+        in_picture, inside = grid.core(tile, places[k], whole.regions[k - 1].grid[1:])
+        corner = in_picture[0].start, in_picture[1].start
+        return SparseMap.of(values[:, :, *inside], stages[k][0, :, *inside] != 0, whole.regions[k - 1].grid, corner)
+
+    where = [take(k, torch.cat([theta.mu, theta.gamma], 1)[0]) for k, theta in enumerate(latents.pooling_params, 1)]
+    core, inside = grid.core(tile, places[0], (grid.rows.length, grid.columns.length))
+    background = latents.background.map(lambda part: part[:, :, *inside])
+    codes = SparseLatents(take(len(latents.pooling_params), latents.p), tuple(where), background)
+    return SolvedTile(*grid.window(tile), image * grid.weights(tile).to(image), codes, core, engine)

@@ -31,6 +31,7 @@ from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem, lam_of
+from whatwhere.ops import formulas
 from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
 from whatwhere.spec.checks import require_count
 from whatwhere.spec.distillation import DistillSpec
@@ -172,13 +173,10 @@ class UnrolledInference(nn.Module):
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
     """FISTA's momentum, and twice the safe step: what lies in images is seldom where the filters' gain is largest."""
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
-    t, schedule = 1.0, []
+    t, schedule, pooling_step = torch.ones((), dtype=torch.float64), [], (inference.pooling_step,)
     for _ in range(steps):
-        t_next = (1 + (1 + 4 * t * t) ** 0.5) / 2
-        schedule.append(
-            StepSpec(size=beta, threshold=beta, extrapolation=(t - 1) / t_next, pooling_step=(inference.pooling_step,))
-        )
-        t = t_next
+        t, share = formulas.next_momentum(t, 0 * t)
+        schedule.append(StepSpec(size=beta, threshold=beta, extrapolation=float(share), pooling_step=pooling_step))
     return schedule
 
 

@@ -1,7 +1,6 @@
 """Models as safetensors files: filters, connectivity, and the spec inside; nothing is pickled.
 
-Format 2 adds a checksum over the spec and every tensor, and a canonical order of all keys, so that equal models give
-equal bytes. Files of format 1 still load, with a warning: damage to them would not be noticed.
+A checksum covers the spec and every tensor, and all keys have a canonical order, so that equal models give equal bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import hashlib
 import json
 import os
 import struct
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,7 +24,7 @@ from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.toml import build
 
-FORMAT, FORMAT_1 = "whatwhere model 2", "whatwhere model 1"
+FORMAT = "whatwhere model 2"
 FILE_NAME = "model.safetensors"  # of the model in a run's folder
 LARGEST = 2**31 - 1  # of the numbers in a spec
 DTYPES = {
@@ -144,21 +142,15 @@ def model_file(path: str | os.PathLike[str]) -> Path:
 def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> ModelSpec:
     """The spec in a file's metadata, once format and checksum are right."""
     form = metadata.get("format", "no format at all")
-    if form not in (FORMAT, FORMAT_1):
-        raise RunError(f"{path} holds {form!r}; expected {FORMAT!r} or {FORMAT_1!r} (train or save the model again)")
+    if form != FORMAT:
+        raise RunError(f"{path} holds {form!r}; expected {FORMAT!r} (train the model again)")
     text = metadata["spec"]
-    if form == FORMAT and metadata["sha256"] != checksum(text, tensors):
+    if metadata["sha256"] != checksum(text, tensors):
         raise SpecError("its checksum does not match its content")
-    if form == FORMAT_1:
-        warnings.warn(
-            f"{path} is of the first format, which has no checksum: damage would not be noticed; once you trust it, "
-            "ww.save(model, path) writes it with one",
-            stacklevel=4,
-        )
     fields = json.loads(text)
     if not isinstance(fields, dict) or not isinstance(fields.get("layers"), list):
         raise SpecError("its spec has no list of layers")
-    spec = build(ModelSpec, _current_names(fields) if form == FORMAT_1 else fields)
+    spec = build(ModelSpec, fields)
     for layer in spec.layers:
         for name, value in asdict(layer).items():
             if isinstance(value, int) and value > LARGEST:
@@ -187,10 +179,3 @@ def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
 
 def _raw(tensor: Tensor) -> bytes:
     return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
-
-
-def _current_names(spec: dict[str, Any]) -> dict[str, Any]:
-    """Files written by version 0.1 call a layer's `pooling_kind` `pooling`."""
-    names = {"pooling": "pooling_kind"}
-    layers = [{names.get(key, key): value for key, value in dict(layer).items()} for layer in spec["layers"]]
-    return {**spec, "layers": layers}
