@@ -81,17 +81,5 @@ def one_or(count: int) -> str:
 
 
 def command(*words: str | os.PathLike[str]) -> str:
-    """A command line that can be pasted; it has no control characters, whatever the names in it."""
-    return " ".join(map(_quoted, words))
-
-
-def _quoted(word: str | os.PathLike[str]) -> str:
-    text = os.fspath(word)
-    if printable(text) == text:
-        return shlex.quote(text)
-    escaped = "".join(char if printable(char) == char and char not in "'\\" else _octal(char) for char in text)
-    return f"$'{escaped}'"  # understood by bash, zsh and ksh
-
-
-def _octal(character: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
+    """A command line that can be pasted; control characters in names are escaped, so that it can be shown."""
+    return " ".join(shlex.quote(printable(os.fspath(word))) for word in words)

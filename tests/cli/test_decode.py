@@ -1,5 +1,6 @@
 """`whatwhere decode` as a person uses it."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import whatwhere as ww
 from tiny_run import PLAIN as ENGINE
 from tiny_run import whatwhere
 from whatwhere.cli.decode import picture_names
+from whatwhere.cli.outputs import png
 from whatwhere.errors import ImageError
 from whatwhere.files import RECORD
 
@@ -78,3 +80,11 @@ def test_every_picture_has_a_file_of_its_own(run: Path, tmp_path: Path) -> None:
     assert picture_names(["a.png", "a.bmp"]) == ["0_a.png", "1_a.png"]
     assert picture_names(["x/a.png", "x_a.png"]) == ["0_x_a.png", "1_x_a.png"]
     assert picture_names(["../../etc/a.png", "b\0.png"]) == [".._.._etc_a.png", "b_.png"]
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (4, 2, 3)])
+def test_a_png_holds_the_pixels(shape: tuple[int, ...]) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    read = np.asarray(image.open(io.BytesIO(png(pixels))))
+    assert np.array_equal(read, pixels.numpy())

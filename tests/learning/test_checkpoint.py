@@ -56,8 +56,8 @@ def test_the_checksum_covers_dtype_and_shape(changed, tmp_path, monkeypatch):
     """The same bytes as another type, or in another shape."""
     checkpoint = replace(CHECKPOINT, tensors={"f": torch.arange(6.0).view(2, 3)})
     checkpoint.save(tmp_path)
-    checksum = safe_open(tmp_path / "state.safetensors", framework="pt").metadata()["checksum"]
-    monkeypatch.setattr("whatwhere.learning.checkpoint._checksum", lambda *_: checksum)
+    checksum = safe_open(tmp_path / "state.safetensors", framework="pt").metadata()["sha256"]
+    monkeypatch.setattr("whatwhere.learning.checkpoint.checksum", lambda *_: checksum)
     replace(checkpoint, tensors={"f": changed}).save(tmp_path)
     monkeypatch.undo()
     with pytest.raises(RunError, match="its checksum is wrong"):
@@ -73,5 +73,5 @@ def test_a_checkpoint_of_another_version_raises(tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.learning.checkpoint.FORMAT", "whatwhere checkpoint 9")
     CHECKPOINT.save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 2'"):
+    with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 3'"):
         Checkpoint.load(tmp_path)

@@ -62,9 +62,8 @@ def anomaly(
 
     from whatwhere.anomaly import AnomalyDetector
     from whatwhere.anomaly.detector import TEXTURE_INFERENCE
-    from whatwhere.cli.outputs import claim, write
+    from whatwhere.cli.outputs import claim, png, write
     from whatwhere.cli.stages import Stages
-    from whatwhere.model.picture import png
 
     execution, options, stages = settings.of(TrainingOptions), settings.of(AnomalyOptions), Stages(quiet)
     recipe, model = open_run(run, execution.device)

@@ -70,8 +70,7 @@ def write_array(out: Path, codes: Codes, images: Iterator[Tensor]) -> None:
 
 def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:
     """An 8-bit PNG of each image."""
-    from whatwhere.cli.outputs import write
-    from whatwhere.model.picture import png
+    from whatwhere.cli.outputs import png, write
 
     for file, image in zip(files, images, strict=True):
         shades = (255 / model.spec.input.white * image).clamp(0, 255).round().byte()

@@ -68,12 +68,8 @@ class LearnedSteps:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LearnedSteps):
             return NotImplemented
-        same = (self.spec, self.model_checksum, len(self.upward)) == (
-            other.spec,
-            other.model_checksum,
-            len(other.upward),
-        )
-        return same and all(torch.equal(a, b) for a, b in zip(self.upward, other.upward, strict=True))
+        same = (self.spec, self.model_checksum) == (other.spec, other.model_checksum)
+        return same and len(self.upward) == len(other.upward) and all(map(torch.equal, self.upward, other.upward))
 
     def __hash__(self) -> int:
         return hash((self.spec, self.model_checksum))

@@ -9,14 +9,13 @@ Everything that one rename makes valid together is in the one file.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
@@ -25,10 +24,11 @@ from whatwhere.files import is_regular, parse_json, write_atomic
 from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.state import EpochStats, TrainingState
 from whatwhere.model import DeconvNet
+from whatwhere.model.files import checksum, read_tensors
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import to_toml
 
-FORMAT = "whatwhere checkpoint 2"
+FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
 
 
@@ -96,7 +96,7 @@ class Checkpoint:
         """Write a checkpoint: from the rename on it is the one, until then the last one is."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
         content = json.dumps({f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"})
-        metadata = {"format": FORMAT, "content": content, "checksum": str(_checksum(content, tensors))}
+        metadata = {"format": FORMAT, "content": content, "sha256": checksum(content, tensors)}
         write_atomic(folder / STATE, to_bytes(tensors, metadata=metadata))
 
     @classmethod
@@ -106,12 +106,10 @@ class Checkpoint:
         if not is_regular(path):
             raise RunError(f"{path}: there is no checkpoint here to continue from")
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+            metadata, tensors = read_tensors(path)
             if metadata.get("format") != FORMAT:
                 raise RunError(f"{path} holds {metadata.get('format')!r}; expected {FORMAT!r}, of this version")
-            if metadata["checksum"] != str(_checksum(metadata["content"], tensors)):
+            if metadata["sha256"] != checksum(metadata["content"], tensors):
                 raise RunError(f"{path} is damaged: its checksum is wrong")
             content = parse_json(metadata["content"].encode())
             return cls(**content, tensors=tensors)
@@ -129,11 +127,3 @@ def has_checkpoint(folder: Path) -> bool:
     False
     """
     return is_regular(folder / STATE)
-
-
-def _checksum(content: str, tensors: Mapping[str, Tensor]) -> int:
-    checksum = zlib.crc32(content.encode())
-    for name, tensor in sorted(tensors.items()):
-        header = f"{name} {tensor.dtype} {list(tensor.shape)}".encode()
-        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, zlib.crc32(header, checksum))
-    return checksum

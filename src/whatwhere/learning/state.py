@@ -14,8 +14,6 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
 
-SUMS = ("reconstruction", "penalty", "nonzeros", "images", "seconds")  # of EpochStats, as saved in checkpoints
-
 
 @dataclass(frozen=True)
 class TrainingState:
@@ -89,15 +87,15 @@ class EpochStats:
 
     def tensors(self) -> dict[str, Tensor]:
         """As a checkpoint holds it."""
-        sums = {f"epoch.{name}": torch.tensor(getattr(self, name), dtype=torch.float64) for name in SUMS}
-        return {"epoch.active": self.active, **sums}
+        sums = [self.reconstruction, self.penalty, self.nonzeros, self.images, self.seconds]
+        return {"epoch.active": self.active, "epoch.sums": torch.tensor(sums, dtype=torch.float64)}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> EpochStats | None:
         """What `tensors` gave; None in the checkpoint of a complete epoch."""
         if "epoch.active" not in tensors:
             return None
-        return cls(tensors["epoch.active"].to(device), *(float(tensors[f"epoch.{name}"]) for name in SUMS))
+        return cls(tensors["epoch.active"].to(device), *tensors["epoch.sums"].tolist())
 
 
 class AsyncHostCopy:

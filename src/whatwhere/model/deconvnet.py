@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from whatwhere.spec import LayerSpec, ModelSpec
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class DeconvNet:
     """Filters f_k [B_{k-1}, B_k, K, K] and connectivity [B_{k-1}, B_k] of every layer; latents are passed in.
 
@@ -82,14 +84,6 @@ class DeconvNet:
         object.__setattr__(self, "connectivity", tuple(connectivity))
         object.__setattr__(self, "upward", self.filters)
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(
-            f"DeconvNet is immutable: {name} cannot be set (with_filters, to and from_parts make another model)"
-        )
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"DeconvNet is immutable: {name} cannot be deleted")
-
     # As a value ---------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
@@ -109,11 +103,6 @@ class DeconvNet:
     def __repr__(self) -> str:
         layers = " → ".join(_describe(layer) for layer in self.spec.layers)
         return f"DeconvNet({self.spec.channels} → {layers}; {str(self.dtype).removeprefix('torch.')}, {self.device})"
-
-    def _repr_html_(self) -> str:
-        from whatwhere.model.picture import model_html
-
-        return model_html(self)
 
     # Other models -------------------------------------------------------------------------------------------
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from whatwhere.latents import Latents
-from whatwhere.model.picture import figure, tiles
-
-SHOWN = 12  # reconstructions in a notebook
 
 
 @dataclass(frozen=True)
@@ -122,14 +118,3 @@ class Solution:
             f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)} steps, on average: "
             f"cost {cost:.4g} (reconstruction {error:.4g}), {nonzeros:.4g} non-zeros; engine {self.engine!r})"
         )
-
-    def _repr_html_(self) -> str:
-        text = f"<p><code>{escape(repr(self))}</code></p>"
-        if self.decoder is None:
-            return text
-        first = replace(self, latents=self.latents[:SHOWN]).reconstruction
-        if first.shape[1] not in (1, 3):
-            first = first.mean(1, keepdim=True)
-        sheet = tiles(first, len(first), min(0.0, float(first.min())), max(1.0, float(first.max())))
-        zoom = max(1, 80 // first.shape[3])
-        return text + figure(sheet, f"Reconstructions of the first {len(first)} images", zoom)
