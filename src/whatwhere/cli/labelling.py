@@ -18,13 +18,12 @@ from torch import Tensor
 from whatwhere.classification import describe_images
 from whatwhere.classification.graph import UNLABELLED, GraphClassifier
 from whatwhere.classification.metric import run_metric
-from whatwhere.cli.outputs import write
+from whatwhere.cli.outputs import png, write
 from whatwhere.cli.settings import Settings
 from whatwhere.data import Images
 from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError, printable
 from whatwhere.model import DeconvNet
-from whatwhere.model.picture import png
 from whatwhere.spec import Recipe
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
