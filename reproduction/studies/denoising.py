@@ -56,6 +56,15 @@ def photographs(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     return ww.restoration.denoise(ww.load("photographs"), noisy[None], sigma)[0]
 
 
+def dictionary(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
+    """Pursuit with the dictionary that ships, without pairs; with --learn adapted to the picture."""
+    import whatwhere as ww
+
+    start = ww.restoration.load_dictionary()
+    own = ww.restoration.learn_dictionary(start, noisy, sigma) if a.learn else start
+    return ww.restoration.denoise(own, noisy[None], sigma)[0]
+
+
 def tv(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
     from skimage.restoration import denoise_tv_chambolle
 
@@ -83,6 +92,7 @@ METHODS: dict[str, Method] = {
     "trained": trained,
     "by_channel": by_channel,
     "photographs": photographs,
+    "dictionary": dictionary,
 }
 
 
@@ -127,6 +137,7 @@ def main() -> None:
     parser.add_argument("--sigmas", type=int, nargs="+", default=[15, 25, 50])
     parser.add_argument("--shifts", type=int, default=32)
     parser.add_argument("--every", type=int, default=1, help="take every n-th picture")
+    parser.add_argument("--learn", action="store_true", help="adapt the dictionary to each picture")
     parser.add_argument("--colour", action="store_true")
     a = parser.parse_args()
     for archive in a.archives:
@@ -143,7 +154,7 @@ def main() -> None:
             names = ("psnr", "ssim", "seconds", "processor_seconds")
             row = {"method": a.method, "data": Path(archive).stem, "sigma": sigma, "pictures": len(rows)}
             row |= {"shifts": a.shifts} if a.method in ("trained", "by_channel") else {}
-            row |= {"colour": a.colour, "device": DEVICE}
+            row |= {"colour": a.colour, "learn": a.learn, "device": DEVICE}
             row |= dict(zip(names, np.mean(rows, 0).round(4).tolist(), strict=True))
             row["each"] = [round(r[0], 2) for r in rows]
             with a.out.open("a") as results:

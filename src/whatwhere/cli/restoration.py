@@ -58,7 +58,7 @@ def inpaint(
     mask: str,
     out: Path,
     *,
-    model: str = "photographs",
+    model: str = "denoiser",
     noise: float = 0.0,
     overwrite: bool = False,
     settings: Settings,
@@ -69,11 +69,14 @@ def inpaint(
     mask       a picture, black where pixels are to be filled in; for a folder one for all, or a folder of masks with
                the names of the pictures. alpha: transparent pixels are filled in
     out        the picture to write, or the folder for those of a folder; its ending is the format
+    model      denoiser, whose steps are learned from photographs; or a model known by name, a run or a model file
     noise      noise of the known pixels, white being 1; with 0 they stay as they are
     overwrite  restore again what OUT holds already
     """
     from whatwhere.restoration.pictures import Task
 
+    if model == "dictionary":
+        raise typer.BadParameter("model = dictionary was given, which fills in nothing; expected denoiser or a model")
     task = Task("inpaint", model, settings.override(INPAINTING), noise)
     restore(task, pictures, mask, out, overwrite, settings.of(TrainingOptions), quiet)
 

@@ -23,6 +23,8 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
+from whatwhere.restoration.fill import fill_in
+
 BLOCK = 8  # s, pixels
 MARGIN = 16  # pixels by which a picture is continued
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
@@ -184,15 +186,18 @@ class TrainedRestorer:
     channels: int = 1
 
     def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
-        """Images [N, 1, H, W] without their noise."""
-        assert mask is None, "a denoiser fills in nothing"
+        """Images [N, 1, H, W] without their noise, and without gaps where a mask is 0."""
         black, white = value_range(images, noise)
         scale = white - black
-        clean = [
-            self.denoiser.denoise((plane - black) / scale, noise / scale, self.shifts, self.tile, self.progress)
-            for plane in images[:, 0]
-        ]
+        planes, level = (images[:, 0] - black) / scale, noise / scale
+        if mask is None:
+            clean = [self._denoise(plane, level) for plane in planes]
+        else:
+            clean = [fill_in(self._denoise, *part, level) for part in zip(planes, mask[:, 0], strict=True)]
         return torch.stack(clean)[:, None] * scale + black
+
+    def _denoise(self, plane: Tensor, noise: float) -> Tensor:
+        return self.denoiser.denoise(plane, noise, self.shifts, self.tile, self.progress)
 
     def count_tiles(self, channels: int, height: int, width: int) -> int:
         """How many tiles the restoration of one image takes."""

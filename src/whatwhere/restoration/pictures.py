@@ -22,7 +22,9 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.files import checksum, model_checksum
 from whatwhere.restoration.checks import Model
 from whatwhere.restoration.denoise import Noise, denoise, learn_dictionary, noise_of, restorer_for
+from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.dictionary import Dictionary
+from whatwhere.restoration.fill import ROUNDS
 from whatwhere.restoration.inpaint import inpaint
 from whatwhere.spec.restoration import DENOISING, RestorationSpec
 
@@ -106,7 +108,7 @@ def restore_picture(task: Task, model: Model, job: Job, engine: str, progress: C
             own = learn_dictionary(model, image[0], level) if task.learn and isinstance(model, Dictionary) else model
             result = denoise(own, image, level, spec=task.spec, engine=engine, progress=progress)
         else:
-            assert isinstance(model, DeconvNet)
+            assert not isinstance(model, Dictionary)
             assert isinstance(level, float)
             result = inpaint(model, image, mask, level, spec=task.spec, engine=engine, progress=progress)
         results.append(result[0].cpu().numpy())
@@ -166,7 +168,8 @@ def _checked_job(task: Task, model: Model, source: Path, mask: str | None, out: 
         )
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
-    return Job(source, mask, out, len(images) * restorer.count_tiles(C, H, W))
+    rounds = ROUNDS if masks is not None and isinstance(model, Denoiser) else 1
+    return Job(source, mask, out, len(images) * rounds * restorer.count_tiles(C, H, W))
 
 
 def _mask_of(mask: str | None, file: Path) -> str | None:

@@ -1,0 +1,42 @@
+"""Missing pixels filled in by a denoiser: remove noise that is not there, put the known pixels back, again and again.
+
+The noise that is assumed falls from round to round (plug and play; Venkatakrishnan et al. 2013). At first the known
+pixels shape large structures, at last small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+ROUNDS = 12
+FIRST, LAST = 40 / 255, 2 / 255  # standard deviation that is assumed in the first and the last round
+
+
+def fill_in(denoise: Callable[[Tensor, float], Tensor], plane: Tensor, known: Tensor, noise: float) -> Tensor:
+    """A picture [H, W] from 0 to 1 without gaps; known [H, W] is 0 where there is one.
+
+    `denoise(plane, σ)` removes noise; `noise` is that of the known pixels, which are denoised, too, unless it is 0.
+    """
+    x = smooth_fill(plane, known)
+    last = max(noise, LAST)
+    for k in range(ROUNDS):
+        clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))))
+        x = torch.where(known > 0, plane, clean)
+    return clean if noise > 0 else x
+
+
+def smooth_fill(plane: Tensor, known: Tensor) -> Tensor:
+    """Gaps filled from the picture of half the size, whose pixels are the mean of what is known of four, and so on."""
+    if bool((known > 0).all()) or max(plane.shape) == 1:
+        return plane
+    weight = (known > 0).to(plane)
+    odd = (0, plane.shape[1] % 2, 0, plane.shape[0] % 2)
+    share = F.avg_pool2d(F.pad(weight, odd)[None], 2)[0]
+    mean = F.avg_pool2d(F.pad(plane * weight, odd)[None], 2)[0] / share.clamp(min=0.25)
+    coarse = smooth_fill(mean, share)[None, None]
+    large = F.interpolate(coarse, scale_factor=2, mode="bilinear", align_corners=False)[0, 0]
+    return torch.where(known > 0, plane, large[: plane.shape[0], : plane.shape[1]])

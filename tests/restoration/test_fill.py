@@ -1,0 +1,51 @@
+"""Filling in by the trained denoiser."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from pictures_to_restore import discs, error, noisy
+from whatwhere.restoration import inpaint, load_denoiser
+from whatwhere.restoration.fill import smooth_fill
+
+DENOISER = load_denoiser()
+
+
+def known_pixels(images: Tensor, missing: float) -> Tensor:
+    return (torch.rand(images.shape, generator=torch.Generator().manual_seed(1)) >= missing).float()
+
+
+def test_a_smooth_fill_keeps_what_is_known_and_ramps() -> None:
+    ramp = torch.linspace(0, 1, 37).expand(30, 37)
+    known = known_pixels(ramp, 0.7)
+    filled = smooth_fill(ramp * known, known)
+    assert torch.equal(filled[known > 0], ramp[known > 0])
+    assert (filled - ramp).abs().max() < 0.12
+    assert torch.equal(smooth_fill(ramp * 0 + 0.4, torch.eye(30, 37)), torch.full((30, 37), 0.4))
+
+
+@pytest.mark.parametrize("missing", [0.3, 0.8])
+def test_missing_pixels_are_nearer_to_the_truth_than_a_smooth_fill(missing: float) -> None:
+    truth = discs(48, 56)[None, None]
+    known = known_pixels(truth, missing)
+    result = inpaint(DENOISER, torch.where(known > 0, truth, torch.nan), known)
+    assert torch.equal(result[known > 0], truth[known > 0])
+    smooth = smooth_fill(truth[0, 0] * known[0, 0], known[0, 0])
+    assert error(result, truth) < 0.8 * error(smooth, truth[0, 0])
+
+
+def test_known_pixels_are_denoised_where_noise_is_given() -> None:
+    truth = discs(48, 56)[None, None]
+    given, known = noisy(truth, 0.1), known_pixels(truth, 0.3)
+    result = inpaint(DENOISER, given, known, noise=0.1)
+    assert error(result[known > 0], truth[known > 0]) < 0.5 * error(given[known > 0], truth[known > 0])
+
+
+def test_colours_and_sizes_from_1_pixel() -> None:
+    for height, width in ((1, 1), (1, 9), (20, 24)):
+        truth = torch.stack([discs(height, width), 0.5 * discs(height, width), 1 - discs(height, width)])[None]
+        known = known_pixels(truth[:, :1], 0.5)
+        known[..., 0, 0] = 1
+        result = inpaint(DENOISER, truth * known, known)
+        assert result.isfinite().all()
+        assert error(result, truth) <= error(truth * known, truth)
