@@ -1,0 +1,234 @@
+"""How unlike normal surfaces a picture is: kinds of evidence, each measured in units of normal pictures.
+
+    spots    a response that is larger than those anywhere in normal pictures
+    texture  energies of a place that are far from the nearest ones of normal places
+    rows     a band of rows whose energies differ from those of the next band, by more than in normal pictures
+    columns  the same for columns
+    whole    mean energies of the picture
+
+A surface may be normal everywhere but change at some place, so rows and columns compare a picture with itself. Each kind
+of evidence is 0 for the median of normal pictures and 1 for the one that `UNUSUAL` of them stay below; together they are
+a soft maximum, log mean exp.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.anomaly.filters import QUIET, Cells
+
+KINDS = ("spots", "texture", "rows", "columns", "whole")
+QUANTILES = (1.0, 0.9, 1.0, 0.75, 0.5)  # of the cells of a picture, in the order of KINDS: its evidence
+UNUSUAL = 0.9
+SHRINKAGE = 0.3  # of correlations towards 0, since pictures are few
+AROUND = 3  # cells: the texture of a place is that of a square around it
+OWN = 0.5  # share of the mean energies of a picture that is taken off: a picture is judged partly by itself
+BAND = 4  # cells: how many rows or columns are compared with the next ones
+BANK = 1500  # normal places that others are compared with
+NEAREST = 3  # of them
+EDGE = 3  # cells from the border at which a place counts as inside
+LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The distribution of normal vectors: mean [D], and whitening [D, D], which makes them uncorrelated."""
+
+    mean: Tensor
+    whitening: Tensor
+
+    @classmethod
+    def of(cls, vectors: Sequence[Tensor]) -> Gaussian:
+        """From vectors [D, n] of each picture; correlations are shrunk, and deviations are at least `LEAST`."""
+        x = torch.cat(list(vectors), 1).double()
+        mean = x.mean(1, keepdim=True)
+        covariance = (x - mean) @ (x - mean).mT / x.shape[1]
+        deviation = covariance.diagonal().sqrt().clamp_min(LEAST)
+        correlation = (1 - SHRINKAGE) * covariance / torch.outer(deviation, deviation)
+        correlation.diagonal().fill_(1.0)
+        whitening = torch.linalg.cholesky(torch.linalg.inv(correlation)).mT / deviation
+        return cls(mean[:, 0].float(), whitening.float())
+
+    def whiten(self, x: Tensor) -> Tensor:
+        """Vectors [D, n] as uncorrelated ones, whose squared length is 1 on average."""
+        return self.whitening @ (x - self.mean[:, None]) / math.sqrt(len(x))
+
+    def surprise(self, x: Tensor) -> Tensor:
+        """The logarithm of the squared distance of vectors [D, n] from the mean, [n]."""
+        return log_distance(self.whiten(x).square().sum(0))
+
+
+@dataclass(frozen=True)
+class Normal:
+    """What normal surfaces are like.
+
+    peaks          [2, 2 R]: the median over pictures of the logarithm of the largest response, and what is 1 above it
+    texture        the distribution of the energies of places
+    bank           [D, M]: whitened energies of normal places
+    places         [3, M]: the picture, the row and the column of each
+    edge           [2, EDGE + 1]: mean and deviation of the texture's evidence, by the distance from the border
+    rows, columns  distributions of the differences of bands
+    whole          distribution of the mean energies
+    """
+
+    peaks: Tensor
+    texture: Gaussian
+    bank: Tensor
+    places: Tensor
+    edge: Tensor
+    rows: Gaussian
+    columns: Gaussian
+    whole: Gaussian
+
+    def maps(self, cells: Cells) -> Tensor:
+        """The evidence at every cell, [5, rows, columns]."""
+        size = cells.known.shape
+        middle, spread = self.peaks[..., None, None]
+        mean, deviation = self.edge[:, border_distance(size)]
+        rows = self.rows.surprise(steps(profile(cells, 2)))
+        columns = self.columns.surprise(steps(profile(cells, 1)))
+        return torch.stack(
+            [
+                ((log_peaks(cells) - middle) / spread).amax(0),
+                around(((self.far(texture_of(cells)).view(size) - mean) / deviation)[None])[0],
+                beside(rows, size[0])[:, None].expand(size),
+                beside(columns, size[1])[None].expand(size),
+                self.whole.surprise(mean_energy(cells)).expand(size),
+            ]
+        )
+
+    def far(self, texture: Tensor, but: int = -1) -> Tensor:
+        """The logarithm of the squared distance from the nearest normal places, of textures [D, n]:  [n].
+
+        but  number of a picture whose places are left out
+        """
+        x = self.texture.whiten(texture)
+        bank = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank
+        squares = x.square().sum(0)[:, None] + bank.square().sum(0) - 2 * x.mT @ bank
+        nearest = squares.topk(min(NEAREST, bank.shape[1]), largest=False).values
+        return log_distance(nearest.mean(1))
+
+    def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
+        """The picture, the row and the column [3, M] of normal places, the most alike to a place first."""
+        number = row * cells.known.shape[1] + column
+        whitened = self.texture.whiten(texture_of(cells)[:, number, None])
+        return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
+
+
+def learn_normal(pictures: Sequence[Cells], generator: torch.Generator) -> Normal:
+    """What these normal pictures are like."""
+    known = [cells.known.flatten() for cells in pictures]
+    textures = [texture_of(cells) for cells in pictures]
+    texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
+    places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)
+    chosen = torch.cat(known).nonzero()[:, 0]
+    chosen = chosen[torch.randperm(len(chosen), generator=generator)[:BANK]]
+    normal = Normal(
+        median_and_spread(torch.stack([log_peaks(cells)[:, cells.known].amax(1) for cells in pictures])),
+        texture,
+        texture.whiten(torch.cat(textures, 1)[:, chosen]),
+        places[:, chosen],
+        torch.tensor([[0.0], [1.0]]).repeat(1, EDGE + 1),
+        Gaussian.of([steps(profile(cells, 2)) for cells in pictures]),
+        Gaussian.of([steps(profile(cells, 1)) for cells in pictures]),
+        Gaussian.of([mean_energy(cells) for cells in pictures]),
+    )
+    far = torch.cat([normal.far(t, but=n) for n, t in enumerate(textures)])
+    distance = torch.cat([border_distance(cells.known.shape).flatten() for cells in pictures])
+    by_distance = [far[(distance == d) & torch.cat(known)] for d in range(EDGE + 1)]
+    usual = far[torch.cat(known)]
+    edge = [mean_and_deviation(values if len(values) > 1 else usual) for values in by_distance]
+    return replace(normal, edge=torch.stack(edge, 1))
+
+
+def summarise(maps: Tensor, cells: Cells) -> Tensor:
+    """The evidence of a picture [5], from that of its cells [5, rows, columns]."""
+    values = maps[:, cells.known]
+    return torch.stack([v.quantile(q) for v, q in zip(values, QUANTILES, strict=True)])
+
+
+def together(evidence: Tensor) -> Tensor:
+    """All kinds of evidence [5, ...] as one, [...]."""
+    return torch.logsumexp(evidence, 0) - math.log(len(evidence))
+
+
+# Parts of cells -------------------------------------------------------------------------------------------------
+
+
+def texture_of(cells: Cells) -> Tensor:
+    """The energies around every cell, less a share of their mean in the picture, [D, n]."""
+    return (around(cells.energy) - OWN * mean_energy(cells)[..., None]).flatten(1)
+
+
+def mean_energy(cells: Cells) -> Tensor:
+    """[D, 1]."""
+    return cells.energy[:, cells.known].mean(1, keepdim=True)
+
+
+def log_peaks(cells: Cells) -> Tensor:
+    return cells.peaks.clamp_min(QUIET).log()
+
+
+def around(values: Tensor) -> Tensor:
+    """The mean of the square around every cell, [D, rows, columns]; at the border, of the cells that exist."""
+    return F.avg_pool2d(values[None], AROUND, 1, AROUND // 2, count_include_pad=False)[0]
+
+
+def profile(cells: Cells, axis: int) -> Tensor:
+    """The mean energies of every row (axis 2) or column (axis 1), [D, n]; without the first and the last if there are
+    enough others. Unknown cells count as the mean of the picture.
+    """
+    energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None]).mean(axis)
+    return energy[:, 1:-1] if energy.shape[1] > BAND + 2 else energy
+
+
+def steps(values: Tensor) -> Tensor:
+    """The differences of each `BAND` rows and the next ones, [D, n]; of half of them if there are fewer."""
+    band = min(BAND, values.shape[1] // 2)
+    if not band:
+        return torch.zeros_like(values)
+    means = F.avg_pool1d(values[None], band, 1)[0]
+    return means[:, band:] - means[:, :-band]
+
+
+def beside(values: Tensor, size: int) -> Tensor:
+    """Of every row, the largest value of the steps that it is part of, [size]."""
+    reach = size - len(values) + 1
+    padded = F.pad(values[None], (reach - 1, reach - 1), value=-torch.inf)
+    return F.max_pool1d(padded, reach, 1)[0]
+
+
+def border_distance(size: tuple[int, ...]) -> Tensor:
+    """How many cells every cell is away from the border, up to EDGE, [rows, columns]."""
+    rows, columns = (torch.minimum(torch.arange(n), torch.arange(n).flip(0)) for n in size)
+    return torch.minimum(rows[:, None], columns).clamp(max=EDGE)
+
+
+def places_of(cells: Cells, picture: int) -> Tensor:
+    """The number of the picture, the row and the column of every cell, [3, n]."""
+    rows, columns = (torch.arange(n) for n in cells.known.shape)
+    grid = torch.cartesian_prod(rows, columns).mT
+    return torch.cat([torch.full_like(grid[:1], picture), grid])
+
+
+# Units ----------------------------------------------------------------------------------------------------------
+
+
+def log_distance(squares: Tensor) -> Tensor:
+    return squares.clamp_min(LEAST**2).log()
+
+
+def median_and_spread(values: Tensor) -> Tensor:
+    """Of pictures' evidence [N, k]: the median, and how much more those have that `UNUSUAL` of them stay below, [2, k]."""
+    median = values.median(0).values
+    return torch.stack([median, (values.quantile(UNUSUAL, 0) - median).clamp_min(LEAST)])
+
+
+def mean_and_deviation(values: Tensor) -> Tensor:
+    return torch.stack([values.mean(), values.std(correction=0).clamp_min(LEAST)])

@@ -1,0 +1,166 @@
+"""What a picture shows at every place: features of photographs, found through the statistics of normal pictures.
+
+Most of what a surface shows is no defect: light that falls off, lines of grinding, grain. All of it is in the covariance
+Σ of normal patches, so a feature f of photographs is looked for with the filter that separates it best from them,
+
+    w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f)            a matched filter: its response to normal pictures has variance 1
+
+at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds a constant, which the
+filters ignore. `Cells` summarises the responses in squares of pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.ops.lowpass import lowpass
+
+SIDE = 9  # of the filters: features of 8 pixels, with what surrounds them
+DARK = 1 / 32  # of the mean brightness: what is darker counts as equally dark
+NOISE = 1e-3  # of the mean variance: less than this is not told apart from rounding
+LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
+PATCHES = 2000  # of each picture, at most, that a covariance is measured on
+FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
+QUIET = 0.05  # added to an energy before its logarithm is taken
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A picture in squares of `cell` × `cell` pixels.
+
+    energy  [D, rows, columns]: the logarithm of the mean size of each response, then the brightness of each channel
+    peaks   [2 R, rows, columns]: the largest response, and the largest negative one
+    known   [rows, columns]: whether at least half of the pixels are known
+    """
+
+    energy: Tensor
+    peaks: Tensor
+    known: Tensor
+
+
+@dataclass(frozen=True)
+class Filters:
+    """The filters for pictures of `channels` channels, learned from normal ones by `learn_filters`.
+
+    dark     added to the brightness before its logarithm is taken; 0: values are used as they are
+    mixing   [C, C]: makes the channels uncorrelated
+    kernels  [scales, C, F, SIDE, SIDE]
+    scales   how many pixels of the picture are one pixel of a filter
+    cell     side of a cell, in pixels of the picture
+    """
+
+    dark: float
+    mixing: Tensor
+    kernels: Tensor
+    scales: tuple[int, ...]
+    cell: int
+
+    def planes(self, picture: Tensor) -> tuple[Tensor, Tensor]:
+        """A picture [C, H, W] as uncorrelated channels [C, H, W], and which pixels are known [H, W]."""
+        known = picture.isfinite().all(0)
+        values = brightness(torch.where(known, picture, 0.0), self.dark)
+        if not known.all():
+            values = torch.where(known, values, lowpass(values[None], FILL, known[None, None].float())[0])
+        return torch.einsum("ij,jhw->ihw", self.mixing, values), known
+
+    def responses(self, planes: Tensor) -> list[Tensor]:
+        """What the filters find at each scale, [C F, H / scale, W / scale]."""
+        return [
+            F.conv2d(padded(shrink(planes, scale)), kernels.flatten(0, 1)[:, None], groups=len(planes))[0]
+            for scale, kernels in zip(self.scales, self.kernels, strict=True)
+        ]
+
+    def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
+        """The responses in squares of pixels."""
+        sides = [self.cell // scale for scale in self.scales]
+        sizes = [mean_pool(r.abs(), side) for r, side in zip(responses, sides, strict=True)]
+        peaks = [max_pool(torch.cat([r, -r]), side) for r, side in zip(responses, sides, strict=True)]
+        light = mean_pool(planes, self.cell)
+        share = mean_pool(known[None].float(), self.cell)[0]
+        return Cells(torch.cat([torch.cat(sizes).add(QUIET).log(), light]), torch.cat(peaks), share >= 0.5)
+
+
+def learn_filters(pictures: Sequence[Tensor], features: Tensor, scales: Sequence[int], cell: int) -> Filters:
+    """The filters that separate features [F, k, k] from normal pictures, each [C, H, W]."""
+    dark, mixing = learn_channels(pictures)
+    plain = Filters(dark, mixing, torch.empty(0), tuple(scales), cell)
+    sums = torch.zeros(len(scales), len(mixing), SIDE**2, SIDE**2, dtype=torch.float64)
+    counts = torch.zeros(len(scales), 1, 1, 1, dtype=torch.float64)
+    for picture in pictures:
+        planes, _ = plain.planes(picture)
+        for total, count, scale in zip(sums, counts, scales, strict=True):
+            patches = spread_patches(shrink(planes, scale))
+            total += (patches.mT @ patches).double()
+            count += patches.shape[1]
+    kernels = matched(around(features), sums / counts)
+    return Filters(dark, mixing, kernels.float(), tuple(scales), cell)
+
+
+def learn_channels(pictures: Iterable[Tensor]) -> tuple[float, Tensor]:
+    """What is added to the brightness, and the matrix that makes channels uncorrelated, with variance 1."""
+    known = [picture[:, picture.isfinite().all(0)].double() for picture in pictures]
+    counted = [values for values in known if values.shape[1]]
+    lowest = min(float(values.min()) for values in counted)
+    mean = sum(float(values.mean()) for values in counted) / len(counted)
+    dark = max(DARK * mean, torch.finfo(torch.float32).tiny) if lowest >= 0 else 0.0
+    channels = len(counted[0])
+    covariance = torch.zeros(channels, channels, dtype=torch.float64)
+    for values in counted:
+        x = brightness(values, dark)
+        covariance += torch.cov(x, correction=0).view(channels, channels) / len(counted)
+    variances, axes = torch.linalg.eigh(covariance)
+    return dark, (axes / (variances + LEAST_VARIANCE).sqrt()).mT.float()
+
+
+def matched(features: Tensor, covariance: Tensor) -> Tensor:
+    """w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f) of features [F, SIDE²] for covariances [scales, C, SIDE², SIDE²]."""
+    variances, axes = torch.linalg.eigh(covariance)
+    floor = NOISE * variances.mean(-1, keepdim=True) + LEAST_VARIANCE
+    along = features @ axes  # [scales, C, F, SIDE²]
+    weighted = along / (variances.clamp_min(0) + floor)[..., None, :]
+    filters = weighted / (along * weighted).sum(-1, keepdim=True).sqrt() @ axes.mT
+    filters = filters - filters.mean(-1, keepdim=True)  # so that exposure has no influence
+    return filters.unflatten(-1, (SIDE, SIDE))
+
+
+def around(features: Tensor) -> Tensor:
+    """Features [F, k, k] without their mean, of unit length, in the middle of patches [F, SIDE²]."""
+    size = features.shape[-1]
+    centred = (features - features.mean((1, 2), keepdim=True)).double()
+    before = (SIDE - size) // 2
+    patches = F.pad(centred, [before, SIDE - size - before] * 2).flatten(1)
+    return F.normalize(patches - patches.mean(1, keepdim=True), dim=1)
+
+
+def brightness(values: Tensor, dark: float) -> Tensor:
+    return (values.clamp_min(0) + dark).log() if dark else values
+
+
+def spread_patches(planes: Tensor) -> Tensor:
+    """Patches of each channel without their mean, evenly spread, [C, n, SIDE²]."""
+    step = max(1, math.isqrt(planes[0].numel() // PATCHES))
+    patches = padded(planes)[0].unfold(1, SIDE, step).unfold(2, SIDE, step).flatten(3).flatten(1, 2)
+    return patches - patches.mean(-1, keepdim=True)
+
+
+def padded(planes: Tensor) -> Tensor:
+    """[C, H, W] → [1, C, H + SIDE - 1, W + SIDE - 1]: what is at the border continues beyond it."""
+    return F.pad(planes[None], [SIDE // 2] * 4, mode="reflect")
+
+
+def shrink(planes: Tensor, scale: int) -> Tensor:
+    return planes if scale == 1 else mean_pool(planes, scale)
+
+
+def mean_pool(values: Tensor, side: int) -> Tensor:
+    return F.avg_pool2d(values[None], side, ceil_mode=True, count_include_pad=False)[0]
+
+
+def max_pool(values: Tensor, side: int) -> Tensor:
+    return F.max_pool2d(values[None], side, ceil_mode=True)[0]
