@@ -21,7 +21,7 @@ from torch import Tensor
 
 from whatwhere.ops.lowpass import lowpass
 
-SIDE = 9  # of the filters: features of 8 pixels, with what surrounds them
+SIDE = 13  # of the filters: features of 8 pixels, with what surrounds them
 DARK = 1 / 32  # of the mean brightness: what is darker counts as equally dark
 NOISE = 1e-3  # of the mean variance: less than this is not told apart from rounding
 LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
@@ -151,7 +151,7 @@ def spread_patches(planes: Tensor) -> Tensor:
 
 def padded(planes: Tensor) -> Tensor:
     """[C, H, W] → [1, C, H + SIDE - 1, W + SIDE - 1]: what is at the border continues beyond it."""
-    return F.pad(planes[None], [SIDE // 2] * 4, mode="reflect")
+    return F.pad(planes[None], [SIDE // 2] * 4, mode="replicate")
 
 
 def shrink(planes: Tensor, scale: int) -> Tensor:
