@@ -1,5 +1,6 @@
-"""Finding images, and places in them, that are unlike normal ones."""
+"""Finding pictures, and places in them, that are unlike normal ones."""
 
-from whatwhere.anomaly.detector import AnomalyDetector
+from whatwhere.anomaly.detector import AnomalyDetector, Judgement
+from whatwhere.anomaly.threshold import Threshold, pictures_needed
 
-__all__ = ["AnomalyDetector"]
+__all__ = ["AnomalyDetector", "Judgement", "Threshold", "pictures_needed"]

@@ -1,256 +1,247 @@
-"""The scikit-learn interface of anomaly detection: what a model fails to explain, and codes unlike normal ones."""
+"""The anomaly detector, in the interface of scikit-learn's outlier detectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.anomaly.patch_bank import PatchBank
-from whatwhere.anomaly.pixel_map import UsualResidual, smooth, spread_patches, to_pixels
-from whatwhere.classification.descriptors import layer_patches
-from whatwhere.classification.image_rows import Images, as_images, like
-from whatwhere.errors import MissingExtra
-from whatwhere.inference import infer
-from whatwhere.inference.environment import choose_device
-from whatwhere.learning import TrainingOptions, train
-from whatwhere.model import DeconvNet
-from whatwhere.spec import EveryBatch, InferenceSpec, LearningSpec, LineSearch, ModelSpec, Recipe, follow_depth
-from whatwhere.spec.checks import require, require_count
+from whatwhere.anomaly.aligned import OBJECT, learn_object
+from whatwhere.anomaly.evidence import SURFACE, Each, learn_surface, median_and_spread, summarise, together
+from whatwhere.anomaly.filters import Cells, learn_filters
+from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_pictures, with_channels, workers
+from whatwhere.anomaly.threshold import choose_threshold
+from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.learning import load as load_model
+from whatwhere.spec.anomaly import AnomalySpec
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin
-    from sklearn.utils import Tags, check_random_state
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "AnomalyDetector") from None
 
-SMOOTHED = 5  # pixels: the residual of one is too noisy to judge it by
-BATCH = 1000  # images inferred together
-INFERENCE = InferenceSpec(steps=20, step=LineSearch(momentum=True))
-TEXTURE_INFERENCE = replace(INFERENCE, lam=50.0)  # in codes with few features an empty place is nothing unusual
+FEATURES = "photographs"  # the model whose first layer is looked for
+FOLDS = 4  # a normal picture is judged by what was learned from the others
+SMALL = 96  # pixels: pictures of a smaller square are searched at their full resolution
+COMPARED = 4  # normal patches that are shown
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What speaks against an image: two values for each image [2, N] and each pixel [2, N, H, W].
+class Judgement:
+    """What a detector finds in a picture.
 
-    They are the residual (squared error of the reconstruction) and the surprise (distance of the code from others).
+    score     the higher, the less normal
+    evidence  of each kind, in units of normal pictures: 0 is their median, 1 is exceeded by a tenth of them
+    heat      [H, W]: the same for every pixel, all kinds together; NaN where a pixel is unknown
     """
 
-    images: Tensor
-    pixels: Tensor
+    name: str
+    score: float
+    evidence: dict[str, float]
+    heat: Tensor
 
 
 class AnomalyDetector(OutlierMixin, BaseEstimator):
-    """Finds images unlike the normal ones that it was fitted to, and the pixels that make them so.
+    """Finds pictures unlike the normal ones that it was fitted to, and the places that make them so.
 
-    Two things speak against an image: its residual, what the model fails to reconstruct, and the surprise of its code,
-    the distance of its patches from the nearest patches of normal codes. Both are measured in standard deviations of
-    the normal images and added up. Images are given as to `DeconvNetFeatures`.
+    Nothing is trained but statistics of the normal pictures: how features of photographs stand out from them, and which
+    combinations of features are normal. Pictures are a folder, an array or tensor [N, H, W] or [N, C, H, W], or a list
+    of pictures [H, W], [C, H, W] or [H, W, C] of any sizes. NaN marks unknown pixels.
+
+    Memory is bounded whatever the number of normal pictures: at most `memory` MB of them are kept, a random sample, and
+    `fit` needs about ten times as much while it runs.
 
     Parameters
     ----------
-    model : a trained `DeconvNet`, for images in the units it was trained on; None trains one on the normal images
-    recipe : how a model is trained and how images are inferred and described; None means a recipe that learns two
-        layers in a stream
-    aligned : compare a patch with normal patches at the same place (digits, parts in a fixed position); False compares
-        it with those of all places (textures)
-    residual_weight : share of the residual in the score, from 0 to 1; the rest is the share of the surprise. None
-        means 0 if `aligned` (a model of strokes also explains digits that it does not know), otherwise 0.3
-    neighbours : number of nearest normal patches that the distance is averaged over
-    bank_size : number of normal patches remembered for each place
-    contamination : share of the images in `fit` for which `predict` returns -1
-    shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
-    engine, device : of the inference, see `DeconvNetFeatures`
-    random_state : seed of the filters and of the patches that are remembered
+    aligned : objects in a fixed position, in pictures of one size: a place is compared with the same place of normal
+        pictures (digits, parts). False: surfaces, where it is compared with all places
+    false_alarms : share of normal pictures that may be taken for anomalies: sets the threshold
+    scales : at which features are looked for: pixels of the picture for a pixel of a feature, powers of 2. By default
+        1 for pictures of less than 96 × 96 pixels, otherwise 2 and 4
+    memory : normal pictures that are kept, in MB
+    random_state : seed of the sample, an integer
 
     Attributes
     ----------
-    model_ : the `DeconvNet`
+    threshold_ : a `Threshold`: its value, the rate of false alarms that is expected, and the interval of that rate
+    normal_scores_ : scores of the normal pictures, each judged by what was learned from the others, (n,)
     offset_ : `score_samples` minus `decision_function`
-    image_shape_ : (C, H, W) of the images
-    scale_ : the number by which images are divided; 1 if a model was given
 
     Examples
     --------
     >>> import whatwhere as ww
     >>> digits = ww.data.load("digits")
-    >>> X, y = digits[:50].numpy(), digits.labels[:50]
-    >>> detector = ww.AnomalyDetector(ww.load("mnist")).fit(X[y != 7])
-    >>> detector.predict(X[:3]).shape         # -1 for anomalies, 1 for normal images
+    >>> X, y = digits[:50], digits.labels[:50]
+    >>> detector = ww.AnomalyDetector(aligned=True).fit(X[y != 7])
+    >>> detector.predict(X[:3]).shape         # -1 for anomalies, 1 for normal pictures
     (3,)
-    >>> detector.anomaly_map(X[:2]).shape
-    (2, 28, 28)
+    >>> detector.anomaly_map(X[:2])[0].shape
+    (28, 28)
     """
 
     def __init__(
         self,
-        model: DeconvNet | None = None,
         *,
-        recipe: Recipe | None = None,
-        aligned: bool = True,
-        residual_weight: float | None = None,
-        neighbours: int = 1,
-        bank_size: int = 5000,
-        contamination: float = 0.05,
-        shape: Sequence[int] | None = None,
-        engine: str = "auto",
-        device: str = "cpu",
-        random_state: Any = 0,
+        aligned: bool = False,
+        false_alarms: float = 0.05,
+        scales: Sequence[int] = (),
+        memory: int = 64,
+        random_state: int = 0,
     ) -> None:
-        self.model = model
-        self.recipe = recipe
         self.aligned = aligned
-        self.residual_weight = residual_weight
-        self.neighbours = neighbours
-        self.bank_size = bank_size
-        self.contamination = contamination
-        self.shape = shape
-        self.engine = engine
-        self.device = device
+        self.false_alarms = false_alarms
+        self.scales = scales
+        self.memory = memory
         self.random_state = random_state
 
-    def fit(self, X: Images, y: Any = None) -> AnomalyDetector:
-        """Learn what normal images are like."""
-        require(0 <= self._residual_weight <= 1, f"residual_weight = {self.residual_weight}", "a number from 0 to 1")
-        require(0 < self.contamination <= 0.5, f"contamination = {self.contamination}", "a number above 0, up to 0.5")
-        for name in ("neighbours", "bank_size"):
-            require_count(name, getattr(self, name))
-        v = as_images(self, X, reset=True, nonnegative=self._nonnegative)
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        self.scale_ = float(v.max()) or 1.0 if self.model is None else 1.0
-        self.model_ = self._train(v / self.scale_, seed) if self.model is None else self.model
-        residual, patches = self._explain(v)
-        self.usual_residual_ = UsualResidual.of(smooth(residual, SMOOTHED))
-        self.bank_ = PatchBank.of(
-            patches,
-            aligned=self.aligned,
-            size=self.bank_size,
-            neighbours=self.neighbours,
-            generator=torch.Generator().manual_seed(seed),
-        )
-        evidence = self._evidence(residual, patches)
-        self.image_normal_, self.pixel_normal_ = (mean_and_std(part) for part in (evidence.images, evidence.pixels))
-        self.offset_ = float(np.quantile(self._score(evidence), self.contamination))
+    def fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> AnomalyDetector:
+        """Learn what normal pictures are like; `progress` is called with the number of pictures just read."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        return self.partial_fit(X, progress=progress)
+
+    def partial_fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> AnomalyDetector:
+        """Learn from more normal pictures, together with those that are kept of the ones before."""
+        spec = self._spec()
+        sample = getattr(self, "sample_", None) or Sample(spec.memory * 250_000, spec.seed)
+        for picture in open_pictures(X):
+            if not picture.isfinite().any():
+                raise ImageError(f"normal picture {sample.seen} has no known pixel; remove it")
+            sample.add(with_channels(picture, sample.channels or len(picture)))
+            if progress:
+                progress(1)
+        if not sample.seen:
+            raise ImageError("no normal pictures were given; expected at least one")
+        self.sample_ = sample
+        with workers() as each:
+            self._learn(spec, each)
         return self
 
-    def score_samples(self, X: Images) -> Any:
-        """How normal images are, (n,): the higher, the more normal; normal ones are around 0."""
-        return self._score(self._judge(X))
+    def score_samples(self, X: Source) -> np.ndarray:
+        """How normal pictures are, (n,): the higher, the more normal."""
+        return -np.array([found.score for found in self.judge(open_pictures(X))])
 
-    def decision_function(self, X: Images) -> Any:
+    def decision_function(self, X: Source) -> np.ndarray:
         """The same with the threshold at 0: negative for anomalies."""
         return self.score_samples(X) - self.offset_
 
-    def predict(self, X: Images) -> Any:
-        """-1 for anomalies, 1 for normal images."""
+    def predict(self, X: Source) -> np.ndarray:
+        """-1 for anomalies, 1 for normal pictures."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def anomaly_map(self, X: Images) -> Images:
-        """How anomalous each pixel is, (n, H, W): in standard deviations of the pixels of normal images."""
-        return like(X, self._combine(self._judge(X).pixels, self.pixel_normal_))
+    def anomaly_map(self, X: Source) -> list[np.ndarray]:
+        """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the threshold."""
+        return [found.heat.numpy() for found in self.judge(open_pictures(X))]
 
-    def decision_and_map(self, X: Images) -> tuple[Any, Images]:
-        """`decision_function` and `anomaly_map` of the same images, which are inferred once."""
-        evidence = self._judge(X)
-        return self._score(evidence) - self.offset_, like(X, self._combine(evidence.pixels, self.pixel_normal_))
+    @property
+    def offset_(self) -> float:
+        check_is_fitted(self, "threshold_")
+        return -self.threshold_.value
+
+    def judge(self, pictures: PictureList) -> Iterator[Judgement]:
+        """What is found in each picture; one does not depend on the others, nor on the number of threads."""
+        check_is_fitted(self, "threshold_")
+        with workers() as each:
+            yield from each(self._judge, pictures, pictures.names)
+
+    def compared(self, picture: Tensor, heat: Tensor) -> list[Tensor]:
+        """The least normal patch of a picture [C, H, W], and the normal patches that are most like it.
+
+        They are of several normal pictures, if there are several.
+        """
+        picture, cell = with_channels(picture, self.sample_.channels), self.filters_.cell
+        row, column = (int(n) for n in np.unravel_index(int(heat.nan_to_num(-np.inf).argmax()), heat.shape))
+        shown, pictures = {}, self.sample_.pictures
+        for number, *place in self.normal_.most_alike(self.filters_(picture), row // cell, column // cell).mT.tolist():
+            shown.setdefault(number, place)
+            if len(shown) == COMPARED:
+                break
+        normal = [cut(pictures[n], (r + 0.5) * cell, (c + 0.5) * cell, 4 * cell) for n, (r, c) in shown.items()]
+        return [cut(picture, row, column, 4 * cell), *normal]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the detector to a safetensors file, which appears complete or not at all; nothing is pickled."""
+        from whatwhere.anomaly.storage import save
+
+        check_is_fitted(self, "threshold_")
+        save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> AnomalyDetector:
+        """Read a detector that `save` wrote."""
+        from whatwhere.anomaly.storage import load
+
+        return load(Path(path))
 
     # Inside ---------------------------------------------------------------------------------------------------
 
-    def _train(self, v: Tensor, seed: int) -> DeconvNet:
-        options = TrainingOptions(engine=self.engine, device=self.device)
-        return train(replace(self._recipe(), seed=seed), v, options=options).model.to("cpu")
-
-    def _explain(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        return explain(self.model_.to(choose_device(self.device)), v / self.scale_, self._recipe(), self.engine)
-
-    def _evidence(self, residual: Tensor, patches: Tensor) -> Evidence:
-        """Residual and surprise of images and pixels, before they are compared with normal ones."""
-        sized, recipe = self.model_.at(*self.image_shape_[1:]), self._recipe()
-        surprise = self.bank_.surprise(patches)
-        on_map = spread_patches(surprise, recipe.descriptor, sized.spec.depth, sized.regions[-1].grid[1:])
-        local, unlike = smooth(residual, SMOOTHED), to_pixels(on_map, sized)
-        if self.aligned:
-            whole = torch.stack([residual.mean((1, 2)), self.bank_.image_surprise(patches)])
-            return Evidence(whole, torch.stack([local, unlike]))
-        worst = torch.stack([local.amax((1, 2)), unlike.amax((1, 2))])  # a defect is small, so the worst place counts
-        return Evidence(worst, torch.stack([self.usual_residual_.unusual(local), unlike]))
-
-    def _judge(self, X: Images) -> Evidence:
-        check_is_fitted(self)
-        return self._evidence(*self._explain(as_images(self, X, reset=False, nonnegative=self._nonnegative)))
-
-    def _score(self, evidence: Evidence) -> Any:
-        return -self._combine(evidence.images.double(), self.image_normal_).numpy()
-
-    def _combine(self, values: Tensor, normal: tuple[Tensor, Tensor]) -> Tensor:
-        """Residual and surprise in standard deviations of normal ones, weighted and added up."""
-        mean, deviation = (part.view(2, *[1] * (values.ndim - 1)).to(values.dtype) for part in normal)
-        residual, surprise = ((values - mean) / deviation).unbind(0)
-        weight = self._residual_weight
-        return weight * residual + (1 - weight) * surprise
+    def _spec(self) -> AnomalySpec:
+        parameters = self.get_params()
+        return AnomalySpec(seed=parameters.pop("random_state"), **{**parameters, "scales": tuple(self.scales)})
 
     @property
-    def _residual_weight(self) -> float:
-        if self.residual_weight is None:
-            return 0.0 if self.aligned else 0.3
-        return float(self.residual_weight)
+    def kinds(self) -> dict[str, float]:
+        """The kinds of evidence, and the quantile of the cells that is a picture's evidence."""
+        return OBJECT if self.aligned else SURFACE
 
-    @property
-    def _nonnegative(self) -> bool:
-        """Whether images must be ≥ 0: those of a non-negative model without an input stage."""
-        spec = self.model.spec if self.model is not None else self._recipe().model
-        return spec.nonnegative and spec.input.kind == "none"
+    def _learn(self, spec: AnomalySpec, each: Each) -> None:
+        """Filters, what is normal, the units of evidence, and the threshold, from the pictures that are kept."""
+        pictures = self.sample_.pictures
+        side = float(np.median([picture[0].numel() for picture in pictures])) ** 0.5
+        scales = spec.scales or ((1,) if side < SMALL else (2, 4))
+        self.filters_ = learn_filters(pictures, load_model(FEATURES).filters[0][0], scales, spec.aligned)
+        cells = [found for found in each(self.filters_, pictures) if found.known.any()]
+        learn = learn_object if spec.aligned else learn_surface
+        self.normal_ = learn(cells, spec.seed, each)
+        evidence = torch.stack(self._cross_evidence(cells, learn, spec.seed, each))
+        self.units_ = median_and_spread(evidence)
+        self.normal_scores_ = together(in_units(evidence, self.units_).mT).double().numpy()
+        self.threshold_ = choose_threshold(self.normal_scores_, spec.false_alarms)
 
-    def _recipe(self) -> Recipe:
-        recipe = self.recipe or self._default_recipe()
-        if self.aligned:
-            return recipe
-        entire = replace(recipe.descriptor, cell=max(recipe.descriptor.patch))  # places in a patch do not matter either
-        return replace(recipe, descriptor=entire)
+    def _cross_evidence(self, cells: list[Cells], learn: Any, seed: int, each: Each) -> list[Tensor]:
+        """Of normal pictures, by what was learned without their fold; neighbours, often of one object, are in one."""
+        fold = torch.arange(len(cells)) * FOLDS // len(cells) if len(cells) >= FOLDS else torch.arange(len(cells))
+        evidence = []
+        for k in fold.unique().tolist():
+            others = [found for found, f in zip(cells, fold, strict=True) if f != k]
+            normal = learn(others, seed, each) if others else self.normal_
+            inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
+            evidence += each(lambda c, normal=normal: summarise(normal.maps(c), c, self.kinds.values()), inside)
+        return evidence
 
-    def _default_recipe(self) -> Recipe:
-        inference = INFERENCE if self.aligned else TEXTURE_INFERENCE
-        if self.model is not None:
-            return replace(Recipe.paper(self.model.spec), inference=inference)
-        channels = self.image_shape_[0] if hasattr(self, "image_shape_") else 1
-        recipe = streaming_recipe(ModelSpec(layers=ModelSpec.paper().layers, channels=channels))
-        return replace(recipe, inference=inference)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self._nonnegative
-        tags.input_tags.three_d_array = True
-        return tags
-
-
-def explain(model: DeconvNet, v: Tensor, recipe: Recipe, engine: str = "auto") -> tuple[Tensor, Tensor]:
-    """The squared residual of every pixel [N, H, W], and the patches of the codes [N, rows, columns, D]."""
-    parts = []
-    for batch in v.split(BATCH):
-        images = batch.to(model.device, model.dtype)
-        solution = infer(model, images, recipe.inference, recipe.plan, engine=engine)
-        error = (solution.reconstruction - images).square().sum(1)
-        patches = layer_patches(solution.features, recipe.descriptor, model.spec.depth)
-        parts.append((error.cpu(), patches.cpu()))
-    errors, codes = zip(*parts, strict=True)
-    return torch.cat(errors), torch.cat(codes)
+    def _judge(self, picture: Tensor, name: str) -> Judgement:
+        picture = with_channels(picture, self.sample_.channels)
+        cells, (height, width) = self.filters_(picture), picture.shape[1:]
+        if not cells.known.any():
+            raise ImageError(f"picture {name} has no place of known pixels; remove it")
+        maps = self.normal_.maps(cells)
+        evidence = in_units(summarise(maps, cells, self.kinds.values()), self.units_)
+        heat = together(in_units(maps, self.units_[..., None, None]))
+        whole = [side * self.filters_.cell for side in heat.shape]
+        pixels = F.interpolate(heat[None, None], whole, mode="bilinear")[0, 0, :height, :width]
+        pixels = torch.where(picture.isfinite().all(0), pixels, torch.nan)
+        by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
+        return Judgement(name, float(together(evidence)), by_kind, pixels)
 
 
-def streaming_recipe(model: ModelSpec) -> Recipe:
-    """Learning in one pass over the normal images for each layer."""
-    training = InferenceSpec(lam=2.0, alpha=0.5, steps=20, step=LineSearch(momentum=True))
-    learning = LearningSpec(inference=training, update=EveryBatch(), epochs=1, cg_steps=1)
-    return Recipe(model=model, learning=follow_depth((learning,), model.depth), inference=INFERENCE, batch_size=50)
+def in_units(evidence: Tensor, units: Tensor) -> Tensor:
+    """Evidence [..., k] or [k, rows, columns] less the median of normal pictures, divided by their spread."""
+    return (evidence - units[0]) / units[1]
 
 
-def mean_and_std(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Of both kinds of evidence, [2] each; a deviation of 0 becomes 1, since nothing is known about its unit."""
-    flat = values.flatten(1).double()
-    deviation = flat.std(1, correction=0)
-    return flat.mean(1), torch.where(deviation > 0, deviation, 1)
+def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:
+    """The square around a place, or what there is of it, moved into the picture [C, H, W]."""
+    top, left = (
+        int(min(max(at - side / 2, 0), max(size - side, 0)))
+        for at, size in zip((row, column), picture.shape[1:], strict=True)
+    )
+    return picture[:, top : top + side, left : left + side]

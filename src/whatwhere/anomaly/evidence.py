@@ -8,26 +8,29 @@
 
 A surface may be normal everywhere but change at some place, so rows and columns compare a picture with itself. Each kind
 of evidence is 0 for the median of normal pictures and 1 for the one that `UNUSUAL` of them stay below; together they are
-a soft maximum, log mean exp.
+a soft maximum, T log mean exp (e / T).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.anomaly.filters import QUIET, Cells
+from whatwhere.anomaly.filters import QUIET, Cells, around
 
-KINDS = ("spots", "texture", "rows", "columns", "whole")
-QUANTILES = (1.0, 0.9, 1.0, 0.75, 0.5)  # of the cells of a picture, in the order of KINDS: its evidence
+Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
+SURFACE = {"spots": 1.0, "texture": 0.9, "rows": 1.0, "columns": 0.75, "whole": 0.5}
+"""The kinds of evidence, and the quantile of the cells of a picture that is its evidence."""
+
+SOFT = 2.0  # units: T of the soft maximum
 UNUSUAL = 0.9
 SHRINKAGE = 0.3  # of correlations towards 0, since pictures are few
-AROUND = 3  # cells: the texture of a place is that of a square around it
 OWN = 0.5  # share of the mean energies of a picture that is taken off: a picture is judged partly by itself
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 1500  # normal places that others are compared with
@@ -65,8 +68,8 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Normal:
-    """What normal surfaces are like.
+class NormalSurface:
+    """What normal surfaces are like; it gives the kinds of evidence of `SURFACE`.
 
     peaks          [2, 2 R]: the median over pictures of the logarithm of the largest response, and what is 1 above it
     texture        the distribution of the energies of places
@@ -121,15 +124,15 @@ class Normal:
         return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
 
 
-def learn_normal(pictures: Sequence[Cells], generator: torch.Generator) -> Normal:
+def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalSurface:
     """What these normal pictures are like."""
     known = [cells.known.flatten() for cells in pictures]
     textures = [texture_of(cells) for cells in pictures]
     texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
     places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)
     chosen = torch.cat(known).nonzero()[:, 0]
-    chosen = chosen[torch.randperm(len(chosen), generator=generator)[:BANK]]
-    normal = Normal(
+    chosen = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))[:BANK]]
+    normal = NormalSurface(
         median_and_spread(torch.stack([log_peaks(cells)[:, cells.known].amax(1) for cells in pictures])),
         texture,
         texture.whiten(torch.cat(textures, 1)[:, chosen]),
@@ -139,7 +142,7 @@ def learn_normal(pictures: Sequence[Cells], generator: torch.Generator) -> Norma
         Gaussian.of([steps(profile(cells, 1)) for cells in pictures]),
         Gaussian.of([mean_energy(cells) for cells in pictures]),
     )
-    far = torch.cat([normal.far(t, but=n) for n, t in enumerate(textures)])
+    far = torch.cat(list(each(normal.far, textures, range(len(textures)))))
     distance = torch.cat([border_distance(cells.known.shape).flatten() for cells in pictures])
     by_distance = [far[(distance == d) & torch.cat(known)] for d in range(EDGE + 1)]
     usual = far[torch.cat(known)]
@@ -147,15 +150,15 @@ def learn_normal(pictures: Sequence[Cells], generator: torch.Generator) -> Norma
     return replace(normal, edge=torch.stack(edge, 1))
 
 
-def summarise(maps: Tensor, cells: Cells) -> Tensor:
-    """The evidence of a picture [5], from that of its cells [5, rows, columns]."""
+def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
+    """The evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile of each kind."""
     values = maps[:, cells.known]
-    return torch.stack([v.quantile(q) for v, q in zip(values, QUANTILES, strict=True)])
+    return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
 
 
 def together(evidence: Tensor) -> Tensor:
-    """All kinds of evidence [5, ...] as one, [...]."""
-    return torch.logsumexp(evidence, 0) - math.log(len(evidence))
+    """All kinds of evidence [k, ...] as one, [...]."""
+    return SOFT * (torch.logsumexp(evidence / SOFT, 0) - math.log(len(evidence)))
 
 
 # Parts of cells -------------------------------------------------------------------------------------------------
@@ -173,11 +176,6 @@ def mean_energy(cells: Cells) -> Tensor:
 
 def log_peaks(cells: Cells) -> Tensor:
     return cells.peaks.clamp_min(QUIET).log()
-
-
-def around(values: Tensor) -> Tensor:
-    """The mean of the square around every cell, [D, rows, columns]; at the border, of the cells that exist."""
-    return F.avg_pool2d(values[None], AROUND, 1, AROUND // 2, count_include_pad=False)[0]
 
 
 def profile(cells: Cells, axis: int) -> Tensor:

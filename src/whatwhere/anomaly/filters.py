@@ -6,14 +6,15 @@ Most of what a surface shows is no defect: light that falls off, lines of grindi
     w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f)            a matched filter: its response to normal pictures has variance 1
 
 at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds a constant, which the
-filters ignore. `Cells` summarises the responses in squares of pixels.
+filters ignore. For aligned objects features and brightness are used as they are. `Cells` summarises the responses in
+squares of pixels.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,8 @@ NOISE = 1e-3  # of the mean variance: less than this is not told apart from roun
 LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
 PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
+CELL = 4  # side of a cell, in pixels of the finest filters
+AROUND = 3  # cells: what a place is like is the mean of a square around it
 QUIET = 0.05  # added to an energy before its logarithm is taken
 
 
@@ -34,7 +37,8 @@ QUIET = 0.05  # added to an energy before its logarithm is taken
 class Cells:
     """A picture in squares of `cell` × `cell` pixels.
 
-    energy  [D, rows, columns]: the logarithm of the mean size of each response, then the brightness of each channel
+    energy  [D, rows, columns]: the logarithm of the mean size of each response, then the brightness of each channel;
+            of aligned objects the roots of the means of positive and of negative responses, of unit length together
     peaks   [2 R, rows, columns]: the largest response, and the largest negative one
     known   [rows, columns]: whether at least half of the pixels are known
     """
@@ -52,14 +56,24 @@ class Filters:
     mixing   [C, C]: makes the channels uncorrelated
     kernels  [scales, C, F, SIDE, SIDE]
     scales   how many pixels of the picture are one pixel of a filter
-    cell     side of a cell, in pixels of the picture
+    aligned  whether the pictures are of aligned objects
     """
 
     dark: float
     mixing: Tensor
     kernels: Tensor
     scales: tuple[int, ...]
-    cell: int
+    aligned: bool
+
+    @property
+    def cell(self) -> int:
+        """Side of a cell, in pixels of the picture."""
+        return CELL * min(self.scales)
+
+    def __call__(self, picture: Tensor) -> Cells:
+        """What a picture [C, H, W] shows; NaN is an unknown pixel."""
+        planes, known = self.planes(picture)
+        return self.cells(planes, self.responses(planes), known)
 
     def planes(self, picture: Tensor) -> tuple[Tensor, Tensor]:
         """A picture [C, H, W] as uncorrelated channels [C, H, W], and which pixels are known [H, W]."""
@@ -78,18 +92,25 @@ class Filters:
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
         """The responses in squares of pixels."""
+        share = mean_pool(known[None].float(), self.cell)[0]
         sides = [self.cell // scale for scale in self.scales]
+        if self.aligned:
+            signs = [mean_pool(torch.cat([r, -r]).relu(), side) for r, side in zip(responses, sides, strict=True)]
+            roots = around(torch.cat(signs)).sqrt() * (share >= 0.5)
+            return Cells(roots / roots.norm().clamp_min(QUIET), roots[:0], share >= 0.5)
         sizes = [mean_pool(r.abs(), side) for r, side in zip(responses, sides, strict=True)]
         peaks = [max_pool(torch.cat([r, -r]), side) for r, side in zip(responses, sides, strict=True)]
         light = mean_pool(planes, self.cell)
-        share = mean_pool(known[None].float(), self.cell)[0]
         return Cells(torch.cat([torch.cat(sizes).add(QUIET).log(), light]), torch.cat(peaks), share >= 0.5)
 
 
-def learn_filters(pictures: Sequence[Tensor], features: Tensor, scales: Sequence[int], cell: int) -> Filters:
+def learn_filters(pictures: Sequence[Tensor], features: Tensor, scales: tuple[int, ...], aligned: bool) -> Filters:
     """The filters that separate features [F, k, k] from normal pictures, each [C, H, W]."""
-    dark, mixing = learn_channels(pictures)
-    plain = Filters(dark, mixing, torch.empty(0), tuple(scales), cell)
+    dark, mixing = learn_channels(pictures, not aligned)
+    plain = Filters(dark, mixing, torch.empty(0), scales, aligned)
+    if aligned:
+        kernels = centred(features).view(-1, SIDE, SIDE).expand(len(scales), len(mixing), -1, -1, -1)
+        return replace(plain, kernels=kernels.float().contiguous())
     sums = torch.zeros(len(scales), len(mixing), SIDE**2, SIDE**2, dtype=torch.float64)
     counts = torch.zeros(len(scales), 1, 1, 1, dtype=torch.float64)
     for picture in pictures:
@@ -98,17 +119,16 @@ def learn_filters(pictures: Sequence[Tensor], features: Tensor, scales: Sequence
             patches = spread_patches(shrink(planes, scale))
             total += (patches.mT @ patches).double()
             count += patches.shape[1]
-    kernels = matched(around(features), sums / counts)
-    return Filters(dark, mixing, kernels.float(), tuple(scales), cell)
+    return replace(plain, kernels=matched(centred(features), sums / counts).float())
 
 
-def learn_channels(pictures: Iterable[Tensor]) -> tuple[float, Tensor]:
+def learn_channels(pictures: Iterable[Tensor], logarithm: bool) -> tuple[float, Tensor]:
     """What is added to the brightness, and the matrix that makes channels uncorrelated, with variance 1."""
     known = [picture[:, picture.isfinite().all(0)].double() for picture in pictures]
     counted = [values for values in known if values.shape[1]]
     lowest = min(float(values.min()) for values in counted)
     mean = sum(float(values.mean()) for values in counted) / len(counted)
-    dark = max(DARK * mean, torch.finfo(torch.float32).tiny) if lowest >= 0 else 0.0
+    dark = max(DARK * mean, torch.finfo(torch.float32).tiny) if logarithm and lowest >= 0 else 0.0
     channels = len(counted[0])
     covariance = torch.zeros(channels, channels, dtype=torch.float64)
     for values in counted:
@@ -129,13 +149,12 @@ def matched(features: Tensor, covariance: Tensor) -> Tensor:
     return filters.unflatten(-1, (SIDE, SIDE))
 
 
-def around(features: Tensor) -> Tensor:
+def centred(features: Tensor) -> Tensor:
     """Features [F, k, k] without their mean, of unit length, in the middle of patches [F, SIDE²]."""
-    size = features.shape[-1]
-    centred = (features - features.mean((1, 2), keepdim=True)).double()
-    before = (SIDE - size) // 2
-    patches = F.pad(centred, [before, SIDE - size - before] * 2).flatten(1)
-    return F.normalize(patches - patches.mean(1, keepdim=True), dim=1)
+    before = (SIDE - features.shape[-1]) // 2
+    values = (features - features.mean((1, 2), keepdim=True)).double()
+    patches = F.pad(values, [before, SIDE - features.shape[-1] - before] * 2).flatten(1)
+    return F.normalize(patches, dim=1)
 
 
 def brightness(values: Tensor, dark: float) -> Tensor:
@@ -164,3 +183,8 @@ def mean_pool(values: Tensor, side: int) -> Tensor:
 
 def max_pool(values: Tensor, side: int) -> Tensor:
     return F.max_pool2d(values[None], side, ceil_mode=True)[0]
+
+
+def around(values: Tensor) -> Tensor:
+    """The mean of the square around every cell, [D, rows, columns]; at the border, of the cells that exist."""
+    return F.avg_pool2d(values[None], AROUND, 1, AROUND // 2, count_include_pad=False)[0]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +108,32 @@ class Sample:
             self.size -= heapq.heappop(self.kept)[2].numel()
 
     @property
+    def channels(self) -> int:
+        """Of the pictures; 0 if there are none."""
+        return len(self.kept[0][2]) if self.kept else 0
+
+    @property
     def pictures(self) -> list[Tensor]:
         """The pictures that are kept, in the order in which they came."""
         return [picture for _, _, picture in sorted(self.kept, key=lambda entry: entry[1])]
+
+
+@contextmanager
+def workers() -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
+
+    Within it, PyTorch computes a picture in one thread, so that results do not depend on the number of threads.
+    """
+    threads = torch.get_num_threads()
+
+    def each(function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
+        items = zip(*arguments, strict=False)
+        while some := list(islice(items, 4 * threads)):
+            yield from pool.map(lambda item: function(*item), some)
+
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield each
+    finally:
+        torch.set_num_threads(threads)

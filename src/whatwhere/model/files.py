@@ -33,6 +33,8 @@ DTYPES = {
     torch.bfloat16: "BF16",
     torch.float32: "F32",
     torch.float64: "F64",
+    torch.int64: "I64",
+    torch.uint8: "U8",
 }
 
 

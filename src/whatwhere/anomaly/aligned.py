@@ -1,0 +1,84 @@
+"""How unlike normal ones an object in a fixed position is: a place is compared with the same place of normal pictures.
+
+    places  a place that is far from the nearest normal one at the same place, by more than usual there
+    whole   the distance of the whole picture from the nearest normal picture
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from whatwhere.anomaly.evidence import LEAST, Each
+from whatwhere.anomaly.filters import Cells
+from whatwhere.errors import ImageError
+
+OBJECT = {"places": 1.0, "whole": 0.5}
+"""The kinds of evidence, and the quantile of the cells of a picture that is its evidence."""
+
+LARGEST_BANK = 16_000_000  # values of normal pictures that others are compared with
+NEAR = 1e-4  # of the squared length of a picture: a smaller distance is not told apart from it
+
+
+@dataclass(frozen=True)
+class NormalObject:
+    """What normal objects are like; it gives the kinds of evidence of `OBJECT`.
+
+    bank     [P, M, D]: the energies of every place of M normal pictures
+    numbers  [M]: which pictures they are
+    usual    [2, P]: mean and deviation of the evidence of each place in normal pictures
+    size     [2]: rows and columns
+    """
+
+    bank: Tensor
+    numbers: Tensor
+    usual: Tensor
+    size: Tensor
+
+    def maps(self, cells: Cells) -> Tensor:
+        """The evidence at every cell, [2, rows, columns]."""
+        size = cells.known.shape
+        if size != tuple(self.size.tolist()):
+            raise ImageError(
+                f"a picture of {size[0]} × {size[1]} cells was given; expected {int(self.size[0])} × {int(self.size[1])}, "
+                "as in fit; aligned pictures have one size: resize them, or use aligned=False"
+            )
+        places, whole = self.far(cells)
+        mean, deviation = self.usual
+        return torch.stack([((places - mean) / deviation).view(size), whole.expand(size)])
+
+    def far(self, cells: Cells, but: int = -1) -> tuple[Tensor, Tensor]:
+        """The logarithm of the squared distance of every place [P] and of the whole [] from the nearest normal one.
+
+        but  number of a picture that is left out
+        """
+        x = cells.energy.flatten(1).mT[:, None]
+        bank = self.bank[:, self.numbers != but] if (self.numbers != but).any() else self.bank
+        squares = x.square().sum(2) + bank.square().sum(2) - 2 * (bank @ x.mT)[..., 0]  # [P, M]
+        known = cells.known.flatten()[:, None]
+        whole = (squares * known).sum(0).amin() / known.float().mean().clamp_min(NEAR)
+        return (len(known) * squares.amin(1)).clamp_min(NEAR).log(), whole.clamp_min(NEAR).log()
+
+    def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
+        """The picture, the row and the column [3, M] of normal places, the most alike to a place first."""
+        number = row * cells.known.shape[1] + column
+        order = (self.bank[number] - cells.energy[:, row, column]).square().sum(1).argsort()
+        place = torch.tensor([[row], [column]]).expand(-1, len(order))
+        return torch.cat([self.numbers[order][None], place])
+
+
+def learn_object(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalObject:
+    """What these normal pictures, which have one size, are like."""
+    if len(sizes := {tuple(cells.known.shape) for cells in pictures}) > 1:
+        raise ImageError(f"aligned pictures of {len(sizes)} sizes were given; resize them to one, or use aligned=False")
+    most = max(1, LARGEST_BANK // pictures[0].energy.numel())
+    numbers = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(seed))[:most].sort().values
+    bank = torch.stack([pictures[n].energy.flatten(1).mT for n in numbers], 1)
+    size = torch.tensor(pictures[0].known.shape)
+    normal = NormalObject(bank, numbers, torch.empty(0), size)
+    places = torch.stack([places for places, _ in each(normal.far, pictures, range(len(pictures)))])
+    usual = torch.stack([places.mean(0), places.std(0, correction=0).clamp_min(LEAST)])
+    return NormalObject(bank, numbers, usual, size)
