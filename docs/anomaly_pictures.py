@@ -1,4 +1,7 @@
-"""Draw the picture of howto/anomaly.md:  python docs/anomaly_pictures.py  (needs scikit-image)."""
+"""Draw the picture of howto/anomaly.md:  python docs/anomaly_pictures.py magnetic-tiles.zip
+
+Tiles with a defect of each kind, of the validation part of reproduction/studies/anomaly.py, and their maps.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,31 @@ import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
-import torch
 
 import whatwhere as ww
-from whatwhere.cli.anomaly import overlay
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "benchmarks"))
-from anomaly_textures import NORMAL, damage, tiles  # noqa: E402
-
-COLUMNS, UNKNOWN = 9, 7
+sys.path.insert(0, str(DOCS.parent))
+from reproduction.studies.anomaly import KINDS, parts_of, read_tiles  # noqa: E402
 
 
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    """The least normal test digits of a detector that knows all but one class, and their maps."""
-    known, test = ww.data.load("digits"), ww.data.load("digits", split="test")
-    assert known.labels is not None
-    detector = ww.AnomalyDetector(ww.load("mnist")).fit(known[known.labels != UNKNOWN][:800])
-    images = test[:100]
-    scores, maps = detector.decision_and_map(images)
-    worst = scores.argsort()[:COLUMNS].copy()
-    return images[worst].numpy()[:, 0], np.asarray(maps[worst])
-
-
-def textures() -> tuple[np.ndarray, np.ndarray]:
-    """Bricks with a defect each, and the maps of a detector that saw bricks without."""
-    images, _ = damage(tiles("brick", 1, COLUMNS, 10), 11)
-    model = ww.load("photographs")
-    detector = ww.AnomalyDetector(model, aligned=False).fit(tiles("brick", 0, NORMAL, 12)[:, None])
-    return images, np.asarray(detector.anomaly_map(images[:, None]))
-
-
-def main() -> None:
-    figure, axes = plt.subplots(4, COLUMNS, figsize=(9, 4.1), layout="constrained")
-    for top, (name, (images, maps)) in zip((0, 2), {"digits": digits(), "bricks": textures()}.items(), strict=True):
-        axes[top, 0].set_ylabel(name, fontsize=9)
-        for n, (image, heat) in enumerate(zip(images, maps, strict=True)):
-            axes[top, n].imshow(image, cmap="gray")
-            axes[top + 1, n].imshow(overlay(torch.from_numpy(image)[None], torch.from_numpy(heat)))
-    for axis in axes.flat:
-        axis.set(xticks=[], yticks=[])
+def main(path: str) -> None:
+    parts = parts_of(read_tiles(path))
+    detector = ww.AnomalyDetector().fit([p["pixels"] for p in parts["fit"]])
+    shown = [next(p for p in parts["validation"] if p["kind"] == kind) for kind in KINDS]
+    threshold = detector.threshold_.value
+    figure, axes = plt.subplots(1, len(KINDS), figsize=(9, 2.6), layout="constrained")
+    maps = detector.anomaly_map([p["pixels"] for p in shown])
+    for axis, picture, heat in zip(axes, shown, maps, strict=True):
+        axis.imshow(picture["pixels"], cmap="gray")
+        drawn = axis.imshow(
+            heat, cmap="Reds", alpha=((heat - threshold) / 4).clip(0, 0.7), vmin=threshold, vmax=threshold + 4
+        )
+        axis.contour(picture["mask"], [0.5], colors="#ffd400", linewidths=0.8)
+        axis.set(xticks=[], yticks=[], title=picture["kind"])
+    figure.colorbar(drawn, ax=axes, shrink=0.7)
     figure.savefig(DOCS / "images" / "anomaly.png", dpi=110)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -13,11 +13,11 @@ import whatwhere as ww
 
 digits = ww.data.load("digits")
 normal = digits[np.flatnonzero(np.isin(digits.labels, (0, 1, 2)))[:150]].numpy()
-detector = ww.AnomalyDetector(ww.load("mnist")).fit(normal)
+detector = ww.AnomalyDetector(aligned=True).fit(normal)
 
 test = ww.data.load("digits", split="test")
 images = test[:16].numpy()
-scores, maps = detector.score_samples(images), detector.anomaly_map(images)
+scores, maps = detector.score_samples(images), np.stack(detector.anomaly_map(images))
 figure, axes = plt.subplots(2, 8, figsize=(9, 2.9), layout="constrained")
 for axis, image, score, surprise in zip(axes.flat, images, scores, maps, strict=True):
     axis.imshow(image[0], cmap="gray_r")

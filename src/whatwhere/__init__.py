@@ -100,7 +100,14 @@ _HOME = {
     "train": "learning",
     "transfer": "inference.generation",
 }
-_PARTS = {"data": "data", "figures": "figures", "models": "data.models", "nn": "nn", "restoration": "restoration"}
+_PARTS = {
+    "anomaly": "anomaly",
+    "data": "data",
+    "figures": "figures",
+    "models": "data.models",
+    "nn": "nn",
+    "restoration": "restoration",
+}
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])
 

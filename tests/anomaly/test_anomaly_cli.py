@@ -1,60 +1,69 @@
-"""`whatwhere anomaly` as a person uses it."""
+"""`whatwhere anomaly fit` and `score` as a person uses them, and the page."""
 
 import csv
 import json
-from dataclasses import replace
+import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
+from PIL import Image
 
-import tiny_run as tiny
 import whatwhere as ww
-from tiny_run import PLAIN, whatwhere
-from whatwhere.anomaly.detector import TEXTURE_INFERENCE
-from whatwhere.cli.anomaly import overlay, spread
+from surfaces import scratched, surface
+from tiny_run import whatwhere
+from whatwhere.anomaly.page import histogram, outline_path
+from whatwhere.errors import RunError
 
 
-def test_scores_and_maps_are_those_of_the_detector(tmp_path: Path) -> None:
-    run, (normal, _), (odd, _) = tiny.make(tmp_path / "run"), tiny.bars(40), tiny.bars(7, seed=5)
-    np.save(tmp_path / "normal.npy", normal)
-    np.save(tmp_path / "odd.npy", odd)
-    arguments = (run, tmp_path / "odd.npy", "--normal", tmp_path / "normal.npy", "--out", tmp_path / "new" / "maps")
-    printed = json.loads(whatwhere("anomaly", *arguments, "--set", "examples=20", "--json", *PLAIN))
-    model = ww.load(run / "model.safetensors")
-    detector = ww.AnomalyDetector(model, recipe=tiny.recipe(), engine="reference").fit(normal[spread(40, 20)])
-    expected, maps = detector.decision_and_map(odd)
-    with (tmp_path / "new" / "maps" / "scores.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["image"]) for row in rows] == expected.argsort().tolist()
-    np.testing.assert_allclose([float(row["score"]) for row in rows], np.sort(expected), atol=1e-3)
-    assert printed == {"folder": str(tmp_path / "new" / "maps"), "images": 7, "anomalies": int((expected < 0).sum())}
-    for row in rows:
-        n = int(row["image"])
-        picture = ww.data.load(tmp_path / "new" / "maps" / row["map"])[0]
-        drawn = overlay(torch.from_numpy(odd[n])[None], torch.from_numpy(maps[n])).permute(2, 0, 1) / 255
-        torch.testing.assert_close(picture, drawn.float(), atol=0.01, rtol=0)
+def save_pictures(folder: Path, pictures: torch.Tensor, prefix: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for n, picture in enumerate((255 * pictures[:, 0]).round().to(torch.uint8).numpy()):
+        Image.fromarray(picture).save(folder / f"{prefix}{n}.png")
 
 
-def test_anywhere_takes_the_settings_for_textures(tmp_path: Path) -> None:
-    run, (normal, _), (odd, _) = tiny.make(tmp_path / "run"), tiny.bars(20), tiny.bars(3, seed=5)
-    np.save(tmp_path / "normal.npy", normal)
-    np.save(tmp_path / "odd.npy", odd)
-    arguments = (run, tmp_path / "odd.npy", "--normal", tmp_path / "normal.npy", "--out", tmp_path / "maps")
-    whatwhere("anomaly", *arguments, "--anywhere", *PLAIN)
-    recipe = replace(tiny.recipe(), inference=TEXTURE_INFERENCE)
-    model = ww.load(run / "model.safetensors")
-    detector = ww.AnomalyDetector(model, recipe=recipe, aligned=False, engine="reference").fit(normal)
-    with (tmp_path / "maps" / "scores.csv").open() as file:
-        scores = [float(row["score"]) for row in csv.DictReader(file)]
-    np.testing.assert_allclose(scores, np.sort(detector.decision_function(odd)), atol=1e-3)
+def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) -> None:
+    save_pictures(tmp_path / "normal", surface(12), "n")
+    save_pictures(tmp_path / "new", surface(3, seed=5, height=40), "good, ")
+    save_pictures(tmp_path / "new", scratched(surface(2, seed=6))[0], "<b>bad")
+    file, out = tmp_path / "made" / "detector", tmp_path / "report"
+    printed = json.loads(
+        whatwhere("anomaly", "fit", tmp_path / "normal", "--out", file, "--json", "--false-alarms", 0.2)
+    )
+    detector = ww.AnomalyDetector(false_alarms=0.2).fit(tmp_path / "normal")
+    assert printed["threshold"] == detector.threshold_.value
+    assert printed["pictures"] == 12
+    assert "pictures are anomalies; the least normal is <b>bad" in whatwhere(
+        "anomaly", "score", file, tmp_path / "new", "--out", out
+    )
+    with (out / "scores.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    names = sorted(path.name for path in (tmp_path / "new").iterdir())
+    expected = dict(zip(names, -detector.score_samples(tmp_path / "new"), strict=True))
+    assert {row["name"]: float(row["score"]) for row in rows} == pytest.approx(expected, abs=1e-4)
+    assert [float(row["score"]) for row in rows] == sorted((float(row["score"]) for row in rows), reverse=True)
+    assert {row["name"][:6] for row in rows[:2]} == {"<b>bad"}
+    assert all(int(row["anomaly"]) == (float(row["score"]) > printed["threshold"]) for row in rows)
+    page = (out / "index.html").read_text()
+    assert len(re.findall(r"<li[ >]", page)) == 5
+    assert "&lt;b&gt;bad" in page
+    assert "<b>bad" not in page
+    assert not re.search(r"(src|href)=\"(?!data:)", page)  # no outside requests
+    with pytest.raises(RunError, match="is read by this command"):
+        whatwhere("anomaly", "fit", tmp_path / "normal", "--out", tmp_path / "normal" / "n0.png", "--overwrite")
+    with pytest.raises(RunError, match="exists already"):
+        whatwhere("anomaly", "fit", tmp_path / "normal", "--out", file)
 
 
-def test_normal_pixels_stay_grey_and_odd_ones_turn_red() -> None:
-    colours = overlay(torch.full((1, 1, 3), 0.5), torch.tensor([[-1.0, 0.0, 99.0]]))
-    assert colours.tolist() == [[[128, 128, 128], [128, 128, 128], [255, 0, 0]]]
+def test_the_outline_encloses_a_region() -> None:
+    inside = torch.zeros(3, 4, dtype=torch.bool)
+    inside[1, 1:3] = True
+    edges = re.findall(r"M(\d+) (\d+)([hv])1", outline_path(inside))
+    assert sorted("".join(edge) for edge in edges) == ["11h", "11v", "12h", "21h", "22h", "31v"]
 
 
-def test_examples_are_spread_over_the_normal_images() -> None:
-    assert spread(5, 10).tolist() == [0, 1, 2, 3, 4]
-    assert spread(101, 3).tolist() == [0, 50, 100]
+def test_the_histogram_of_equal_scores_is_finite() -> None:
+    drawn = histogram(np.zeros(3), np.zeros(2), 0.0)
+    assert "nan" not in drawn
+    assert drawn.count("<rect") == 80

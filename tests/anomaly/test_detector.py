@@ -1,162 +1,241 @@
-"""The anomaly detector: scikit-learn's checks, and defects that are known because the test makes them."""
+"""The anomaly detector: defects that the test makes, every kind of source, edge cases, files, and memory."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import tiny_run as tiny
 import whatwhere as ww
-from whatwhere.anomaly.detector import streaming_recipe
-from whatwhere.errors import ImageError, SpecError
-from whatwhere.spec import DescriptorSpec, EveryBatch, InferenceSpec, LayerSpec, ModelSpec
+from surfaces import scratched, surface
+from whatwhere.anomaly.pictures import open_pictures
+from whatwhere.errors import ImageError, RunError, SpecError
 
 
-def small_recipe(steps: int = 3, **model: object) -> ww.Recipe:
-    spec = ModelSpec(layers=(LayerSpec(maps=4, filter_size=3),), **model)  # type: ignore[arg-type]
-    recipe = streaming_recipe(spec)
-    learning = ww.LearningSpec(inference=InferenceSpec(lam=2.0, alpha=0.5, steps=3), update=EveryBatch(), epochs=1)
-    inference, descriptor = InferenceSpec(steps=steps), DescriptorSpec(patch=(3,), cell=3)
-    return ww.Recipe(
-        model=recipe.model, learning=(learning,), inference=inference, descriptor=descriptor, batch_size=20
-    )
+@pytest.fixture(scope="module")
+def fitted() -> ww.AnomalyDetector:
+    return ww.AnomalyDetector().fit(surface(20))
 
 
-def detector(**changes: object) -> ww.AnomalyDetector:
-    return ww.AnomalyDetector(**{"recipe": small_recipe(), "engine": "reference", **changes})  # type: ignore[arg-type]
+def test_scratches_are_found_and_so_are_their_pixels(fitted: ww.AnomalyDetector) -> None:
+    clean = surface(12, seed=5)
+    damaged, mask = scratched(surface(12, seed=6))
+    pictures, odd = torch.cat([clean, damaged]), np.arange(24) >= 12
+    assert roc_auc_score(odd, -fitted.score_samples(pictures)) > 0.95
+    maps = np.stack(fitted.anomaly_map(damaged))
+    assert roc_auc_score(mask.flatten(), maps.ravel()) > 0.9
+    assert fitted.predict(damaged).tolist() == [-1] * 12
+    assert (fitted.predict(clean) == 1).sum() >= 9
 
 
-def double_model() -> ww.DeconvNet:
-    """For scikit-learn's checks: negative values, and subsets that agree to more than float32 gives."""
-    return ww.DeconvNet(small_recipe(nonnegative=False).model, dtype=torch.float64)
+def test_the_decision_is_the_score_with_the_threshold_at_zero(fitted: ww.AnomalyDetector) -> None:
+    pictures = torch.cat([surface(3, seed=5), scratched(surface(3, seed=6))[0]])
+    scores, decision = fitted.score_samples(pictures), fitted.decision_function(pictures)
+    np.testing.assert_allclose(decision, scores + fitted.threshold_.value)
+    np.testing.assert_array_equal(fitted.predict(pictures), np.where(decision < 0, -1, 1))
+    assert fitted.threshold_.interval[0] < fitted.threshold_.false_alarms < fitted.threshold_.interval[1]
 
 
-@pytest.mark.filterwarnings("ignore:images with values up to")  # the checks' own data
-@parametrize_with_checks(
-    [detector(model=double_model(), recipe=small_recipe(nonnegative=False))],
-    expected_failed_checks=lambda _: {"check_estimators_overwrite_params": "joblib does not hash tensors by value"},
+def test_exposure_has_almost_no_influence(fitted: ww.AnomalyDetector) -> None:
+    picture = scratched(surface(1, seed=6))[0]
+    bright, dark = fitted.score_samples(torch.cat([picture, 0.5 * picture]))
+    assert bright == pytest.approx(dark, abs=0.3)
+
+
+def test_an_aligned_object_is_compared_place_by_place() -> None:
+    """A bar that all normal pictures have, but elsewhere: only the place is wrong."""
+    normal = 0.05 * torch.rand(16, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    normal[:, :, :, 8:11] += 0.8
+    moved = normal[:4].roll(12, 3)
+    detector = ww.AnomalyDetector(aligned=True).fit(normal[4:])
+    assert detector.score_samples(normal[:4]).min() > detector.score_samples(moved).max()
+    heat = detector.anomaly_map(moved)[0]
+    assert heat[:, 17:26].mean() > heat[:, 28:].mean()
+    with pytest.raises(ImageError, match="aligned pictures have one size"):
+        detector.predict(torch.zeros(1, 1, 40, 32))
+    with pytest.raises(ImageError, match="aligned pictures of 2 sizes"):
+        ww.AnomalyDetector(aligned=True).fit([np.zeros((32, 32)), np.zeros((40, 32))])
+
+
+# Sources --------------------------------------------------------------------------------------------------------
+
+
+def test_folders_arrays_tensors_and_lists_are_the_same_pictures(tmp_path: Path, fitted: ww.AnomalyDetector) -> None:
+    pixels = (255 * surface(4, seed=5)[:, 0]).round().to(torch.uint8).numpy()
+    for n, picture in enumerate(pixels):
+        Image.fromarray(picture).save(tmp_path / f"{n}.png")
+    expected = fitted.score_samples(tmp_path)
+    for source in (
+        str(tmp_path),
+        pixels,
+        torch.from_numpy(pixels)[:, None],
+        list(pixels),
+        [p[..., None] for p in pixels],
+    ):
+        np.testing.assert_array_equal(fitted.score_samples(source), expected)
+
+
+def test_pictures_of_mixed_sizes_and_channels() -> None:
+    grey, large = surface(6), surface(6, seed=1, height=70, width=44)
+    colour = surface(2, seed=2).expand(-1, 3, -1, -1)
+    detector = ww.AnomalyDetector().fit([*grey, *large])
+    assert [heat.shape for heat in detector.anomaly_map([grey[0], large[0], colour[0]])] == [
+        (48, 56),
+        (70, 44),
+        (48, 56),
+    ]
+    np.testing.assert_allclose(detector.score_samples([colour[0]]), detector.score_samples([colour[0, :1]]), rtol=1e-4)
+    hyper = torch.rand(8, 5, 40, 40, generator=torch.Generator().manual_seed(0))
+    five = ww.AnomalyDetector().fit(hyper[:6])
+    assert np.isfinite(five.score_samples(hyper[6:])).all()
+    with pytest.raises(ImageError, match="3 channels was given; expected 5"):
+        five.predict(torch.rand(1, 3, 40, 40))
+
+
+def test_unknown_pixels_have_no_influence(fitted: ww.AnomalyDetector) -> None:
+    damaged, _ = scratched(surface(1, seed=6))
+    hidden = damaged.clone()
+    hidden[:, :, 8:32, 8:36] = torch.nan
+    other = torch.where(hidden.isnan(), torch.nan, hidden)
+    clean, odd = fitted.score_samples(hidden.numpy())[0], fitted.score_samples(damaged)[0]
+    assert clean > odd
+    np.testing.assert_array_equal(np.isnan(fitted.anomaly_map(other.numpy())[0]), hidden[0, 0].isnan())
+    normal = surface(8)
+    normal[:, :, :10, :10] = torch.nan
+    assert np.isfinite(ww.AnomalyDetector().fit(normal.numpy()).score_samples(normal.numpy())).all()
+    with pytest.raises(ImageError, match="no known pixel"):
+        ww.AnomalyDetector().fit(np.full((2, 1, 9, 9), np.nan, np.float32))
+
+
+# Edge cases -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize(
+    "normal",
+    [
+        surface(1),
+        surface(1).expand(5, -1, -1, -1),
+        torch.full((3, 1, 30, 30), 0.5),
+        torch.zeros(2, 1, 3, 2),
+        surface(3),
+    ],
+    ids=["one", "identical", "constant", "smaller than a patch", "three"],
 )
-def test_scikit_learn_estimator_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
-    check(estimator)
+def test_few_identical_and_tiny_pictures_give_finite_results(normal: torch.Tensor, aligned: bool) -> None:
+    detector = ww.AnomalyDetector(aligned=aligned).fit(normal)
+    other = torch.rand(2, *normal.shape[1:], generator=torch.Generator().manual_seed(3))
+    scores = detector.score_samples(torch.cat([normal, other]))
+    assert np.isfinite(scores).all()
+    assert np.isfinite(detector.threshold_.value)
+    if normal[0, 0].numel() > 100:
+        assert scores[: len(normal)].min() > scores[len(normal) :].max()
 
 
-@pytest.fixture(scope="module")
-def upright() -> torch.Tensor:
-    """Normal images: upright bars."""
-    images, labels = tiny.bars(200)
-    return torch.from_numpy(images[labels == 0])
-
-
-@pytest.fixture(scope="module")
-def fitted(upright: torch.Tensor) -> ww.AnomalyDetector:
-    return detector(recipe=small_recipe(20)).fit(upright)
-
-
-def others(count: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    return tiny.bars(count, seed=7)
-
-
-def test_images_of_another_kind_score_lower(fitted: ww.AnomalyDetector) -> None:
-    images, labels = others()
-    scores = fitted.score_samples(images)
-    assert roc_auc_score(labels == 0, scores) > 0.95
-    predicted = fitted.predict(images)
-    assert set(predicted) == {-1, 1}
-    assert (predicted[labels == 0] == 1).mean() > 0.8
-    assert (predicted[labels == 1] == -1).mean() > 0.8
-
-
-def stripes(count: int, seed: int) -> torch.Tensor:
-    """Upright stripes with some noise, [N, 24, 24]."""
-    generator = torch.Generator().manual_seed(seed)
-    phase = torch.randint(4, (count, 1, 1), generator=generator)
-    return ((torch.arange(24) + phase) % 4 < 2) * 0.8 + 0.2 * torch.rand(count, 24, 24, generator=generator)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
-def test_the_map_is_high_where_a_defect_was_made(weight: float) -> None:
-    found = detector(recipe=small_recipe(10), residual_weight=weight, aligned=False).fit(stripes(15, 0))
-    clean = stripes(8, 1)
-    images, truth = clean.clone(), torch.zeros(8, 24, 24, dtype=torch.bool)
-    for n in range(8):
-        place = (n, slice(4 + n, 12 + n), slice(12 - n, 20 - n))
-        images[place], truth[place] = clean[n].T[place[1:]], True
-    maps = found.anomaly_map(images)
-    assert isinstance(maps, torch.Tensor)
-    assert maps.shape == (8, 24, 24)
-    assert roc_auc_score(truth.flatten(), maps.flatten()) > 0.85
-    assert (found.score_samples(images) < found.score_samples(clean)).all()
-
-
-def test_a_blurred_place_of_a_texture_is_found() -> None:
-    """It is explained better than a normal one, so the residual is too small there."""
-    generator = torch.Generator().manual_seed(2)
-    images = torch.rand(20, 24, 24, generator=generator)
-    images[12:, 6:18, 6:18] = 0.5 + 0.05 * torch.rand(8, 12, 12, generator=generator)
-    truth = torch.zeros(8, 24, 24, dtype=torch.bool)
-    truth[:, 6:18, 6:18] = True
-    maps = detector(aligned=False, residual_weight=1.0).fit(images[:12]).anomaly_map(images[12:])
-    assert isinstance(maps, torch.Tensor)
-    assert roc_auc_score(truth.flatten(), maps.flatten()) > 0.85
-
-
-def test_patches_of_a_texture_are_one_cell() -> None:
-    model = ww.DeconvNet(ModelSpec.paper())
-    digits, texture = (ww.AnomalyDetector(model, aligned=aligned)._recipe() for aligned in (True, False))
-    assert digits.descriptor.cell < max(digits.descriptor.patch) == texture.descriptor.cell
-    assert digits.inference.lam < texture.inference.lam
-
-
-def test_scores_and_maps_do_not_depend_on_the_other_images(fitted: ww.AnomalyDetector) -> None:
-    images, _ = others(12)
-    together, map_of_all = fitted.decision_and_map(images)
-    np.testing.assert_allclose(together, fitted.score_samples(images) - fitted.offset_)
-    np.testing.assert_allclose(together[3:5], fitted.decision_function(images[3:5]), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(map_of_all[3:5], fitted.anomaly_map(images[3:5]), rtol=1e-3, atol=1e-3)
-
-
-def test_evidence_is_in_standard_deviations_of_the_normal_images(upright: torch.Tensor) -> None:
-    """With one kind of evidence alone, normal images have scores of mean 0 and deviation 1, as their pixels have."""
-    for weight in (0.0, 1.0):
-        found = detector(residual_weight=weight).fit(upright)
-        for values in (found.score_samples(upright), found.anomaly_map(upright).numpy()):  # type: ignore[union-attr]
-            assert values.mean() == pytest.approx(0, abs=1e-3)
-            assert values.std() == pytest.approx(1, abs=1e-3)
-
-
-def test_a_model_that_is_given_is_used_as_it_is(upright: torch.Tensor) -> None:
-    model = ww.DeconvNet(small_recipe().model, seed=3)
-    given = detector(model=model).fit(upright * 0.5)
-    assert given.model_ is model
-    assert given.scale_ == 1.0
-    trained = detector().fit(upright * 0.5)
-    assert trained.scale_ == 0.5
-    assert trained.model_ != model
-
-
-def test_the_default_recipe_learns_in_a_stream_and_follows_the_channels() -> None:
-    found = ww.AnomalyDetector()
-    found.image_shape_ = (3, 8, 8)
-    recipe = found._recipe()
-    assert recipe.model.channels == 3
-    assert all(layer.streams for layer in recipe.learning)
+def test_no_picture_raises() -> None:
+    with pytest.raises(ImageError):
+        ww.AnomalyDetector().fit([])
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("parameters", "message"),
     [
-        ({"residual_weight": 1.5}, "residual_weight = 1.5"),
-        ({"contamination": 0.0}, "contamination = 0.0"),
-        ({"neighbours": 0}, "neighbours = 0"),
-        ({"bank_size": 0}, "bank_size = 0"),
+        ({"false_alarms": 0.0}, "false_alarms = 0.0"),
+        ({"memory": 0}, "memory = 0"),
+        ({"scales": (3,)}, "scales"),
+        ({"scales": (1, 8)}, "at most 4 times"),
+        ({"random_state": -1}, "seed = -1"),
     ],
 )
-def test_wrong_settings_raise(changes: dict[str, object], message: str, upright: torch.Tensor) -> None:
+def test_wrong_settings_raise(parameters: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        detector(**changes).fit(upright)
+        ww.AnomalyDetector(**parameters).fit(surface(2))
 
 
-def test_images_of_another_size_raise(fitted: ww.AnomalyDetector) -> None:
-    with pytest.raises(ImageError, match="expected"):
-        fitted.score_samples(np.zeros((2, 5, 20), np.float32))
+def test_scores_do_not_depend_on_the_batch_or_the_threads(fitted: ww.AnomalyDetector) -> None:
+    pictures = torch.cat([surface(5, seed=5), scratched(surface(4, seed=6))[0]])
+    expected, threads = fitted.score_samples(pictures), torch.get_num_threads()
+    np.testing.assert_array_equal([fitted.score_samples(picture[None])[0] for picture in pictures], expected)
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            again = ww.AnomalyDetector().fit(surface(20))
+            np.testing.assert_array_equal(again.score_samples(pictures), expected)
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+
+
+# Learning on, files, memory -------------------------------------------------------------------------------------
+
+
+def test_partial_fit_learns_from_all_pictures(fitted: ww.AnomalyDetector) -> None:
+    pictures, odd = surface(20), surface(3, seed=5)
+    parts = ww.AnomalyDetector().partial_fit(pictures[:7]).partial_fit(pictures[7:])
+    np.testing.assert_array_equal(parts.score_samples(odd), fitted.score_samples(odd))
+    np.testing.assert_array_equal(parts.fit(pictures).score_samples(odd), fitted.score_samples(odd))
+    assert clone(ww.AnomalyDetector(memory=3)).get_params()["memory"] == 3
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_a_saved_detector_scores_and_learns_on_as_before(tmp_path: Path, aligned: bool) -> None:
+    normal, odd = surface(9), surface(3, seed=5)
+    normal[:5] = (255 * normal[:5]).round() / 255  # bytes, which are saved as such
+    detector = ww.AnomalyDetector(aligned=aligned, false_alarms=0.2).fit(normal)
+    detector.save(tmp_path / "detector")
+    loaded = ww.AnomalyDetector.load(tmp_path / "detector")
+    np.testing.assert_array_equal(loaded.score_samples(odd), detector.score_samples(odd))
+    assert loaded.threshold_ == detector.threshold_
+    more = surface(4, seed=8)
+    np.testing.assert_array_equal(
+        loaded.partial_fit(more).score_samples(odd), detector.partial_fit(more).score_samples(odd)
+    )
+    content = bytearray((tmp_path / "detector").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "damaged").write_bytes(content)
+    with pytest.raises(RunError, match="checksum"):
+        ww.AnomalyDetector.load(tmp_path / "damaged")
+    ww.save(ww.DeconvNet(ww.ModelSpec.paper()), tmp_path / "model")
+    with pytest.raises(RunError, match="whatwhere model 2"):
+        ww.AnomalyDetector.load(tmp_path / "model")
+
+
+def test_a_random_sample_is_kept_of_more_than_fits() -> None:
+    detector = ww.AnomalyDetector(memory=1)
+    for part in range(3):
+        detector.partial_fit(surface(40, seed=part))
+    kept = [number for _, number, _ in detector.sample_.kept]
+    assert detector.sample_.seen == 120
+    assert detector.sample_.size == len(kept) * 48 * 56 <= 250_000
+    assert min(kept) < 40 < 80 < max(kept)  # early and late ones
+
+
+def test_memory_does_not_grow_with_the_number_of_pictures() -> None:
+    """The peak of the process, for 300 and for 1,500 pictures of 100 × 100, 8 MB of which are kept."""
+    code = """
+import resource, sys, torch, whatwhere as ww
+class Many(list):
+    def __len__(self): return int(sys.argv[1])
+    def __getitem__(self, n): return torch.rand(100, 100, generator=torch.Generator().manual_seed(n))
+ww.AnomalyDetector(memory=8).fit(Many())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    peaks = [int(subprocess.check_output([sys.executable, "-c", code, count])) for count in ("300", "1500")]
+    assert peaks[1] - peaks[0] < 30_000  # kB; the others would be 48 MB
+
+
+def test_the_patches_that_a_defect_was_compared_with(fitted: ww.AnomalyDetector) -> None:
+    damaged, mask = scratched(surface(1, seed=6))
+    patch, *normal = fitted.compared(damaged[0], next(fitted.judge(open_pictures(damaged))).heat)
+    assert patch.shape == (1, 16, 16)
+    assert len(normal) == 4
+    kept = torch.stack(fitted.sample_.pictures)[:, 0].unfold(1, 16, 1).unfold(2, 16, 1).flatten(0, 2)
+    assert all((kept == one).flatten(1).all(1).any() for one in normal)
+    windows = damaged[0, 0].unfold(0, 16, 1).unfold(1, 16, 1)
+    place = (windows == patch[0]).flatten(2).all(2).nonzero()[0]
+    assert mask[0, place[0] : place[0] + 16, place[1] : place[1] + 16].any()

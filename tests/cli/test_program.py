@@ -107,7 +107,7 @@ def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
     commands = [
         ("denoise", pictures, pictures, "--model", run),
         ("denoise", pictures / "0.png", pictures / "0.png", "--model", run),
-        ("anomaly", run, pictures, "--normal", pictures, "--out", pictures),
+        ("anomaly", "fit", pictures, "--out", pictures / "0.png"),
         ("encode", run, pictures, "--out", run / "model.safetensors"),
         ("encode", run, pictures, "--out", pictures / "0.png"),
         ("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "codes.npz"),

@@ -1,13 +1,13 @@
 """How unlike normal ones an object in a fixed position is: a place is compared with the same place of normal pictures.
 
-    places  a place that is far from the nearest normal one at the same place, by more than usual there
-    whole   the distance of the whole picture from the nearest normal picture
+places  a place that is far from the nearest normal one at the same place, by more than usual there
+whole   the distance of the whole picture from the nearest normal picture
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ OBJECT = {"places": 1.0, "whole": 0.5}
 """The kinds of evidence, and the quantile of the cells of a picture that is its evidence."""
 
 LARGEST_BANK = 16_000_000  # values of normal pictures that others are compared with
+USUAL = 250  # pictures, at least, that tell what distances are usual
 NEAR = 1e-4  # of the squared length of a picture: a smaller distance is not told apart from it
 
 
@@ -28,12 +29,14 @@ class NormalObject:
     """What normal objects are like; it gives the kinds of evidence of `OBJECT`.
 
     bank     [P, M, D]: the energies of every place of M normal pictures
+    squares  [P, M]: their squared lengths
     numbers  [M]: which pictures they are
     usual    [2, P]: mean and deviation of the evidence of each place in normal pictures
     size     [2]: rows and columns
     """
 
     bank: Tensor
+    squares: Tensor
     numbers: Tensor
     usual: Tensor
     size: Tensor
@@ -41,10 +44,10 @@ class NormalObject:
     def maps(self, cells: Cells) -> Tensor:
         """The evidence at every cell, [2, rows, columns]."""
         size = cells.known.shape
-        if size != tuple(self.size.tolist()):
+        if list(size) != (expected := self.size.tolist()):
             raise ImageError(
-                f"a picture of {size[0]} × {size[1]} cells was given; expected {int(self.size[0])} × {int(self.size[1])}, "
-                "as in fit; aligned pictures have one size: resize them, or use aligned=False"
+                f"a picture of {list(size)} cells was given; expected {expected}, as in fit; aligned pictures have one "
+                "size: resize them, or use aligned=False"
             )
         places, whole = self.far(cells)
         mean, deviation = self.usual
@@ -56,8 +59,9 @@ class NormalObject:
         but  number of a picture that is left out
         """
         x = cells.energy.flatten(1).mT[:, None]
-        bank = self.bank[:, self.numbers != but] if (self.numbers != but).any() else self.bank
-        squares = x.square().sum(2) + bank.square().sum(2) - 2 * (bank @ x.mT)[..., 0]  # [P, M]
+        squares = x.square().sum(2) + self.squares - 2 * (self.bank @ x.mT)[..., 0]  # [P, M]
+        if but in self.numbers and len(self.numbers) > 1:
+            squares = squares[:, self.numbers != but]
         known = cells.known.flatten()[:, None]
         whole = (squares * known).sum(0).amin() / known.float().mean().clamp_min(NEAR)
         return (len(known) * squares.amin(1)).clamp_min(NEAR).log(), whole.clamp_min(NEAR).log()
@@ -78,7 +82,7 @@ def learn_object(pictures: Sequence[Cells], seed: int, each: Each = map) -> Norm
     numbers = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(seed))[:most].sort().values
     bank = torch.stack([pictures[n].energy.flatten(1).mT for n in numbers], 1)
     size = torch.tensor(pictures[0].known.shape)
-    normal = NormalObject(bank, numbers, torch.empty(0), size)
-    places = torch.stack([places for places, _ in each(normal.far, pictures, range(len(pictures)))])
-    usual = torch.stack([places.mean(0), places.std(0, correction=0).clamp_min(LEAST)])
-    return NormalObject(bank, numbers, usual, size)
+    normal = NormalObject(bank, bank.square().sum(2), numbers, torch.empty(0), size)
+    some = numbers[:: max(1, len(numbers) // USUAL)].tolist()
+    places = torch.stack([places for places, _ in each(normal.far, [pictures[n] for n in some], some)])
+    return replace(normal, usual=torch.stack([places.mean(0), places.std(0, correction=0).clamp_min(LEAST)]))

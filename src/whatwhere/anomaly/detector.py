@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ except ImportError:
 FEATURES = "photographs"  # the model whose first layer is looked for
 FOLDS = 4  # a normal picture is judged by what was learned from the others
 SMALL = 96  # pixels: pictures of a smaller square are searched at their full resolution
+LOCAL = 2  # kinds of evidence in small pictures, which have no room for bands: spots and texture
 COMPARED = 4  # normal patches that are shown
 Progress = Callable[[int], None]
 
@@ -160,7 +161,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """
         picture, cell = with_channels(picture, self.sample_.channels), self.filters_.cell
         row, column = (int(n) for n in np.unravel_index(int(heat.nan_to_num(-np.inf).argmax()), heat.shape))
-        shown, pictures = {}, self.sample_.pictures
+        pictures, shown = self.sample_.pictures, dict[int, list[int]]()
         for number, *place in self.normal_.most_alike(self.filters_(picture), row // cell, column // cell).mT.tolist():
             shown.setdefault(number, place)
             if len(shown) == COMPARED:
@@ -191,7 +192,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     @property
     def kinds(self) -> dict[str, float]:
         """The kinds of evidence, and the quantile of the cells that is a picture's evidence."""
-        return OBJECT if self.aligned else SURFACE
+        if self.aligned:
+            return OBJECT
+        return SURFACE if min(self.filters_.scales) > 1 else dict(list(SURFACE.items())[:LOCAL])
 
     def _learn(self, spec: AnomalySpec, each: Each) -> None:
         """Filters, what is normal, the units of evidence, and the threshold, from the pictures that are kept."""
@@ -210,12 +213,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def _cross_evidence(self, cells: list[Cells], learn: Any, seed: int, each: Each) -> list[Tensor]:
         """Of normal pictures, by what was learned without their fold; neighbours, often of one object, are in one."""
         fold = torch.arange(len(cells)) * FOLDS // len(cells) if len(cells) >= FOLDS else torch.arange(len(cells))
-        evidence = []
+        evidence: list[Tensor] = []
         for k in fold.unique().tolist():
             others = [found for found, f in zip(cells, fold, strict=True) if f != k]
             normal = learn(others, seed, each) if others else self.normal_
             inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
-            evidence += each(lambda c, normal=normal: summarise(normal.maps(c), c, self.kinds.values()), inside)
+            evidence += each(
+                lambda c, normal=normal: summarise(normal.maps(c)[: len(self.kinds)], c, self.kinds.values()), inside
+            )
         return evidence
 
     def _judge(self, picture: Tensor, name: str) -> Judgement:
@@ -223,7 +228,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         cells, (height, width) = self.filters_(picture), picture.shape[1:]
         if not cells.known.any():
             raise ImageError(f"picture {name} has no place of known pixels; remove it")
-        maps = self.normal_.maps(cells)
+        maps = self.normal_.maps(cells)[: len(self.kinds)]
         evidence = in_units(summarise(maps, cells, self.kinds.values()), self.units_)
         heat = together(in_units(maps, self.units_[..., None, None]))
         whole = [side * self.filters_.cell for side in heat.shape]

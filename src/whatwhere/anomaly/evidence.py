@@ -6,9 +6,9 @@
     columns  the same for columns
     whole    mean energies of the picture
 
-A surface may be normal everywhere but change at some place, so rows and columns compare a picture with itself. Each kind
-of evidence is 0 for the median of normal pictures and 1 for the one that `UNUSUAL` of them stay below; together they are
-a soft maximum, T log mean exp (e / T).
+A surface may be normal everywhere but change at some place, so rows and columns compare a picture with itself. Each
+kind of evidence is 0 for the median of normal pictures and 1 for the one that `UNUSUAL` of them stay below; together
+they are a soft maximum, T log mean exp (e / T).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SURFACE = {"spots": 1.0, "texture": 0.9, "rows": 1.0, "columns": 0.75, "whole": 
 SOFT = 2.0  # units: T of the soft maximum
 UNUSUAL = 0.9
 SHRINKAGE = 0.3  # of correlations towards 0, since pictures are few
-OWN = 0.5  # share of the mean energies of a picture that is taken off: a picture is judged partly by itself
+OWN = 1.0  # share of the mean energies of a picture that is taken off: a texture is judged by itself
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 1500  # normal places that others are compared with
 NEAREST = 3  # of them
@@ -223,7 +223,7 @@ def log_distance(squares: Tensor) -> Tensor:
 
 
 def median_and_spread(values: Tensor) -> Tensor:
-    """Of pictures' evidence [N, k]: the median, and how much more those have that `UNUSUAL` of them stay below, [2, k]."""
+    """Of pictures' evidence [N, k]: the median, and what is to be added for `UNUSUAL` of them to be below, [2, k]."""
     median = values.median(0).values
     return torch.stack([median, (values.quantile(UNUSUAL, 0) - median).clamp_min(LEAST)])
 

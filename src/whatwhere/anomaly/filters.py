@@ -1,13 +1,13 @@
 """What a picture shows at every place: features of photographs, found through the statistics of normal pictures.
 
-Most of what a surface shows is no defect: light that falls off, lines of grinding, grain. All of it is in the covariance
-Σ of normal patches, so a feature f of photographs is looked for with the filter that separates it best from them,
+Most of what a surface shows is no defect: light that falls off, lines of grinding, grain. All of it is in the
+covariance Σ of normal patches, so a feature f of photographs is looked for with the filter that separates it best,
 
     w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f)            a matched filter: its response to normal pictures has variance 1
 
-at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds a constant, which the
-filters ignore. For aligned objects features and brightness are used as they are. `Cells` summarises the responses in
-squares of pixels.
+at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds a constant, which
+the filters ignore. For aligned objects features and brightness are used as they are. `Cells` summarises the responses
+in squares of pixels.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def matched(features: Tensor, covariance: Tensor) -> Tensor:
     weighted = along / (variances.clamp_min(0) + floor)[..., None, :]
     filters = weighted / (along * weighted).sum(-1, keepdim=True).sqrt() @ axes.mT
     filters = filters - filters.mean(-1, keepdim=True)  # so that exposure has no influence
-    return filters.unflatten(-1, (SIDE, SIDE))
+    return filters.view(*filters.shape[:-1], SIDE, SIDE)
 
 
 def centred(features: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The page of a detector's findings: one HTML file without outside requests, no scripts.
 
-Pictures come least normal first. The map is drawn over a picture in red; its scale is at the top of the page, and it
+Pictures come least normal first. The map is drawn over a picture in red, with a scale at the top of the page; it
 disappears under the pointer. A yellow line encloses what exceeds the threshold.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -16,12 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.anomaly.detector import Judgement
 from whatwhere.anomaly.threshold import Threshold
 from whatwhere.errors import MissingExtra, printable
 
 BINS = 40  # of the histogram
 WIDTH, HEIGHT = 640, 150  # of the histogram
-LEAST_SHOWN, MOST_SHOWN = 0.5, 2.0  # where the red begins and where it is strongest, in units of the outline
+SIDE = 230  # pixels of a picture's longer side on the page
+SHOWN_RANGE = 4.0  # how far above the threshold the red is strongest
 RED, OPAQUE = (208, 0, 0), 0.75
 STYLE = """
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem 4rem; background: #fff; color: #222;
@@ -30,79 +32,67 @@ h1 { font-size: 1.6rem; margin: 0; } p { margin: .4rem 0; max-width: 46rem; }
 .scale { width: 16rem; height: .8rem; background: linear-gradient(to right, #d0000000, #d00000bf), #999; }
 .ends { width: 16rem; display: flex; justify-content: space-between; font-size: .85rem; color: #595959; }
 ol { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: 1.6rem 1.2rem; align-items: flex-start; }
-li { max-width: 100%; } .name { overflow-wrap: anywhere; font-size: .85rem; max-width: 22rem; }
-.score { font-variant-numeric: tabular-nums; color: #595959; } .anomaly .score { color: #b00000; font-weight: 600; }
+li { max-width: 100%; } .name { overflow-wrap: anywhere; font-size: .85rem; max-width: 15rem; }
+.score { font-variant-numeric: tabular-nums; font-size: .85rem; max-width: 15rem; }
+.score span { color: #595959; font-weight: 400; } .anomaly .score { color: #b00000; font-weight: 600; }
 .view { position: relative; display: inline-block; line-height: 0; }
 .view img, .view svg { width: 100%; height: 100%; } .over { position: absolute; inset: 0; }
 .view:hover .over { opacity: 0; } .patches { display: flex; gap: 2px; margin-top: 3px; align-items: center; }
-.patches img { width: 48px; height: 48px; image-rendering: pixelated; } .patches span { font-size: .75rem; color: #595959; }
+.patches img { width: 44px; height: 44px; image-rendering: pixelated; }
+.patches span { font-size: .75rem; color: #595959; }
 """
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the page shows of a picture.
+    """What the page shows of a picture [C, H, W]: what was found, its least normal patch and normal ones like it."""
 
-    name      of the picture
-    score     the higher, the less normal
-    picture   [C, H, W]
-    heat      [H, W], in units of normal pictures
-    words     which kinds of evidence there are
-    patch     [C, h, w]: the least normal place
-    normal    [n, C, h, w]: the normal patches that are most like it
-    """
-
-    name: str
-    score: float
+    judged: Judgement
     picture: Tensor
-    heat: Tensor
-    words: str
-    patch: Tensor
-    normal: Tensor
+    patches: Sequence[Tensor]
 
 
-def write_page(
-    findings: Iterable[Finding], scores: np.ndarray, normal: np.ndarray, threshold: Threshold, outline: float
-) -> str:
+def write_page(findings: Iterable[Finding], scores: np.ndarray, normal: np.ndarray, threshold: Threshold) -> str:
     """The page.
 
     findings  the pictures to show, the least normal first
     scores    of all pictures, [n]
     normal    scores of the normal pictures, [m]
-    outline   what the map exceeds within the lines
     """
+    items = [item(finding, threshold.value) for finding in findings]
     anomalies, (low, high) = int((scores > threshold.value).sum()), threshold.interval
-    items = "".join(item(finding, threshold.value, outline) for finding in findings)
+    rest = f"<p>The {len(items):,} least normal ones are shown.</p>" if len(items) < len(scores) else ""
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Anomalies</title><style>{STYLE}</style>
 <h1>{anomalies:,} of {len(scores):,} pictures are anomalies</h1>
 <p>A picture is an anomaly if its score is above {threshold.value:.2f}. Of new normal pictures
-{100 * threshold.false_alarms:.2g} % are expected to be ({100 * low:.2g} to {100 * high:.2g} % with a probability of 95 %, if
-the {len(normal):,} normal pictures are independent).</p>
+{100 * threshold.false_alarms:.2g} % are expected to be ({100 * low:.2g} to {100 * high:.2g} % with a probability of
+95 %, if the {len(normal):,} normal pictures are independent).</p>
 {histogram(scores, normal, threshold.value)}
-<p>Red: how unlike normal pictures a place is, from half of what the yellow lines enclose ({outline:.1f}) to twice as much.
-Below a picture: its least normal place, and the normal places that are most like it.</p>
-<div class="scale"></div><div class="ends"><span>{outline / 2:.1f}</span><span>{outline:.1f}</span><span>{2 * outline:.1f}</span>
-</div>
-<ol>{items}</ol>
+<p>Red: how unlike normal pictures a place is. A yellow line encloses what exceeds the threshold. Point at a picture to
+see it without them. Below it: its least normal patch, and the normal patches that are most like it.</p>
+<div class="scale"></div>
+<div class="ends"><span>{threshold.value:.1f}</span><span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
+{rest}<ol>{"".join(items)}</ol>
 </html>
 """
 
 
-def item(finding: Finding, threshold: float, outline: float) -> str:
+def item(finding: Finding, threshold: float) -> str:
     """A picture with its map, its outline, its score and its patches."""
-    _, height, width = finding.picture.shape
-    zoom = max(1, round(160 / max(height, width)))
+    judged, (_, height, width) = finding.judged, finding.picture.shape
+    zoom = max(0.1, min(8.0, SIDE / max(height, width)))
     low, high = value_range(finding.picture)
-    kind = ' class="anomaly"' if finding.score > threshold else ""
-    compared = "".join(image(patch, low, high, "normal patch") for patch in finding.normal)
-    return f"""<li{kind}><div class="view" style="width:{zoom * width}px;aspect-ratio:{width}/{height}">
-{image(finding.picture, low, high, escape(finding.name))}<div class="over">{heat_image(finding.heat, outline)}</div>
-<svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(finding.heat > outline)}" fill="none"
-stroke="#ffd400" stroke-width="{1.5 / zoom}"/></svg></div>
-<div class="name">{escape(printable(finding.name))} <span class="score">{finding.score:.2f}</span> {escape(finding.words)}</div>
-<div class="patches">{image(finding.patch, low, high, "least normal patch")}<span>normal:</span>{compared}</div></li>
+    kind, name = ' class="anomaly"' if judged.score > threshold else "", escape(printable(judged.name))
+    words = ", ".join(f"{word} {value:.1f}" for word, value in judged.evidence.items() if value > 1)
+    patch, *normal = (image(patch, low, high, "patch") for patch in finding.patches)
+    return f"""<li{kind}><div class="view" style="width:{zoom * width:.0f}px;aspect-ratio:{width}/{height}">
+{image(finding.picture, low, high, name)}<div class="over">{heat_image(judged.heat, threshold)}</div>
+<svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(judged.heat > threshold)}" fill="none"
+stroke="#ffd400" stroke-width="{1.5 / zoom:.2f}"/></svg></div>
+<div class="name">{name}</div><div class="score">{judged.score:.2f} <span>{escape(words)}</span></div>
+<div class="patches">{patch}<span>normal:</span>{"".join(normal)}</div></li>
 """
 
 
@@ -113,9 +103,9 @@ def image(picture: Tensor, low: float, high: float, words: str) -> str:
     return tag((255 * scaled).round().to(torch.uint8).permute(1, 2, 0), "JPEG", words)
 
 
-def heat_image(heat: Tensor, outline: float) -> str:
-    """A map as a red picture that is clear where the map is low."""
-    alpha = (255 * OPAQUE * (heat.nan_to_num(0.0) / outline - LEAST_SHOWN).div(MOST_SHOWN - LEAST_SHOWN).clamp(0, 1)).round()
+def heat_image(heat: Tensor, threshold: float) -> str:
+    """A map as a red picture that is clear where the map is below the threshold."""
+    alpha = (255 * OPAQUE * ((heat.nan_to_num(-torch.inf) - threshold) / SHOWN_RANGE).clamp(0, 1)).round()
     red = torch.tensor(RED).expand(*heat.shape, 3)
     return tag(torch.cat([red, alpha[..., None]], 2).to(torch.uint8), "PNG", "map")
 
@@ -167,8 +157,9 @@ def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
         f'<text x="{x}" y="{HEIGHT + 16}" text-anchor="{anchor}">{value:.1f}</text>'
         for x, anchor, value in ((0, "start", edges[0]), (WIDTH, "end", edges[-1]))
     )
-    return f"""<svg viewBox="0 -16 {WIDTH} {HEIGHT + 36}" width="{WIDTH}" style="max-width:100%" font-size="13" role="img"
-aria-label="histogram of scores">{"".join(bars)}<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}" stroke="#222"
+    return f"""<svg viewBox="0 -16 {WIDTH} {HEIGHT + 36}" width="{WIDTH}" style="max-width:100%" font-size="13"
+role="img" aria-label="histogram of scores">{"".join(bars)}
+<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}" stroke="#222"
 stroke-dasharray="4 3"/><text x="{at:.1f}" y="-4" text-anchor="middle">threshold</text>
 <line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}" stroke="#222"/>{labels}</svg>
 <p>Scores of normal pictures (grey) and of these pictures (red).</p>"""

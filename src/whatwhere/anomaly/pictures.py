@@ -40,11 +40,11 @@ class PictureList:
 
 def open_pictures(source: Source) -> PictureList:
     """The pictures of a source, in the order of their names or as they are given."""
-    if isinstance(source, list | tuple):
-        return PictureList([str(n) for n in range(len(source))], lambda n: one_picture(source[n], n))
-    if isinstance(source, np.ndarray | Tensor):
-        source = load(source, allow_nan=True)
-    groups = [images for images, _ in load_groups(source)]
+    if not isinstance(source, str | Path | np.ndarray | Tensor | Images):
+        listed = source
+        return PictureList([str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n))
+    opened = load(source, allow_nan=True) if isinstance(source, np.ndarray | Tensor) else source
+    groups = [images for images, _ in load_groups(opened)]
     entries = [(images, row) for images in groups for row in range(len(images))]
     if all(isinstance(images.pixels, Pictures) for images in groups):
         entries.sort(key=lambda entry: picture_key(*entry))

@@ -69,7 +69,7 @@ def load(path: Path) -> AnomalyDetector:
     return detector
 
 
-def read_sample(values: Mapping[str, int], tensors: Mapping[str, Tensor]) -> Sample:
+def read_sample(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Sample:
     sample = Sample(**values)
     entries = zip(tensors["keys"].tolist(), tensors["numbers"].tolist(), strict=True)
     for n, (key, number) in enumerate(entries):
@@ -89,7 +89,7 @@ def flatten(name: str, value: Any) -> dict[str, Tensor]:
 
 def unflatten(name: str, kind: Any, tensors: Mapping[str, Tensor]) -> Any:
     """The inverse of `flatten`."""
-    if not is_dataclass(kind):
+    if kind is Tensor:
         return tensors[name]
     hints = get_type_hints(kind)
     return kind(**{f.name: unflatten(f"{name}.{f.name}", hints[f.name], tensors) for f in fields(kind)})

@@ -38,7 +38,6 @@ COMMANDS = (
     classify.classify,
     figures.figures,
     distill.distill,
-    anomaly.anomaly,
     restoration.denoise,
     restoration.inpaint,
     info.info,
@@ -47,6 +46,7 @@ COMMANDS = (
 )
 for each in COMMANDS:
     each.add_to(app)
+app.add_typer(anomaly.group)
 
 
 def _print_version(requested: bool) -> None:

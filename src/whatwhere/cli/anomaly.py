@@ -1,124 +1,138 @@
-"""`whatwhere anomaly`: how unlike normal images others are, and where."""
+"""`whatwhere anomaly fit` and `whatwhere anomaly score`: how unlike normal pictures others are, and where."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from whatwhere.cli.command import command
-from whatwhere.cli.inputs import EXECUTION, open_run, read_images, source_of
 from whatwhere.cli.settings import Settings
-from whatwhere.spec.checks import check_fields, require_count
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.anomaly import AnomalySpec
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from whatwhere.anomaly import AnomalyDetector, Judgement
+    from whatwhere.anomaly.page import Finding
+    from whatwhere.anomaly.pictures import PictureList
 
-RED_AT = 6.0  # standard deviations above normal at which a pixel is entirely red
-BATCH = 500
+SHOWN = 200  # pictures of the page, the least normal ones
 
-
-@dataclass(frozen=True, kw_only=True)
-class AnomalyOptions:
-    """What `anomaly` compares with.
-
-    anywhere  compare a place with all places of normal images (textures)
-    examples  use at most this many of the normal images
-    """
-
-    anywhere: bool = False
-    examples: int = 5000
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("examples", self.examples, least=2)
+group = typer.Typer(
+    name="anomaly", help="Find pictures, and places in them, that are unlike normal ones.", no_args_is_help=True
+)
 
 
-@command(AnomalyOptions, EXECUTION, flags="anywhere device")
-def anomaly(
-    run: Path,
-    images: str,
-    *,
-    out: Path,
-    overwrite: bool = False,
-    normal: str | None = None,
-    settings: Settings,
-    json_: bool = False,
-    quiet: bool = False,
+@command(AnomalySpec, flags="aligned false_alarms")
+def fit(
+    normal: str, *, out: Path, overwrite: bool = False, settings: Settings, json_: bool = False, quiet: bool = False
 ) -> None:
-    """Score images by how unlike normal ones they are, with a model trained on normal images.
+    """Learn what normal pictures are like, from normal pictures alone.
 
-    The folder gets a picture for each image, red where it is unlike normal ones, and `scores.csv`: the number of the
-    image, its score (negative: an anomaly) and the name of its picture, the least normal first.
-
-    out     folder of the maps and of scores.csv
-    normal  normal images; default: those that the run was trained on
+    normal  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
+    out     the detector's file
     """
-    from dataclasses import replace
-
     from whatwhere.anomaly import AnomalyDetector
-    from whatwhere.anomaly.detector import TEXTURE_INFERENCE
-    from whatwhere.cli.outputs import claim, png, write
+    from whatwhere.anomaly.pictures import open_pictures
+    from whatwhere.cli.outputs import claim
     from whatwhere.cli.stages import Stages
+    from whatwhere.errors import printable
+    from whatwhere.files import disk_errors
 
-    execution, options, stages = settings.of(TrainingOptions), settings.of(AnomalyOptions), Stages(quiet)
-    recipe, model = open_run(run, execution.device)
-    if options.anywhere:
-        recipe = replace(recipe, inference=TEXTURE_INFERENCE)
-    source, known = read_images(images), read_images(normal or source_of(run))
-    known = known.subset(spread(len(known), options.examples))
+    spec = settings.override(AnomalySpec())
+    claim([out], normal, overwrite=overwrite)
     detector = AnomalyDetector(
-        model, recipe=recipe, aligned=not options.anywhere, engine=execution.engine, device=str(model.device)
+        aligned=spec.aligned,
+        false_alarms=spec.false_alarms,
+        scales=spec.scales,
+        memory=spec.memory,
+        random_state=spec.seed,
     )
-    names = [f"{i:0{len(str(len(source) - 1))}d}.png" for i in range(len(source))]
-    table = out / "scores.csv"
-    claim([table, *(out / name for name in names)], run, images, normal, folder=out, overwrite=overwrite)
-    with stages.stage(f"{known.name}: {len(known):,} normal images", 1) as advance:
-        detector.fit(known[:])
-        advance(1)
-    scores: list[float] = []
-    with stages.stage(f"scoring {source.name}", len(source)) as advance:
-        for batch in source.batches(BATCH):
-            v = source[batch]
-            for image, score, heat in zip(v, *detector.decision_and_map(v), strict=True):
-                write(out / names[len(scores)], png(overlay(image, heat)))
-                scores.append(float(score))
-            advance(len(v))
-    rows = sorted(zip(range(len(names)), scores, names, strict=True), key=lambda row: row[1])
-    lines = ["image,score,map", *(f"{number},{score:.4f},{name}" for number, score, name in rows)]
-    write(table, ("\n".join(lines) + "\n").encode())
-    report(out, rows, json_)
+    pictures, stages = open_pictures(normal), Stages(quiet)
+    with stages.stage("reading and comparing normal pictures", len(pictures)) as advance:
+        detector.fit(normal, progress=advance)
+    with disk_errors(f"writing {out}", "make room, or choose another place with --out"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        detector.save(out)
+    threshold, (low, high) = detector.threshold_, detector.threshold_.interval
+    if json_:
+        facts = {"threshold": threshold.value, "false_alarms": threshold.false_alarms, "interval": [low, high]}
+        typer.echo(json.dumps({"detector": str(out), "pictures": len(pictures), **facts}))
+        return
+    typer.echo(
+        f"{printable(out)}: fitted to {len(pictures):,} pictures; scores above {threshold.value:.2f} are anomalies, "
+        f"{100 * threshold.false_alarms:.2g} % of normal pictures ({100 * low:.2g} to {100 * high:.2g} %)"
+    )
 
 
-def spread(count: int, most: int) -> Any:
-    """At most `most` of the numbers below `count`, evenly spread."""
+@command()
+def score(
+    detector: Path, pictures: str, *, out: Path, overwrite: bool = False, json_: bool = False, quiet: bool = False
+) -> None:
+    """Score pictures by how unlike normal ones they are, and show where.
+
+    The folder gets `index.html`, the pictures with maps, the least normal first, and `scores.csv`: name, score, 1 for
+    an anomaly, and the evidence of each kind.
+
+    detector  a file that `whatwhere anomaly fit` wrote
+    pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
+    out       folder of the report
+    """
     import numpy as np
 
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
-
-
-def overlay(image: Tensor, heat: Tensor) -> Tensor:
-    """The image [C, H, W] in grey, red where its map [H, W] is high, as bytes [H, W, 3]."""
-    import torch
-
-    grey, red = image.mean(0).clamp(0, 1)[..., None], (heat / RED_AT).clamp(0, 1)[..., None]
-    colour = grey * (1 - red) + torch.tensor([1.0, 0.0, 0.0]) * red
-    return (255 * colour).round().to(torch.uint8)
-
-
-def report(out: Path, rows: list[tuple[int, float, str]], as_json: bool) -> None:
+    from whatwhere.anomaly import AnomalyDetector
+    from whatwhere.anomaly.page import write_page
+    from whatwhere.anomaly.pictures import open_pictures
+    from whatwhere.cli.outputs import claim, write
+    from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
 
-    anomalies = sum(score < 0 for _, score, _ in rows)
-    if as_json:
-        typer.echo(json.dumps({"folder": str(out), "images": len(rows), "anomalies": anomalies}))
-    else:
-        number, score, name = rows[0]
-        typer.echo(
-            f"{printable(out)}: {anomalies:,} of {len(rows):,} images are anomalies; the least normal is image "
-            f"{number} ({score:.2f}, {name})"
-        )
+    found, stages = AnomalyDetector.load(detector), Stages(quiet)
+    table, page = out / "scores.csv", out / "index.html"
+    claim([table, page], detector, pictures, folder=out, overwrite=overwrite)
+    source, rows = open_pictures(pictures), []
+    with stages.stage(f"scoring {len(source):,} pictures", len(source)) as advance:
+        for number, judged in enumerate(found.judge(source)):
+            rows.append((judged.score, number, csv_row(judged, found.threshold_.value)))
+            advance(1)
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    head = ",".join(["name", "score", "anomaly", *found.kinds])
+    write(table, "\n".join([head, *(row for _, _, row in rows), ""]).encode())
+    scores, shown = np.array([score for score, _, _ in rows]), [n for _, n, _ in rows[:SHOWN]]
+    with stages.stage("drawing the page", len(shown)) as advance:
+        drawn = findings(found, source, shown, advance)
+        write(page, write_page(drawn, scores, found.normal_scores_, found.threshold_).encode())
+    anomalies = int((scores > found.threshold_.value).sum())
+    if json_:
+        typer.echo(json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies}))
+        return
+    typer.echo(
+        f"{printable(out)}: {anomalies:,} of {len(rows):,} pictures are anomalies; the least normal is "
+        f"{printable(source.names[shown[0]])} ({scores[0]:.2f})"
+    )
+
+
+def csv_row(judged: Judgement, threshold: float) -> str:
+    name = '"' + judged.name.replace('"', '""') + '"' if set(judged.name) & set(',"\n') else judged.name
+    evidence = [f"{value:.3f}" for value in judged.evidence.values()]
+    return ",".join([name, f"{judged.score:.4f}", str(int(judged.score > threshold)), *evidence])
+
+
+def findings(
+    detector: AnomalyDetector, source: PictureList, shown: list[int], advance: Callable[[int], None]
+) -> Iterator[Finding]:
+    """What the page shows of these pictures; they are judged again, since the maps of all would not fit in memory."""
+    from whatwhere.anomaly.page import Finding
+    from whatwhere.anomaly.pictures import PictureList
+
+    some = PictureList([source.names[n] for n in shown], lambda n: source.read(shown[n]))
+    for n, judged in enumerate(detector.judge(some)):
+        picture = some.read(n)
+        yield Finding(judged, picture, detector.compared(picture, judged.heat))
+        advance(1)
+
+
+for each in (fit, score):
+    each.add_to(group)

@@ -6,8 +6,8 @@ where some are floats. 16-bit pixels that use 10 or 12 bits only are divided by 
 **Size**, where pictures differ; pictures of one size are never changed:
 
     train, distill                                          `random_crops`  crops of one size at random places
-    classify, figures, explore, anomaly, DeconvNetFeatures  `same_size`     scaled to a side, cut at the centre
-    encode, decode, denoise, inpaint                        `by_size`       kept whole, those of one size together
+    classify, figures, explore, DeconvNetFeatures           `same_size`     scaled to a side, cut at the centre
+    encode, decode, denoise, inpaint, anomaly               `by_size`       kept whole, those of one size together
 """
 
 from __future__ import annotations

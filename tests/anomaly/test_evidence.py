@@ -1,0 +1,69 @@
+"""The kinds of evidence, each on cells that show it alone."""
+
+import torch
+
+from whatwhere.anomaly.evidence import (
+    SURFACE,
+    Gaussian,
+    beside,
+    border_distance,
+    learn_surface,
+    median_and_spread,
+    steps,
+    together,
+)
+from whatwhere.anomaly.filters import Cells
+
+
+def cells(seed: int) -> Cells:
+    generator = torch.Generator().manual_seed(seed)
+    energy = torch.randn(5, 12, 14, generator=generator)
+    return Cells(energy, torch.rand(6, 12, 14, generator=generator), torch.ones(12, 14, dtype=torch.bool))
+
+
+def test_each_kind_of_evidence_sees_its_own_defect() -> None:
+    normal, usual = learn_surface([cells(n) for n in range(20)], 0), cells(50)
+    before = normal.maps(usual)
+    spot, band, column, patch, whole = (cells(50) for _ in range(5))
+    spot.peaks[2, 4, 5] = 9.0
+    band.energy[:, 6:] += 2.0
+    column.energy[:, :, 7:] += 2.0
+    patch.energy[0, 3:6, 3:6] += 6.0
+    whole.energy[1] += 2.0
+    for kind, odd in zip(SURFACE, (spot, patch, band, column, whole), strict=True):
+        gained = normal.maps(odd)[list(SURFACE).index(kind)] - before[list(SURFACE).index(kind)]
+        assert gained.max() > 1.0, kind
+    assert (normal.maps(spot)[1:] == before[1:]).all()
+    assert (normal.maps(spot)[0] != before[0]).nonzero().tolist() == [[4, 5]]
+
+
+def test_a_gaussian_gives_the_mahalanobis_distance_of_shrunk_correlations() -> None:
+    x = torch.randn(3, 400, generator=torch.Generator().manual_seed(0)) * torch.tensor([[1.0], [3.0], [0.5]])
+    x[1] += x[0]
+    found, deviation = Gaussian.of([x[:, :150], x[:, 150:]]), x.std(1, correction=0)
+    correlation = 0.7 * torch.corrcoef(x) + 0.3 * torch.eye(3)
+    difference = (x - x.mean(1, keepdim=True)) / deviation[:, None]
+    expected = (difference * torch.linalg.solve(correlation, difference)).sum(0) / 3
+    torch.testing.assert_close(found.surprise(x), expected.clamp_min(0.01).log(), rtol=1e-3, atol=1e-3)
+
+
+def test_steps_compare_bands_and_mark_the_rows_of_both() -> None:
+    values = torch.tensor([[0.0] * 6 + [1.0] * 6])
+    assert steps(values)[0].tolist() == [0.5, 0.75, 1.0, 0.75, 0.5]
+    assert steps(values)[0].argmax() == 2
+    assert steps(values)[0, 2] == 1.0
+    marked = beside(steps(values)[0], 12)
+    assert (marked == 1.0).nonzero().flatten().tolist() == list(range(2, 10))
+    assert steps(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
+
+
+def test_units_and_the_soft_maximum() -> None:
+    median, spread = median_and_spread(torch.arange(101.0)[:, None])
+    assert (median, spread) == (50.0, 40.0)
+    evidence = torch.tensor([8.0, 0.0, 0.0])
+    assert evidence.mean() < together(evidence) < evidence.max()
+    assert together(torch.full((3, 2), 1.5)).tolist() == [1.5, 1.5]
+
+
+def test_distance_from_the_border() -> None:
+    assert border_distance((3, 5)).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
