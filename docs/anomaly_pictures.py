@@ -26,9 +26,8 @@ def main(path: str) -> None:
     maps = detector.anomaly_map([p["pixels"] for p in shown])
     for axis, picture, heat in zip(axes, shown, maps, strict=True):
         axis.imshow(picture["pixels"], cmap="gray")
-        drawn = axis.imshow(
-            heat, cmap="Reds", alpha=((heat - threshold) / 4).clip(0, 0.7), vmin=threshold, vmax=threshold + 4
-        )
+        alpha = ((heat - threshold) / 4).clip(0, 0.7)
+        drawn = axis.imshow(heat, cmap="Reds", alpha=alpha, vmin=threshold, vmax=threshold + 4)
         axis.contour(picture["mask"], [0.5], colors="#ffd400", linewidths=0.8)
         axis.set(xticks=[], yticks=[], title=picture["kind"])
     figure.colorbar(drawn, ax=axes, shrink=0.7)

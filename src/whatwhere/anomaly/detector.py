@@ -218,18 +218,21 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             others = [found for found, f in zip(cells, fold, strict=True) if f != k]
             normal = learn(others, seed, each) if others else self.normal_
             inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
-            evidence += each(
-                lambda c, normal=normal: summarise(normal.maps(c)[: len(self.kinds)], c, self.kinds.values()), inside
-            )
+            evidence += each(lambda c, normal=normal: self._evidence(normal, c)[0], inside)
         return evidence
+
+    def _evidence(self, normal: Any, cells: Cells) -> tuple[Tensor, Tensor]:
+        """Of a picture [k] and of its cells [k, rows, columns], in no units yet."""
+        maps = normal.maps(cells)[: len(self.kinds)]
+        return summarise(maps, cells, self.kinds.values()), maps
 
     def _judge(self, picture: Tensor, name: str) -> Judgement:
         picture = with_channels(picture, self.sample_.channels)
         cells, (height, width) = self.filters_(picture), picture.shape[1:]
         if not cells.known.any():
             raise ImageError(f"picture {name} has no place of known pixels; remove it")
-        maps = self.normal_.maps(cells)[: len(self.kinds)]
-        evidence = in_units(summarise(maps, cells, self.kinds.values()), self.units_)
+        evidence, maps = self._evidence(self.normal_, cells)
+        evidence = in_units(evidence, self.units_)
         heat = together(in_units(maps, self.units_[..., None, None]))
         whole = [side * self.filters_.cell for side in heat.shape]
         pixels = F.interpolate(heat[None, None], whole, mode="bilinear")[0, 0, :height, :width]
