@@ -18,7 +18,7 @@ import re
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +193,9 @@ def tile_methods(size: tuple[int, int]) -> dict[str, dict[str, Maps]]:
     return {**methods, "nearest scattering patches": scattering}
 
 
-def map_methods(parts: dict[str, list[Picture]]) -> dict[str, Any]:
+def map_methods(parts: dict[str, list[Picture]]) -> Iterator[tuple[str, Any]]:
     pixels = {name: [p["pixels"] for p in part] for name, part in parts.items()}
     every = [x.shape for part in pixels.values() for x in part]
-    rows = {}
     for method, settings in tile_methods((max(s[0] for s in every), max(s[1] for s in every))).items():
         tried = {}
         for setting, maps in settings.items():
@@ -208,12 +207,10 @@ def map_methods(parts: dict[str, list[Picture]]) -> dict[str, Any]:
         _, setting, q = tried[best]
         found = settings[setting](pixels["fit"], pixels["test"])
         test = aurocs(parts["test"], np.array([np.quantile(m, q) for m in found]), found)
-        rows[method] = {"validation": {name: value[0] for name, value in tried.items()}, "setting": best, "test": test}
-        print(method, rows[method], flush=True)
-    return rows
+        yield method, {"validation": {name: row[0] for name, row in tried.items()}, "setting": best, "test": test}
 
 
-def descriptor_methods(parts: dict[str, list[Picture]]) -> dict[str, Any]:
+def descriptor_methods(parts: dict[str, list[Picture]]) -> Iterator[tuple[str, Any]]:
     """One-class SVM and isolation forest on means and maxima of the detector's energies."""
     filters = ww.AnomalyDetector().fit([p["pixels"] for p in parts["fit"]][::10]).filters_
 
@@ -232,28 +229,23 @@ def descriptor_methods(parts: dict[str, list[Picture]]) -> dict[str, Any]:
         },
         "isolation forest on our descriptors": {f"{n} trees": IsolationForest(n, random_state=0) for n in (100, 300)},
     }
-    rows = {}
     for method, settings in methods.items():
         scores = {s: -model.fit(x["fit"]).score_samples(x["validation"]) for s, model in settings.items()}
         tried = {setting: aurocs(parts["validation"], score, None)["image"] for setting, score in scores.items()}
         best = max(tried, key=tried.__getitem__)
         test = aurocs(parts["test"], -settings[best].score_samples(x["test"]), None)
-        rows[method] = {"validation": tried, "setting": best, "test": test}
-        print(method, rows[method], flush=True)
-    return rows
+        yield method, {"validation": tried, "setting": best, "test": test}
 
 
-def tiles(path: str) -> dict[str, Any]:
+def tiles(path: str) -> Iterator[tuple[str, Any]]:
     parts = parts_of(read_tiles(path))
     normal = [p["pixels"] for p in parts["fit"]]
-    rows: dict[str, Any] = {"pictures": {name: len(part) for name, part in parts.items()}}
+    yield "pictures", {name: len(part) for name, part in parts.items()}
     few = np.random.default_rng(0).choice(200, 10, replace=False)
-    rows["AnomalyDetector"] = {
-        "test": detector_result(normal, parts["test"]),
-        "test, 10 normal pictures": detector_result([normal[n] for n in few], parts["test"]),
-    }
-    print(rows, flush=True)
-    return {**rows, **descriptor_methods(parts), **map_methods(parts)}
+    yield "AnomalyDetector", {"test": detector_result(normal, parts["test"])}
+    yield "AnomalyDetector, 10 normal pictures", {"test": detector_result([normal[n] for n in few], parts["test"])}
+    yield from descriptor_methods(parts)
+    yield from map_methods(parts)
 
 
 # Textures and digits of before ----------------------------------------------------------------------------------
@@ -323,7 +315,9 @@ def main(part: str, rest: list[str]) -> None:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
     if part == "tiles":
-        store("tiles", tiles(rest[0]))
+        for name, row in tiles(rest[0]):
+            print(name, row, flush=True)
+            store("tiles", {name: row})
     if part == "textures":
         store("textures, pixels", textures(Path(rest[0])))
     if part == "digits":
