@@ -44,7 +44,7 @@ def test_the_decision_is_the_score_with_the_threshold_at_zero(fitted: ww.Anomaly
 def test_exposure_has_almost_no_influence(fitted: ww.AnomalyDetector) -> None:
     picture = scratched(surface(1, seed=6))[0]
     bright, dark = fitted.score_samples(torch.cat([picture, 0.5 * picture]))
-    assert bright == pytest.approx(dark, abs=0.3)
+    assert bright == pytest.approx(dark, rel=0.03)
 
 
 def test_an_aligned_object_is_compared_place_by_place() -> None:

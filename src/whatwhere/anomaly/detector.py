@@ -145,6 +145,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     @property
     def offset_(self) -> float:
+        """`score_samples` minus `decision_function`."""
         check_is_fitted(self, "threshold_")
         return -self.threshold_.value
 

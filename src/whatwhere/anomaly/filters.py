@@ -144,7 +144,7 @@ def matched(features: Tensor, covariance: Tensor) -> Tensor:
     floor = NOISE * variances.mean(-1, keepdim=True) + LEAST_VARIANCE
     along = features @ axes  # [scales, C, F, SIDE²]
     weighted = along / (variances.clamp_min(0) + floor)[..., None, :]
-    filters = weighted / (along * weighted).sum(-1, keepdim=True).sqrt() @ axes.mT
+    filters: Tensor = weighted / (along * weighted).sum(-1, keepdim=True).sqrt() @ axes.mT
     filters = filters - filters.mean(-1, keepdim=True)  # so that exposure has no influence
     return filters.view(*filters.shape[:-1], SIDE, SIDE)
 

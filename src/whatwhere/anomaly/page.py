@@ -23,7 +23,7 @@ from whatwhere.errors import MissingExtra, printable
 BINS = 40  # of the histogram
 WIDTH, HEIGHT = 640, 150  # of the histogram
 SIDE = 230  # pixels of a picture's longer side on the page
-SHOWN_RANGE = 4.0  # how far above the threshold the red is strongest
+SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
 RED, OPAQUE = (208, 0, 0), 0.75
 STYLE = """
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem 4rem; background: #fff; color: #222;
@@ -86,7 +86,7 @@ def item(finding: Finding, threshold: float) -> str:
     low, high = value_range(finding.picture)
     kind, name = ' class="anomaly"' if judged.score > threshold else "", escape(printable(judged.name))
     words = ", ".join(f"{word} {value:.1f}" for word, value in judged.evidence.items() if value > 1)
-    patch, *normal = (image(patch, low, high, "patch") for patch in finding.patches)
+    patch, *normal = (image(patch, *value_range(patch), "patch") for patch in finding.patches)
     return f"""<li{kind}><div class="view" style="width:{zoom * width:.0f}px;aspect-ratio:{width}/{height}">
 {image(finding.picture, low, high, name)}<div class="over">{heat_image(judged.heat, threshold)}</div>
 <svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(judged.heat > threshold)}" fill="none"
