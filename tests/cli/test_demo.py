@@ -13,7 +13,8 @@ from tiny_run import whatwhere
 from whatwhere.cli import demo_run as demo
 from whatwhere.data import load
 from whatwhere.errors import RunError
-from whatwhere.spec import EveryBatch, LineSearch
+from whatwhere.explorer import export
+from whatwhere.spec import EveryBatch, InferenceSpec, LineSearch
 
 FILES = {
     ".whatwhere.json",
@@ -27,7 +28,7 @@ FILES = {
 
 
 def images():
-    return tuple(load(*tiny.bars(count, seed)) for count, seed in ((90, 1), (60, 2)))
+    return tuple(load(*tiny.bars(count, seed)) for count, seed in ((60, 1), (20, 2)))
 
 
 def streaming():
@@ -42,9 +43,17 @@ def run(folder, stage=lambda title, total: nullcontext(lambda done: None), **giv
     return demo.run_demo(folder, stage, engine="reference", recipe=streaming(), images=images(), **given)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_steps():
+    """Of inference, for what is drawn and explored: most of the time of so small a demo."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "CODE_STEPS", 2)
+        patch.setattr(demo.InferenceSpec, "coding", lambda lam: InferenceSpec(lam=lam, steps=4))
+        yield
+
+
 @pytest.fixture
 def no_drawing(monkeypatch):
-    """Drawing takes most of the time of so small a demo."""
     monkeypatch.setattr(demo, "demo_page", lambda *_: "a page")
 
 
@@ -74,7 +83,7 @@ def made(tmp_path_factory):
 def test_pixels_and_every_layer_are_measured(made):
     done, _ = made
     assert [score.name for score in done.scores] == ["raw pixels", "layer 1", "layer 2"]
-    assert all(score.score.images == 60 for score in done.scores)
+    assert all(score.score.images == 20 for score in done.scores)
     assert done.scores[0].dimensions == 100
     assert 0 < done.learning_seconds < done.seconds
     stored = json.loads((done.report.parent / "demo.json").read_text())
@@ -99,7 +108,7 @@ def test_the_report_needs_no_other_file_and_links_to_the_explorer(made):
     assert set(re.findall(r"(?:src|href)=\"(?!data:)([^\"]*)", page)) == {"explorer.html"}
     assert (done.report.parent / "explorer.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     for score in done.scores:
-        assert f"{score.score.error:.2%} ({score.score.errors} of 60" in page
+        assert f"{score.score.error:.2%} ({score.score.errors} of 20" in page
 
 
 def test_the_folder_is_a_run(made, tmp_path):
@@ -111,9 +120,13 @@ def test_the_folder_is_a_run(made, tmp_path):
 
 
 @pytest.mark.usefixtures("no_drawing")
-def test_a_demo_replaces_its_own_files_and_no_others(tmp_path):
+def test_a_demo_replaces_its_own_files_and_no_others_unless_interrupted(tmp_path):
     folder = tmp_path / "demo"
     first = run(folder)
+    before = content_of(folder)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, interrupt_at("drawing"))
+    assert content_of(folder) == before
     (folder / "model.safetensors").write_bytes(b"damaged")
     (folder / "thesis.tex").write_text("mine")
     (folder / "photos").mkdir()
@@ -150,15 +163,6 @@ def test_an_interrupted_demo_leaves_no_results(title, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "new" / "demo", interrupt_at(title))
     assert [path.name for path in (tmp_path / "new" / "demo").iterdir()] == [".whatwhere.json"]
-
-
-@pytest.mark.usefixtures("no_drawing")
-def test_an_interrupted_demo_leaves_an_earlier_one_as_it_was(tmp_path):
-    run(tmp_path)
-    before = content_of(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, interrupt_at("drawing"))
-    assert content_of(tmp_path) == before
 
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
