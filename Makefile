@@ -14,7 +14,7 @@ reproduce: $(VENV)/.demo
 	$(BIN)/python -m reproduction all report
 
 test: $(VENV)/.dev
-	$(MAKE) --jobs 2 lint types imports machine-code
+	$(MAKE) --jobs 2 machine-code types lint imports
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
@@ -27,8 +27,10 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-machine-code: $(VENV)/.dev
-	$(BIN)/python tests/compile_engine.py
+machine-code: machine-code-float32 machine-code-float64
+
+machine-code-%: $(VENV)/.dev
+	$(BIN)/python tests/compile_engine.py $*
 
 # The documentation site, docs/_build/html; a warning is an error. GALLERY=0 leaves out running its examples.
 GALLERY ?= 1

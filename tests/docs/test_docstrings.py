@@ -66,7 +66,7 @@ def test_the_example_runs(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) 
     example = doctest.DocTestParser().get_doctest(inspect.getdoc(thing) or "", names, name, None, None)
     assert example.examples
     output: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS).run(example, out=output.append)
+    doctest.DocTestRunner(verbose=False, optionflags=FLAGS).run(example, out=output.append)
     assert output == [], "".join(output)
 
 

@@ -1,15 +1,22 @@
 """The cache of machine code: without a writable folder, with damaged files, with files of other sources."""
 
+import errno
 import hashlib
+import importlib
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
-pytest.importorskip("numba")
+numba = pytest.importorskip("numba")
+cache = importlib.import_module("whatwhere.inference.engines.jit.cache")  # which imports Numba
 
 SOURCE = Path(__file__).parents[2] / "src" / "whatwhere"
 TINY = """
@@ -52,39 +59,65 @@ def cache_files(cache: Path) -> list[Path]:
 CALL = "from tiny import double; print(double(21)); print(sum(double.stats.cache_hits.values()), 'hits')"
 
 
-def test_without_a_writable_folder_it_compiles_and_warns_once(tmp_path: Path) -> None:
-    program = (
-        READ_ONLY
-        + CALL
-        + "; import whatwhere.inference.engines.jit.cache as c; c.use_cache(double); print(c.describe_cache(double))"
-    )
-    done = run(program, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[0] == "42"
-    assert "each process compiles again" in done.stdout
-    assert done.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == 1
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with `tiny.py`, and `cache` for its machine code."""
+    (tmp_path / "tiny.py").write_text(TINY)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
 
 
-def test_a_second_process_finds_the_machine_code(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    first, second = (run(CALL, tmp_path, NUMBA_CACHE_DIR=str(cache)) for _ in range(2))
-    assert (first.stdout, second.stdout) == ("42\n0 hits\n", "42\n1 hits\n"), first.stderr + second.stderr
-    assert len(cache_files(cache)) == 1
-    assert not first.stderr
+def define(folder: Path) -> Any:
+    """`double`, as a process that has not called it before defines it."""
+    return runpy.run_path(str(folder / "tiny.py"), run_name="tiny")["double"]
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the program and, in `cache`, its machine code."""
-    folder = tmp_path_factory.mktemp("compiled")
-    run(CALL, folder, NUMBA_CACHE_DIR=str(folder / "cache"))
-    return folder
+def call(double: Any) -> int:
+    """Call it; how often its machine code was found in the cache."""
+    assert double(21) == 42
+    return sum(double.stats.cache_hits.values())
+
+
+def read_only(*arguments: Any, **options: Any) -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+@pytest.fixture
+def read_only_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A read-only file system, for root too, whose writes no permission bit prevents."""
+
+    def start() -> None:
+        monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+        monkeypatch.setattr(tempfile, "NamedTemporaryFile", read_only)
+        monkeypatch.setattr(os, "makedirs", read_only)
+
+    return start
+
+
+def test_without_a_writable_folder_it_compiles_and_warns_once(
+    folder: Path, read_only_disk: Callable[[], None], recwarn: pytest.WarningsRecorder
+) -> None:
+    cache.warn_not_writable.cache_clear()
+    read_only_disk()
+    for _ in range(2):
+        double = define(folder)
+        assert call(double) == 0
+        assert "each process compiles again" in cache.describe_cache(double)
+    assert [cache.NOT_WRITABLE in str(warning.message) for warning in recwarn] == [True]
+
+
+def test_a_second_process_finds_the_machine_code(folder: Path, recwarn: pytest.WarningsRecorder) -> None:
+    assert call(define(folder)) == 0
+    second = run(CALL, folder, NUMBA_CACHE_DIR=str(folder / "cache"))
+    assert second.stdout == "42\n1 hits\n", second.stderr
+    assert len(cache_files(folder)) == 1
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "garbage", "one bit", "valid checksum of garbage"])
-def test_damaged_machine_code_is_deleted_and_compiled_again(compiled: Path, tmp_path: Path, damage: str) -> None:
-    cache = shutil.copytree(compiled / "cache", tmp_path / "cache")
-    (file,) = cache_files(cache)
+def test_damaged_machine_code_is_deleted_and_compiled_again(folder: Path, damage: str) -> None:
+    call(define(folder))
+    (file,) = cache_files(folder)
     whole = file.read_bytes()
     content = bytearray(whole)
     if damage == "one bit":
@@ -94,32 +127,31 @@ def test_damaged_machine_code_is_deleted_and_compiled_again(compiled: Path, tmp_
     else:
         content = {"empty": bytearray(), "truncated": content[:-100], "garbage": bytearray(b"x" * 5000)}[damage]
     file.write_bytes(content)
-    damaged = run(CALL, compiled, NUMBA_CACHE_DIR=str(cache))
-    assert damaged.stdout == "42\n0 hits\n", damaged.stderr
-    assert "damaged machine code" in damaged.stderr
-    (repaired,) = cache_files(cache)
+    with pytest.warns(UserWarning, match="damaged machine code"):
+        assert call(define(folder)) == 0
+    (repaired,) = cache_files(folder)
     content = repaired.read_bytes()
     assert content[:32] == hashlib.sha256(content[32:]).digest()
     assert len(content) > len(whole) // 2
+    assert call(define(folder)) == 1
 
 
-def test_machine_code_of_other_sources_is_replaced(compiled: Path, tmp_path: Path) -> None:
-    cache = shutil.copytree(compiled / "cache", tmp_path / "cache")
-    (before,) = cache_files(cache)
-    another = compiled / "another.py"
-    another.write_text("changed = True\n")
-    done = run(CALL, compiled, NUMBA_CACHE_DIR=str(cache))
-    another.unlink()
-    assert done.stdout == "42\n0 hits\n", done.stderr
-    (after,) = cache_files(cache)
+def test_machine_code_of_other_sources_is_replaced(folder: Path) -> None:
+    call(define(folder))
+    (before,) = cache_files(folder)
+    (folder / "another.py").write_text("changed = True\n")
+    assert call(define(folder)) == 0
+    (after,) = cache_files(folder)
     assert after != before
 
 
-def test_a_folder_that_cannot_be_written_any_more_is_a_warning(tmp_path: Path) -> None:
-    program = "import tiny\n" + READ_ONLY + CALL
-    done = run(program, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
-    assert done.stdout.startswith("42\n"), done.stderr
-    assert "was not cached" in done.stderr
+def test_a_folder_that_cannot_be_written_any_more_is_a_warning(
+    folder: Path, read_only_disk: Callable[[], None]
+) -> None:
+    double = define(folder)
+    read_only_disk()
+    with pytest.warns(UserWarning, match="was not cached"):
+        assert call(double) == 0
 
 
 def test_compiled_pooling_runs_from_a_read_only_package_without_a_home(tmp_path: Path) -> None:

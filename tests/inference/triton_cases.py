@@ -30,7 +30,7 @@ from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpe
 # Relative errors ‖x - reference‖ / ‖reference‖ that the arithmetic allows: products of float16 (11 bits, so 5e-4 an
 # operand), sums and everything else in float32. The interpreter and the device are held to the same table.
 # Of θ it is the movement that is compared: ‖θ - reference‖ / ‖reference - start‖.
-TOLERANCE = {"float16 products": {1: 2e-3, 6: 5e-3}}
+TOLERANCE = {"float16 products": {1: 2e-3, 3: 5e-3, 6: 5e-3}}
 NONZEROS = 1e-2  # of their number: features at the very edge of the threshold may fall on either side
 
 
@@ -76,18 +76,17 @@ CASES = {
     "1 layer, 11×9": Case(ONE, images=1, height=11, width=9),
     "1 layer, fixed step": Case(ONE, images=3, spec={"step": Fixed(), "alpha": 0.5}),
     "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
-    "2 layers, image step": Case(TWO, images=3, steps=6),
+    "2 layers, image step": Case(TWO, images=3, steps=3),
     # momentum soon brings the error near 0, where its last digits make β: with longer filters sooner than in 6 steps
     "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"step": LineSearch(momentum=True)}),
     "1 layer, momentum restarts": Case(
         ONE, height=5, width=4, steps=6, start=3.0, still=(1,), spec={"step": LineSearch(momentum=True), "lam": 0.3}
     ),
-    "2 layers, schedule": Case(TWO, steps=6, spec=schedule(6)),
+    "2 layers, schedule": Case(TWO, steps=3, spec=schedule(3)),
     "3 layers, colour, schedule, α ½": Case(
         SPECS["3 layers, colour"], mask="known", spec={**schedule(1), "alpha": 0.5}
     ),
-    "2 layers, schedule from zero": Case(TWO, steps=6, start=None, spec=schedule(6)),
-    "2 layers, schedule, untied": Case(TWO, steps=6, start=None, spec=schedule(6), untied=True),
+    "2 layers, schedule from zero, untied": Case(TWO, steps=3, start=None, spec=schedule(3), untied=True),
     "3×3 regions, schedule from zero, mask": Case(
         SPECS["2 layers, 3×3 regions"], start=None, mask="weights", spec={**schedule(1), "moments": MomentFit(power=1)}
     ),
@@ -102,9 +101,9 @@ CASES = {
     "2 layers, signed": Case(SPECS["2 layers, signed"]),
     "3 layers, colour": Case(SPECS["3 layers, colour"]),
     "5 channels": Case(FIVE_CHANNELS),
-    # weights up to 2 are squared: with λ = 2 the steps of θ would be so long that 6 of them amplify the rounding
+    # weights up to 2 are squared: with λ = 2 the steps of θ would be so long that a few of them amplify the rounding
     "weights per channel, 2 channels": Case(
-        TWO_CHANNELS, images=3, steps=6, mask="weights per channel", spec={"lam": 1.0}
+        TWO_CHANNELS, images=3, steps=3, mask="weights per channel", spec={"lam": 1.0}
     ),
     "known pixels, ON/OFF": Case(ONOFF, mask="known"),
     # the same problem as with weights near 1 and λ = 2: their squares are too large for float16
@@ -115,7 +114,7 @@ CASES = {
     # the way up takes one region of many images at a time, and rows in two pieces
     "many images": Case(replace(ONE, channels=17), 65, 3, 2, spec={"step": Fixed()}),
     # the way down leaves out regions that none of 64 images uses
-    "unused regions": Case(SPARSE, 130, 3, 2, corner=1, spec={"step": LineSearch(per="batch"), "pooling_step": 0.1}),
+    "unused regions": Case(SPARSE, 66, 3, 2, corner=1, spec={"step": LineSearch(per="batch"), "pooling_step": 0.1}),
     "unused regions, image step": Case(SPARSE, 66, 3, 2, corner=1, spec={"pooling_step": 0.1}),
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
@@ -140,7 +139,6 @@ LARGE_CASES = {  # on the device only: the interpreter would take minutes
 
 FILTER_CASES = {  # the model, and the kind of mask
     "filters, 2 layers": ("2 layers", ""),
-    "filters, 3 layers, colour": ("3 layers, colour", ""),
     "filters, weights": ("2 layers", "weights"),
     "filters, known per channel": ("3 layers, colour", "known per channel"),
 }
