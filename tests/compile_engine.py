@@ -1,6 +1,6 @@
 """Compile the CPU engine for a dtype before the tests, whose processes would otherwise all do it at the same time.
 
-    python tests/compile_engine.py float32 | float64
+python tests/compile_engine.py float32 | float64
 """
 
 import sys
