@@ -77,23 +77,21 @@ def operators() -> None:
     """opcheck, and gradcheck of the first and second order, of every operator."""
     z = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
     regions = Regions((1, 3, 4), (1, 2, 2), (1, 2, 2), (0, 0, 0), False)
-    geometry = fused.geometry(regions)
+    geometry, fit = fused.geometry(regions), [0.01, 100.0, 2.0]
     p = torch.randn(1, 1, 1, 2, dtype=torch.float64, requires_grad=True)
     mu, gamma = (torch.rand(1, 2, 1, 1, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
     for operator, arguments in (
-        (fused._fit_pool, (z, geometry, 0.01, 100.0, 2, True)),
-        (fused._fit_pool_backward, (z, p, mu, None, geometry, 0.01, 100.0, 2)),
+        (fused._fit_pool, (z, geometry, fit, True)),
+        (fused._fit_pool_backward, (z.detach(), p.detach(), mu.detach(), None, geometry, fit)),
         (fused._pool, (z, mu, gamma, geometry)),
         (fused._unpool, (p, mu, gamma, geometry)),
-        (fused._slopes, (z, p, mu, gamma, geometry)),
+        (fused._slopes, (z.detach(), p.detach(), mu.detach(), gamma.detach(), geometry)),
     ):
         tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
-        if operator in (fused._fit_pool_backward, fused._slopes):  # derivatives that are slow to trace with symbols
-            tests[-1] = "test_aot_dispatch_static"
         torch.library.opcheck(operator.registered, arguments, test_utils=tests)
 
     def fitted(z: Tensor) -> tuple[Tensor, ...]:
-        return fused._fit_pool(z, geometry, 0.01, 100.0, 2, True)
+        return fused._fit_pool(z, geometry, fit, True)
 
     # the registered forms are those of opcheck
     torch.autograd.gradcheck(fitted, z, fast_mode=True)
@@ -104,7 +102,7 @@ def operators() -> None:
     fused.unsupported_reason = lambda *_: None  # type: ignore[assignment]
     compiled = torch.compile(lambda z: F.gaussian_pool2d(z, 2), fullgraph=True, backend="aot_eager", dynamic=False)
     assert torch.equal(compiled(z), fitted(z)[0])
-    traced = torch.jit.trace(lambda z: fused._fit_pool(z, geometry, 0.01, 100.0, 2, False)[0], z.detach())
+    traced = torch.jit.trace(lambda z: fused._fit_pool(z, geometry, fit, False)[0], z.detach())
     another = torch.randn(1, 1, 3, 4, dtype=torch.float64)
     torch.testing.assert_close(traced(another), fitted(another)[0], msg="a trace holds the operator")
     with FakeTensorMode():

@@ -18,6 +18,10 @@ def test_the_package_has_them() -> None:
     assert ww.PoolingParams is PoolingParams
 
 
+def test_the_module_shows_its_public_names_only() -> None:
+    assert dir(ww.nn) == ["GaussianPool2d", "GaussianUnpool2d", "PoolingParams", "SparseCode2d", "functional"]
+
+
 def test_moments() -> None:
     z = torch.randn(2, 3, 8, 8)
     p, where = GaussianPool2d(3, 2, 1, return_where=True)(z)

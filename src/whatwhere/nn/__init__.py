@@ -15,3 +15,7 @@ from whatwhere.nn.sparse_code import SparseCode2d
 register_dataclass(PoolingParams, serialized_type_name="whatwhere.PoolingParams")
 
 __all__ = ["GaussianPool2d", "GaussianUnpool2d", "PoolingParams", "SparseCode2d", "functional"]
+
+
+def __dir__() -> list[str]:
+    return __all__

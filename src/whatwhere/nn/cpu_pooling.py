@@ -20,45 +20,35 @@ from whatwhere.nn import cpu_kernels as kernels
 
 TILE = 512  # regions that are processed together, about
 PER_THREAD = 20_000  # regions for which another thread pays
-NO_FIT = (0.0, 0.0, 2)
 Given = Tensor | None
 NONE: tuple[Given, Given, Given] = (None, None, None)
 
 
-def fit_pool(
-    z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int], lo: float, hi: float, power: int
-) -> None:
-    launch(kernels.FIT_POOL, geometry, (z, *NONE, None, p, mu, gamma), (lo, hi, power))
+def fit_pool(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int], *fit: float) -> None:
+    """`fit` is γ_min, γ_max and the power."""
+    launch(kernels.FIT_POOL, geometry, (z, *NONE, None, p, mu, gamma), fit)
 
 
 def fit_pool_backward(
-    z: Tensor,
-    d_p: Tensor,
-    d_mu: Tensor | None,
-    d_gamma: Tensor | None,
-    d_z: Tensor,
-    geometry: Sequence[int],
-    lo: float,
-    hi: float,
-    power: int,
+    z: Tensor, d_p: Tensor, d_mu: Given, d_gamma: Given, d_z: Tensor, geometry: Sequence[int], *fit: float
 ) -> None:
     clear(d_z, geometry)
-    launch(kernels.FIT_POOL_BACKWARD, geometry, (z, d_p, d_mu, d_gamma, d_z, *NONE), (lo, hi, power))
+    launch(kernels.FIT_POOL_BACKWARD, geometry, (z, d_p, d_mu, d_gamma, d_z, *NONE), fit)
 
 
 def pool(z: Tensor, mu: Tensor, gamma: Tensor, p: Tensor, geometry: Sequence[int]) -> None:
-    launch(kernels.POOL, geometry, (z, None, mu, gamma, None, p, None, None), NO_FIT)
+    launch(kernels.POOL, geometry, (z, None, mu, gamma, None, p, None, None))
 
 
 def slopes(
     z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, d_p: Tensor, d_mu: Tensor, d_gamma: Tensor, geometry: Sequence[int]
 ) -> None:
-    launch(kernels.SLOPES, geometry, (z, p, mu, gamma, None, d_p, d_mu, d_gamma), NO_FIT)
+    launch(kernels.SLOPES, geometry, (z, p, mu, gamma, None, d_p, d_mu, d_gamma))
 
 
 def unpool(p: Tensor, mu: Tensor, gamma: Tensor, z: Tensor, geometry: Sequence[int]) -> None:
     clear(z, geometry)
-    launch(kernels.UNPOOL, geometry, (None, p, mu, gamma, z, *NONE), NO_FIT)
+    launch(kernels.UNPOOL, geometry, (None, p, mu, gamma, z, *NONE))
 
 
 def clear(z: Tensor, geometry: Sequence[int]) -> None:
@@ -68,7 +58,9 @@ def clear(z: Tensor, geometry: Sequence[int]) -> None:
         z.zero_()
 
 
-def launch(operation: int, geometry: Sequence[int], tensors: Sequence[Given], how: tuple[float, float, int]) -> None:
+def launch(
+    operation: int, geometry: Sequence[int], tensors: Sequence[Given], fit: tuple[float, ...] = (0.0, 0.0, 2)
+) -> None:
     """Run an operation on all rows of regions, in as many threads as pay.
 
     tensors  z, p, μ and γ that are read, and then those that are written
@@ -81,7 +73,7 @@ def launch(operation: int, geometry: Sequence[int], tensors: Sequence[Given], ho
 
     def work(first: int, last: int) -> None:
         memory = torch.zeros(length, dtype=p.dtype).numpy()
-        kernels.run((first * rows, last * rows), record, how, *maps, memory)
+        kernels.run((first * rows, last * rows), record, fit, *maps, memory)
 
     threads = max(1, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
     if threads == 1:

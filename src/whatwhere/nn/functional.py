@@ -52,7 +52,7 @@ def gaussian_pool2d(
     tensor([[[[3.0000, 2.0000]]]])
     """
     if where is None:
-        return _fit_pool(input, kernel_size, stride, padding, ceil_mode, fit, False, form)[0]
+        return _fit_pool(input, (kernel_size, stride, padding, ceil_mode), fit, False, form)[0]
     if input.dim() == 3:
         return gaussian_pool2d(
             input[None], kernel_size, stride, padding, ceil_mode, where.map(_batched), fit=fit, form=form
@@ -84,7 +84,7 @@ def gaussian_pool2d_with_where(
     >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, at the bound of γ
     (tensor([0.5000, 0.5000]), tensor([100., 100.]))
     """
-    p, where = _fit_pool(input, kernel_size, stride, padding, ceil_mode, fit, True, form)
+    p, where = _fit_pool(input, (kernel_size, stride, padding, ceil_mode), fit, True, form)
     assert where is not None
     return p, where
 
@@ -127,19 +127,13 @@ def gaussian_unpool2d(
 
 
 def _fit_pool(
-    z: Tensor,
-    kernel_size: Size2,
-    stride: Size2 | None,
-    padding: Size2,
-    ceil_mode: bool,
-    fit: MomentFit,
-    return_where: bool,
-    form: Form,
+    z: Tensor, window: tuple[Size2, Size2 | None, Size2, bool], fit: MomentFit, return_where: bool, form: Form
 ) -> tuple[Tensor, PoolingParams | None]:
+    """p and, at least with `return_where`, the fitted Gaussians; `window` is what `regions_of` takes."""
     if z.dim() == 3:
-        p, where = _fit_pool(z[None], kernel_size, stride, padding, ceil_mode, fit, return_where, form)
+        p, where = _fit_pool(z[None], window, fit, return_where, form)
         return p[0], where and where.map(lambda theta: theta[0])
-    regions = regions_of(z, kernel_size, stride, padding, ceil_mode)
+    regions = regions_of(z, *window)
     if _fused(form, regions, z):
         return fused.fit_pool(z, regions, fit, return_where)
     return plain.fit_pool(z, regions, fit)

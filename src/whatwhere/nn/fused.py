@@ -1,12 +1,12 @@
 """Gaussian pooling as PyTorch operators with fused kernels: one pass over memory forward, one backward.
 
-Five operators; the last two are the derivatives of the first three. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
+Three operators, and two that compute their derivatives. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
 
     fit_pool(z) → p, μ, γ                         pool(z, μ, γ) → p         unpool(p, μ, γ) → z
     fit_pool_backward(z, ∇p, ∇μ, ∇γ) → ∇z         slopes(z, p, μ, γ) → ∂⟨z, U p⟩ / ∂(p, μ, γ)
 
 Only the inputs are saved for the backward pass: fitting a region's Gaussian again costs less than reading it.
-Second derivatives use the plain form.
+A derivative that is differentiated again is that of the plain form.
 """
 
 # mypy: allow-untyped-calls
@@ -34,7 +34,7 @@ LARGEST_KERNEL = 64  # elements: the loops of the Triton kernels over a region a
 HAS_TRITON, HAS_NUMBA = find_spec("triton") is not None, find_spec("numba") is not None
 # Regions as an argument of an operator: size, stride, padding, shape and grid, each of rows and columns
 Geometry = Sequence[int]
-GRID = slice(8, 10)
+SHAPE, GRID = slice(6, 8), slice(8, 10)
 
 
 def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
@@ -88,7 +88,7 @@ def _transformed(*tensors: Tensor) -> bool:
 
 
 def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool) -> tuple[Tensor, PoolingParams | None]:
-    p, mu, gamma = _fit_pool(z, geometry(regions), fit.gamma_min, fit.gamma_max, fit.power, return_where)
+    p, mu, gamma = _fit_pool(z, geometry(regions), [fit.gamma_min, fit.gamma_max, fit.power], return_where)
     return p, PoolingParams(mu, gamma) if return_where else None
 
 
@@ -121,67 +121,53 @@ def regions_from(geometry: Geometry, channels: int) -> Regions:
     return floor if list(floor.grid[1:]) == grid else replace(floor, ceil=True)
 
 
-# --- the operators
+# --- the operators; `fit` is γ_min, γ_max and the power
 
 
-def _new_maps(like: Tensor, height: int, width: int) -> Tensor:
+def _new(like: Tensor, size: Sequence[int], axes: tuple[int, ...] = (), dtype: torch.dtype | None = None) -> Tensor:
+    """Uninitialised maps [N, C, *size], or variables [N, *axes, C, *size], in the layout of `like`."""
     n, c = like.shape[:2]
     if plain.channels_last(like):
-        return like.new_empty(n, height, width, c).permute(0, 3, 1, 2)
-    return like.new_empty(n, c, height, width)
+        return like.new_empty(n, *axes, *size, c, dtype=dtype).movedim(-1, -3)
+    return like.new_empty(n, *axes, c, *size, dtype=dtype)
 
 
-def _new_where(like: Tensor, height: int, width: int, dtype: torch.dtype) -> Tensor:
-    n, c = like.shape[:2]
-    if plain.channels_last(like):
-        return like.new_empty(n, 2, height, width, c, dtype=dtype).permute(0, 1, 4, 2, 3)
-    return like.new_empty(n, 2, c, height, width, dtype=dtype)
-
-
-def _new_fit_pool(z: Tensor, geometry: Geometry, lo: float, hi: float, power: int, return_where: bool) -> Any:
-    h, w = geometry[GRID]
-    where = [_new_where(z, h, w, z.dtype) if return_where else z.new_empty(0) for _ in range(2)]
-    return _new_maps(z, h, w), *where
+def _new_fit_pool(z: Tensor, geometry: Geometry, fit: Sequence[float], return_where: bool) -> Any:
+    mu, gamma = (_new(z, geometry[GRID], (2,)) if return_where else z.new_empty(0) for _ in range(2))
+    return _new(z, geometry[GRID]), mu, gamma
 
 
 def _fit_pool_kernel(
-    z: Tensor, geometry: Sequence[int], gamma_min: float, gamma_max: float, power: int, return_where: bool
+    z: Tensor, geometry: Sequence[int], fit: Sequence[float], return_where: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    p, mu, gamma = _new_fit_pool(z, geometry, gamma_min, gamma_max, power, return_where)
-    kernels(z).fit_pool(z, p, mu, gamma, geometry, gamma_min, gamma_max, power)
+    p, mu, gamma = _new_fit_pool(z, geometry, fit, return_where)
+    kernels(z).fit_pool(z, p, mu, gamma, geometry, fit[0], fit[1], int(fit[2]))
     return p, mu, gamma
 
 
 def _fit_pool_backward_kernel(
-    z: Tensor,
-    d_p: Tensor,
-    d_mu: Tensor | None,
-    d_gamma: Tensor | None,
-    geometry: Sequence[int],
-    gamma_min: float,
-    gamma_max: float,
-    power: int,
+    z: Tensor, d_p: Tensor, d_mu: Tensor | None, d_gamma: Tensor | None, geometry: Sequence[int], fit: Sequence[float]
 ) -> Tensor:
-    d_z = _new_maps(z, *z.shape[2:])
-    kernels(z).fit_pool_backward(z, d_p, d_mu, d_gamma, d_z, geometry, gamma_min, gamma_max, power)
+    d_z = _new(z, z.shape[2:])
+    kernels(z).fit_pool_backward(z, d_p, d_mu, d_gamma, d_z, geometry, fit[0], fit[1], int(fit[2]))
     return d_z
 
 
 def _pool_kernel(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
-    p = _new_maps(z, *mu.shape[3:])
+    p = _new(z, geometry[GRID])
     kernels(z).pool(z, mu, gamma, p, geometry)
     return p
 
 
 def _unpool_kernel(p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
-    z = _new_maps(p, geometry[6], geometry[7])
+    z = _new(p, geometry[SHAPE])
     kernels(p).unpool(p, mu, gamma, z, geometry)
     return z
 
 
 def _new_slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Geometry) -> Any:
-    h, w = mu.shape[3:]
-    return _new_maps(p, h, w), _new_where(p, h, w, mu.dtype), _new_where(p, h, w, gamma.dtype)
+    d_mu, d_gamma = (_new(p, geometry[GRID], (2,), theta.dtype) for theta in (mu, gamma))
+    return _new(p, geometry[GRID]), d_mu, d_gamma
 
 
 def _slopes_kernel(
@@ -192,88 +178,63 @@ def _slopes_kernel(
     return d_p, d_mu, d_gamma
 
 
-_fit_pool = Operator("gaussian_fit_pool", _fit_pool_kernel, _new_fit_pool)
-_fit_pool_backward = Operator(
-    "gaussian_fit_pool_backward", _fit_pool_backward_kernel, lambda z, *_: _new_maps(z, *z.shape[2:])
-)
-_pool = Operator("gaussian_pool", _pool_kernel, lambda z, mu, gamma, geometry: _new_maps(z, *mu.shape[3:]))
-_unpool = Operator(
-    "gaussian_unpool", _unpool_kernel, lambda p, mu, gamma, geometry: _new_maps(p, geometry[6], geometry[7])
-)
-_slopes = Operator("gaussian_slopes", _slopes_kernel, _new_slopes)
-OPERATORS = (_fit_pool, _fit_pool_backward, _pool, _unpool, _slopes)
-
-
 # --- their derivatives
 
 
 def _fit_pool_vjp(ctx: Any, d_p: Tensor | None, d_mu: Tensor | None, d_gamma: Tensor | None) -> Any:
-    (z,), settings = ctx.saved_tensors, ctx.settings
-    *numbers, _ = settings
+    (z,), (geometry, fit, _) = ctx.saved_tensors, ctx.settings
+    if torch.is_grad_enabled():
+
+        def fit_pool(z: Tensor) -> tuple[Tensor, ...]:
+            settings = MomentFit(fit[0], fit[1], int(fit[2]))
+            p, where = plain.fit_pool(z, regions_from(geometry, z.shape[1]), settings)
+            return p, where.mu, where.gamma
+
+        return *_plain_vjp(fit_pool, [z], [d_p, d_mu, d_gamma]), None, None, None
     if d_p is None:
-        d_p = z.new_zeros(*z.shape[:2], *numbers[0][GRID])
-    return _fit_pool_backward(z, d_p, d_mu, d_gamma, *numbers), *[None] * len(settings)
+        d_p = z.new_zeros(*z.shape[:2], *geometry[GRID])
+    return _fit_pool_backward(z, d_p, d_mu, d_gamma, geometry, fit), None, None, None
 
 
 def _pool_vjp(ctx: Any, d_p: Tensor) -> Any:
-    z, mu, gamma = ctx.saved_tensors
-    (geometry,) = ctx.settings
-    wanted = ctx.needs_input_grad
-    d_z = _unpool(d_p, mu, gamma, geometry) if wanted[0] else None
-    _, d_mu, d_gamma = _slopes(z, d_p, mu, gamma, geometry) if wanted[1] or wanted[2] else (None, None, None)
+    (z, mu, gamma), (geometry,) = ctx.saved_tensors, ctx.settings
+    if torch.is_grad_enabled():
+        return *_plain_vjp(_plainly(plain.pool, geometry), ctx.saved_tensors, [d_p]), None
+    needed = ctx.needs_input_grad
+    d_z = _unpool(d_p, mu, gamma, geometry) if needed[0] else None
+    _, d_mu, d_gamma = _slopes(z, d_p, mu, gamma, geometry) if needed[1] or needed[2] else (None, None, None)
     return d_z, d_mu, d_gamma, None
 
 
 def _unpool_vjp(ctx: Any, d_z: Tensor) -> Any:
-    p, mu, gamma = ctx.saved_tensors
-    (geometry,) = ctx.settings
+    (p, mu, gamma), (geometry,) = ctx.saved_tensors, ctx.settings
+    if torch.is_grad_enabled():
+        return *_plain_vjp(_plainly(plain.unpool, geometry), ctx.saved_tensors, [d_z]), None
     if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
         return *_slopes(d_z, p, mu, gamma, geometry), None
     return _pool(d_z, mu, gamma, geometry), None, None, None
 
 
-def _fit_pool_backward_vjp(ctx: Any, d_d_z: Tensor) -> Any:
-    geometry, gamma_min, gamma_max, power = ctx.settings
-
-    def first(z: Tensor, *gradients: Tensor | None) -> Sequence[Tensor]:
-        p, where = plain.fit_pool(z, regions_from(geometry, z.shape[1]), MomentFit(gamma_min, gamma_max, power))
-        given = [(y, d) for y, d in zip((p, where.mu, where.gamma), gradients, strict=True) if d is not None]
-        return torch.autograd.grad([y for y, _ in given], z, [d for _, d in given], create_graph=True)
-
-    return *_through(first, ctx.saved_tensors, [d_d_z]), *[None] * 4
+def _plainly(function: Callable[..., Tensor], geometry: Geometry) -> Callable[..., tuple[Tensor]]:
+    """`plain.pool` or `plain.unpool` as a function of tensors."""
+    return lambda x, mu, gamma: (function(x, PoolingParams(mu, gamma), regions_from(geometry, x.shape[1])),)
 
 
-def _slopes_vjp(ctx: Any, *gradients: Tensor | None) -> Any:
-    def first(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor) -> Sequence[Tensor]:
-        pooled = plain.pool(z, PoolingParams(mu, gamma), regions_from(ctx.settings[0], z.shape[1]))
-        return torch.autograd.grad((pooled * p).sum(), (p, mu, gamma), create_graph=True)
-
-    return *_through(first, ctx.saved_tensors, gradients), None
-
-
-def _through(
-    function: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None]
-) -> list[Tensor | None]:
-    """The vector-Jacobian product of a function in plain PyTorch; itself differentiable if gradients are enabled."""
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # views, not copies: they stay connected to the graph, for a third derivative
-        views = [x if x is None else x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs]
-        outputs = function(*views)
-        given = [(y, d) for y, d in zip(outputs, gradients, strict=True) if d is not None]
-        if not given:
-            return [None] * len(views)
-        tensors = [x for x in views if x is not None]
-        products = iter(
-            torch.autograd.grad(
-                [y for y, _ in given], tensors, [d for _, d in given], create_graph=create_graph, allow_unused=True
-            )
-        )
-    return [None if x is None else next(products) for x in views]
+def _plain_vjp(
+    function: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], gradients: Sequence[Tensor | None]
+) -> Sequence[Tensor | None]:
+    """The vector-Jacobian product of a function in plain PyTorch, which can be differentiated again."""
+    # views: an input that depends on another one counts as independent, and all stay connected to the graph
+    views = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs]
+    given = [(y, d) for y, d in zip(function(*views), gradients, strict=True) if d is not None]
+    outputs, products = [y for y, _ in given], [d for _, d in given]
+    return torch.autograd.grad(outputs, views, products, create_graph=True, allow_unused=True)
 
 
-_fit_pool.differentiate(_fit_pool_vjp, tensors=1)
-_pool.differentiate(_pool_vjp, tensors=3)
-_unpool.differentiate(_unpool_vjp, tensors=3)
-_fit_pool_backward.differentiate(_fit_pool_backward_vjp, tensors=4)
-_slopes.differentiate(_slopes_vjp, tensors=4)
+_fit_pool = Operator("gaussian_fit_pool", _fit_pool_kernel, _new_fit_pool, _fit_pool_vjp, tensors=1)
+_pool = Operator("gaussian_pool", _pool_kernel, lambda z, mu, gamma, g: _new(z, g[GRID]), _pool_vjp, tensors=3)
+_unpool = Operator("gaussian_unpool", _unpool_kernel, lambda p, mu, gamma, g: _new(p, g[SHAPE]), _unpool_vjp, tensors=3)
+_fit_pool_backward = Operator(
+    "gaussian_fit_pool_backward", _fit_pool_backward_kernel, lambda z, *_: _new(z, z.shape[2:])
+)
+_slopes = Operator("gaussian_slopes", _slopes_kernel, _new_slopes)

@@ -18,22 +18,28 @@ from torch.jit._trace import is_tracing
 class Operator:
     """A kernel that can be called, traced and differentiated.
 
-    kernel  the function, with type annotations for all arguments
-    fake    returns uninitialised outputs of the same shapes
+    kernel   the function, with type annotations for all arguments
+    fake     returns uninitialised outputs of the same shapes
+    vjp      vjp(ctx, *gradients) returns the gradients of the inputs; None: has no derivative
+    tensors  how many inputs are ctx.saved_tensors; the others are ctx.settings
     """
 
-    def __init__(self, name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        kernel: Callable[..., Any],
+        fake: Callable[..., Any],
+        vjp: Callable[..., Any] | None = None,
+        tensors: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.registered = torch.library.custom_op(
             f"whatwhere::{name}", kernel, mutates_args=(), device_types=("cpu", "cuda")
         )
         self.registered.register_fake(fake)
-
-    def differentiate(self, vjp: Callable[..., Any], tensors: int) -> None:
-        """`vjp(ctx, *gradients)` gives the gradients of the inputs.
-
-        The first `tensors` inputs are ctx.saved_tensors, the others ctx.settings.
-        """
+        self.function: Any = None
+        if vjp is None:
+            return
 
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             # some of several outputs may be unused: their gradients stay None instead of becoming tensors of zeros
@@ -41,21 +47,20 @@ class Operator:
             ctx.save_for_backward(*inputs[:tensors])
             ctx.settings = inputs[tensors:]
 
-        self.registered.register_autograd(vjp, setup_context=setup_context)
-
         def forward(ctx: Any, *inputs: Any) -> Any:
-            output = self.kernel(*inputs)
+            output = kernel(*inputs)
             setup_context(ctx, inputs, output)
             return output
 
+        self.registered.register_autograd(vjp, setup_context=setup_context)
         parts = {"forward": staticmethod(forward), "backward": staticmethod(vjp)}
-        self.function: Any = type(self.registered._name, (torch.autograd.Function,), parts)
+        self.function = type(name, (torch.autograd.Function,), parts)
 
     def __call__(self, *inputs: Any) -> Any:
         tensors = [x for x in inputs if isinstance(x, Tensor)]
         if is_traced() or any(type(x) not in (Tensor, nn.Parameter) for x in tensors):
             return self.registered(*inputs)
-        if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        if self.function and torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             return self.function.apply(*inputs)
         return self.kernel(*inputs)
 

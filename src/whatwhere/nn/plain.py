@@ -12,7 +12,7 @@ from whatwhere.spec import MomentFit
 
 
 def fit_pool(z: Tensor, regions: Regions, fit: MomentFit) -> tuple[Tensor, PoolingParams]:
-    """MomentFit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
+    """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
     s = precise(z)
     theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)
     p = ops.pool(s, ops.gaussian_weights(theta, regions))
