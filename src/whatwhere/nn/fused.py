@@ -227,6 +227,8 @@ def _plain_vjp(
     # views: an input that depends on another one counts as independent, and all stay connected to the graph
     views = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs]
     given = [(y, d) for y, d in zip(function(*views), gradients, strict=True) if d is not None]
+    if not given:
+        return [None] * len(views)
     outputs, products = [y for y, _ in given], [d for _, d in given]
     return torch.autograd.grad(outputs, views, products, create_graph=True, allow_unused=True)
 

@@ -49,7 +49,7 @@ export const thetaGradient = (mu, gamma, first, second) => [(gamma * first) / 2,
  * @param {number[]} bounds [reach, γ_min, γ_max]
  * @returns {Pair}
  */
-export const bound = (mu, gamma, [reach, low, high]) => [clamp(mu, -reach, reach), clamp(gamma, low, high)];
+export const bound = (mu, gamma, bounds) => [clamp(mu, -bounds[0], bounds[0]), clamp(gamma, bounds[1], bounds[2])];
 
 /**
  * θ ← bound(θ - step ∇θ) along one axis.
@@ -58,8 +58,8 @@ export const bound = (mu, gamma, [reach, low, high]) => [clamp(mu, -reach, reach
  * @param {number} step λ β_U
  * @param {number[]} bounds
  */
-export const stepTheta = ([mu, gamma], gradient, step, bounds) =>
-  bound(mu - step * gradient[0], gamma - step * gradient[1], bounds);
+export const stepTheta = (theta, gradient, step, bounds) =>
+  bound(theta[0] - step * gradient[0], theta[1] - step * gradient[1], bounds);
 
 /**
  * A divisor that may be 0, which is then 1.

@@ -85,7 +85,9 @@ export function emptyTheta(r) {
  */
 function axisWeights(w, at, mu, gamma, size, exist) {
   if (size === 2 && exist === 2) {
-    [w[at], w[at + 1]] = pairWeights(mu, gamma);
+    const pair = pairWeights(mu, gamma); // by index: destructuring an array takes longer
+    w[at] = pair[0];
+    w[at + 1] = pair[1];
     return;
   }
   const centre = (size - 1) / 2;
@@ -210,8 +212,8 @@ export function updatePooling(theta, w, r, error, p, step, gammaMin, gammaMax) {
       const top = wy[2 * j], bottom = wy[2 * j + 1], left = wx[2 * j], right = wx[2 * j + 1];
       const firstY = pairMoment(top, bottom, a * left + b * right, c * left + d * right);
       const firstX = pairMoment(left, right, a * top + c * bottom, b * top + d * bottom);
-      moveAxis(theta.muY, theta.gammaY, j, [firstY, 0], step * p[j], bounds);
-      moveAxis(theta.muX, theta.gammaX, j, [firstX, 0], step * p[j], bounds);
+      moveAxis(theta.muY, theta.gammaY, j, firstY, 0, step * p[j], bounds);
+      moveAxis(theta.muX, theta.gammaX, j, firstX, 0, step * p[j], bounds);
       updateWeights(w, theta, r, j);
       continue;
     }
@@ -225,8 +227,10 @@ export function updatePooling(theta, w, r, error, p, step, gammaMin, gammaMax) {
         slopeX[k] += slope;
       }
     }
-    moveAxis(theta.muY, theta.gammaY, j, momentsAlong(wy, slopeY, j * size), step * p[j], bounds);
-    moveAxis(theta.muX, theta.gammaX, j, momentsAlong(wx, slopeX, j * size), step * p[j], bounds);
+    const [firstY, secondY] = momentsAlong(wy, slopeY, j * size);
+    const [firstX, secondX] = momentsAlong(wx, slopeX, j * size);
+    moveAxis(theta.muY, theta.gammaY, j, firstY, secondY, step * p[j], bounds);
+    moveAxis(theta.muX, theta.gammaX, j, firstX, secondX, step * p[j], bounds);
     updateWeights(w, theta, r, j);
   }
 }
@@ -236,13 +240,16 @@ export function updatePooling(theta, w, r, error, p, step, gammaMin, gammaMax) {
  * @param {Float64Array} mu changed
  * @param {Float64Array} gamma changed
  * @param {number} j
- * @param {[number, number]} moments that `thetaGradient` asks for
+ * @param {number} first moment that `thetaGradient` asks for
+ * @param {number} second
  * @param {number} step times p̂
  * @param {number[]} bounds
  */
-function moveAxis(mu, gamma, j, [first, second], step, bounds) {
+function moveAxis(mu, gamma, j, first, second, step, bounds) {
   const gradient = thetaGradient(mu[j], gamma[j], first, second);
-  [mu[j], gamma[j]] = stepTheta([mu[j], gamma[j]], gradient, step, bounds);
+  const moved = stepTheta([mu[j], gamma[j]], gradient, step, bounds);
+  mu[j] = moved[0];
+  gamma[j] = moved[1];
 }
 
 /**

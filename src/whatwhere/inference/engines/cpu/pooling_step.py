@@ -76,10 +76,10 @@ def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: tuple[floa
 def move_region(state: Array, at: Places, axes: Any, inside: tuple[int, int, int], how: Any) -> None:
     """Regions of any size, by `how` = (step, γ_min, γ_max). All gradients come before the first new weight."""
     y, x, d = axes
-    rows = axis_moments(state, at.z, at.w, y, (d, x))
-    columns = axis_moments(state, at.z, at.w, x, (d, y))
+    rows = axis_moments(state, at.z, at.w, y, (d, x), 0.0)
+    columns = axis_moments(state, at.z, at.w, x, (d, y), 0.0)
     if d.size > 1:
-        maps = axis_moments(state, at.z, at.w, d, (y, x))
+        maps = axis_moments(state, at.z, at.w, d, (y, x), 0.0)
         move_axis(state, at, 2, (d, inside[2]), maps, how)
     move_axis(state, at, 0, (y, inside[0]), rows, how)
     move_axis(state, at, 1, (x, inside[1]), columns, how)

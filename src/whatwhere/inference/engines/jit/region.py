@@ -98,20 +98,23 @@ def spread(memory: Array, z: int, w: int, p: Any, axes: tuple[Axis, Axis], add: 
 
 
 @jit
-def axis_moments(memory: Array, z: int, w: int, own: Axis, others: tuple[Axis, Axis]) -> Any:
+def axis_moments(memory: Array, z: int, w: int, own: Axis, others: tuple[Axis, Axis], centre: Any) -> Any:
     """Of an axis, with r_i the elements pooled along the others: Σ w_i r_i, and the sums of `formulas.theta_gradient`:
 
     Σ w_i r_i (x_i - Σ q x)   and   Σ w_i r_i (x_i² - Σ q x²)
+
+    with x counted from `centre`, as μ then has to be: from μ itself they lose no digits to cancellation.
     """
     (y, x), at = others, w + own.weights
     if own.size == 2:
         r0, r1 = pool_plane(memory, z, w, y, x), pool_plane(memory, z + own.stride, w, y, x)
         w0, w1 = load(memory, at), load(memory, at + own.step)
-        return fma(w0, r0, w1 * r1), formulas.pair_moment(w0, w1, r0, r1), splat(memory, 0)
+        first = formulas.pair_moment(w0, w1, r0, r1)
+        return fma(w0, r0, w1 * r1), first, first * (centre * -2.0)
     zero = splat(memory, 0)
     total, first, second, mean, square = zero, zero, zero, zero, zero
     for i in range(own.size):
-        place, weight = coordinate(i, own.size), load(memory, at + i * own.step)
+        place, weight = coordinate(i, own.size) - centre, load(memory, at + i * own.step)
         share, q = weight * pool_plane(memory, z + i * own.stride, w, y, x), weight * weight
         total, first, second = total + share, fma(share, place, first), fma(share, place * place, second)
         mean, square = fma(q, place, mean), fma(q, place * place, square)
@@ -121,12 +124,11 @@ def axis_moments(memory: Array, z: int, w: int, own: Axis, others: tuple[Axis, A
 @inline_jit
 def pool_with_gradient(memory: Array, z: int, w: int, axes: tuple[Axis, Axis, Axis], theta: Any) -> Any:
     """P = Σ w_y w_x e of one plane, and its gradients by θ = (μ, γ) along rows and along columns."""
-    y, x, one = axes
-    pooled, first_y, second_y = axis_moments(memory, z, w, y, (one, x))
-    _, first_x, second_x = axis_moments(memory, z, w, x, (one, y))
-    (mu_y, gamma_y), (mu_x, gamma_x) = theta
-    rows = formulas.theta_gradient(mu_y, gamma_y, first_y, second_y)
-    return pooled, rows, formulas.theta_gradient(mu_x, gamma_x, first_x, second_x)
+    (y, x, one), ((mu_y, gamma_y), (mu_x, gamma_x)) = axes, theta
+    pooled, first_y, second_y = axis_moments(memory, z, w, y, (one, x), mu_y)
+    _, first_x, second_x = axis_moments(memory, z, w, x, (one, y), mu_x)
+    rows = formulas.theta_gradient(0.0, gamma_y, first_y, second_y)
+    return pooled, rows, formulas.theta_gradient(0.0, gamma_x, first_x, second_x)
 
 
 @inline_jit
