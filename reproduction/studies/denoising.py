@@ -75,7 +75,7 @@ def nlm(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
     from skimage.restoration import denoise_nl_means
 
     settings = {"patch_size": 7, "patch_distance": 10, "fast_mode": True, "h": 0.8 * sigma, "sigma": sigma}
-    return denoise_nl_means(noisy.numpy(), channel_axis=0, **settings)
+    return np.stack([denoise_nl_means(plane.numpy(), **settings) for plane in noisy])
 
 
 def bm3d(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
