@@ -1,6 +1,6 @@
 """Draw the picture of howto/anomaly.md:  python docs/anomaly_pictures.py magnetic-tiles.zip
 
-Tiles with a defect of each kind, of the validation part of reproduction/studies/anomaly.py, and their maps.
+The least normal tile with a defect of each kind, of the validation part of reproduction/studies/anomaly.py, and maps.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from reproduction.studies.anomaly import KINDS, parts_of, read_tiles  # noqa: E4
 def main(path: str) -> None:
     parts = parts_of(read_tiles(path))
     detector = ww.AnomalyDetector().fit([p["pixels"] for p in parts["fit"]][::3])
-    shown = [next(p for p in parts["validation"] if p["kind"] == kind) for kind in KINDS]
+    shown = []
+    for kind in KINDS:
+        odd = [p for p in parts["validation"] if p["kind"] == kind]
+        shown.append(odd[int(detector.score_samples([p["pixels"] for p in odd]).argmin())])
     threshold = detector.threshold_.value
     figure, axes = plt.subplots(1, len(KINDS), figsize=(9, 2.6), layout="constrained")
     maps = detector.anomaly_map([p["pixels"] for p in shown])
     for axis, picture, heat in zip(axes, shown, maps, strict=True):
         axis.imshow(picture["pixels"], cmap="gray")
-        alpha = ((heat - threshold) / 4).clip(0, 0.7)
-        drawn = axis.imshow(heat, cmap="Reds", alpha=alpha, vmin=threshold, vmax=threshold + 4)
+        alpha = ((heat - threshold) / 2).clip(0, 0.7)
+        drawn = axis.imshow(heat, cmap="Reds", alpha=alpha, vmin=threshold, vmax=threshold + 2)
         axis.contour(picture["mask"], [0.5], colors="#ffd400", linewidths=0.8)
         axis.set(xticks=[], yticks=[], title=picture["kind"])
     figure.colorbar(drawn, ax=axes, shrink=0.7)

@@ -187,7 +187,7 @@ def tile_methods(size: tuple[int, int]) -> dict[str, dict[str, Maps]]:
         "PCA of patches": {f"{n} components, scale {s}": principal(n, s) for n in (4, 12, 24) for s in (2, 4)},
     }
     try:
-        scattering = {f"scale {s}": nearest(scattering_patches(size, s), s) for s in (1, 2)}
+        scattering = {f"scale {s}": nearest(scattering_patches(size, s), s) for s in (2,)}
     except ImportError:
         return methods
     return {**methods, "nearest scattering patches": scattering}
@@ -227,7 +227,9 @@ def descriptor_methods(parts: dict[str, list[Picture]]) -> Iterator[tuple[str, A
             for nu in (0.01, 0.1, 0.5)
             for g in (0.001, 0.01, 0.05)
         },
-        "isolation forest on our descriptors": {f"{n} trees": IsolationForest(n, random_state=0) for n in (100, 300)},
+        "isolation forest on our descriptors": {
+            f"{n} trees": IsolationForest(n_estimators=n, random_state=0) for n in (100, 300)
+        },
     }
     for method, settings in methods.items():
         scores = {s: -model.fit(x["fit"]).score_samples(x["validation"]) for s, model in settings.items()}

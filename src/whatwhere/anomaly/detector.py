@@ -59,7 +59,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     of pictures [H, W], [C, H, W] or [H, W, C] of any sizes. NaN marks unknown pixels.
 
     Memory is bounded whatever the number of normal pictures: at most `memory` MB of them are kept, a random sample, and
-    `fit` needs about ten times as much while it runs.
+    `fit` needs about 15 times as much while it runs.
 
     Parameters
     ----------
