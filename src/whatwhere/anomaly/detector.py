@@ -203,7 +203,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         side = float(np.median([picture[0].numel() for picture in pictures])) ** 0.5
         scales = spec.scales or ((1,) if side < SMALL else (2, 4))
         self.filters_ = learn_filters(pictures, load_model(FEATURES).filters[0][0], scales, spec.aligned)
-        cells = [found for found in each(self.filters_, pictures) if found.known.any()]
+        cells: list[Cells] = list(each(self.filters_, pictures))
+        if not all(found.known.any() for found in cells):
+            raise ImageError("a normal picture has no place of known pixels; remove it")
         learn = learn_object if spec.aligned else learn_surface
         self.normal_ = learn(cells, spec.seed, each)
         evidence = torch.stack(self._cross_evidence(cells, learn, spec.seed, each))
