@@ -91,9 +91,11 @@ def noise_of(image: Tensor) -> float:
 
 
 def learn_dictionary(start: Dictionary, image: Tensor, noise: Noise = None) -> Dictionary:
-    """A dictionary adapted to one noisy image [C, H, W] itself: to its brightness, or its first channel.
+    """A dictionary adapted to one noisy image itself: to its brightness, or its first channel.
 
-    noise is given as for `denoise`.
+    start  where the atoms start
+    image  floats [C, H, W]
+    noise  as for `denoise`
 
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 40, 40)
     >>> own = ww.restoration.learn_dictionary(ww.restoration.load_dictionary(), noisy, 0.1)

@@ -25,7 +25,9 @@ FORGET = 0.95  # weight of all batches before, at each new one
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Atoms [M, K, K] of mean 0 and length 1; the mean of a patch is kept.
+    """Patterns whose sums explain patches; the mean of a patch is kept.
+
+    atoms  [M, K, K], of mean 0 and length 1
 
     >>> dictionary = ww.restoration.load_dictionary()
     >>> dictionary.denoise(torch.rand(24, 32), noise=0.1).shape
