@@ -18,8 +18,6 @@ from whatwhere.ops import formulas
 from whatwhere.ops.pooling import Weights
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
-KEPT_GROWTH = 2.0  # how many times longer than the step before its line search a kept step may be
-SECANT_RANGE = 8.0  # how many times longer or shorter than the first step, by line search, a secant step may be
 
 
 def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tensor:

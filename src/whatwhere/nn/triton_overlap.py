@@ -28,7 +28,7 @@ NUMBERS = 12  # that determine the contribution of a region
 
 
 @triton.jit
-def recall(note, count, holds):
+def load_numbers(note, count, holds):
     """Six numbers of a region."""
     return (
         tl.load(note, mask=holds, other=0), tl.load(note + count, mask=holds, other=0),
@@ -121,10 +121,10 @@ def overlap_kernel(
                     holds = live & (y >= a) & (y - a < h) & (x >= b) & (x - b < w)
                     at = (in_band + above - a) * w + x - b
                     note = notes + (at * GROUP + in_group if CHANNELS_LAST else in_group * (rows + above) * w + at)
-                    mu_y, mu_x, g_y, g_x, G, peak = recall(note, count, holds)
+                    mu_y, mu_x, g_y, g_x, G, peak = load_numbers(note, count, holds)
                     largest, c0, a_y, a_x, b_y, b_x = G, G, G, G, G, G
                     if not UNPOOL:
-                        largest, c0, a_y, a_x, b_y, b_x = recall(note + 6 * count, count, holds)
+                        largest, c0, a_y, a_x, b_y, b_x = load_numbers(note + 6 * count, count, holds)
                     added = ()
                     for e in tl.static_range(TY):
                         for f in tl.static_range(TX):

@@ -6,18 +6,17 @@ import torch
 import triton
 from torch import Tensor
 
-from whatwhere.inference.engines.triton import weights
 from whatwhere.inference.engines.triton.shapes import (
-    CHUNK,
+    LayerShape,
     down_matrix,
     down_size,
-    down_tile,
     layer_shapes,
     round_up,
     up_matrix,
     up_size,
 )
-from whatwhere.inference.engines.triton.step import USERS
+from whatwhere.inference.engines.triton.step import MARKED_IMAGES
+from whatwhere.inference.engines.triton.weights import OUT_OF_BOUNDS, Strided, take_theta
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
@@ -38,7 +37,6 @@ class BatchMemory:
         self.shapes = layer_shapes(model, height, width, self.top)
         self.moving, self.from_zero, masked = problem.moving, from_zero, problem.mask is not None
         self.sample = (batch_sample(N) if spec.per_batch else N) if isinstance(spec.step, LineSearch) else 0
-        self.secant = False
         self.device = images.device
         self.side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
@@ -46,7 +44,7 @@ class BatchMemory:
             return torch.empty(*shape, dtype=dtype, device=images.device)
 
         self.images, self.mask = empty(N, C, height, width), empty(N, C, height, width) if masked else None
-        self.scale = empty(6)  # see `down`
+        self.common = empty(6)  # scales and a flag, by the names of `weights`
         self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [  # what `down` unpools at once, it stores as float16 · scale
             empty(N, *s.grid, s.pooled_maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
@@ -62,8 +60,8 @@ class BatchMemory:
             empty(self.sample, *w.shape[1:], dtype=w.dtype) if self.keeps_weights(k) else w
             for k, w in enumerate(self.weights, start=1)
         ]
-        # which regions of the top any of a few images uses, as `step.mark_used` marks them
-        self.used = empty(round_up(N, 128) // USERS.value, *self.shapes[-1].grid)
+        # which regions of the top have a feature in any of a few images, as `step.mark_active` marks them
+        self.active = empty(round_up(N, 128) // MARKED_IMAGES.value, *self.shapes[-1].grid)
         self.z = [empty(N, *s.cells, s.cell**2, s.maps, dtype=HALF) for s in self.shapes]
         self.trial_z = torch.empty_like(self.z[-1][: self.sample]) if self.shapes[-1].tiled else self.z[-1]
         self.z_error = [z[:0] if s.tiled else torch.empty_like(z) for z, s in zip(self.z, self.shapes, strict=True)]
@@ -79,12 +77,10 @@ class BatchMemory:
         top, bottom = self.shapes[-1], self.shapes[0]
         self.gradient = empty(self.sample, *top.grid, top.pooled_maps)
         parts = top.grid[0] * top.grid[1] * top.pooled_chunks
-        tiles = self.down[0].shape[2] // down_tile(bottom)
+        tiles = self.down[0].shape[2] // bottom.down_tile
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, parts) for _ in range(4))
         self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
         self.trial_squares = torch.empty_like(self.squares_below[: self.sample])
-        self.before = empty(*images.shape) if self.secant else self.images  # the error before the last step
-        self.changes_below = torch.empty_like(self.squares_below) if self.secant else self.squares_below
         self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
         self.features = empty(*self.p[-1].shape) if spec.momentum or spec.schedule is not None else self.p[-1]
         T = spec.steps
@@ -105,7 +101,7 @@ class BatchMemory:
         if self.mask is not None:
             assert problem.mask is not None
             self.mask.copy_(problem.mask.expand_as(problem.images))
-        self.scale[5].zero_()
+        self.common[OUT_OF_BOUNDS.value].zero_()
         if start is not None:
             assert start.p is not None
             self.load_latents(start.p, start.pooling_params)
@@ -119,21 +115,28 @@ class BatchMemory:
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
         if self.features is not self.p[-1]:
             self.features.copy_(self.p[-1])
+        moments = self.spec.moments
         for known, own, planes, shape in zip(theta, self.theta, self.weights, self.shapes, strict=True):
-            rows = self.N * shape.grid[0] * shape.grid[1]
-            weights.take_theta[(triton.cdiv(rows, ELEMENTWISE["M"]) * shape.pooled_chunks,)](
-                known.mu, known.gamma, known.mu.stride(), known.gamma.stride(), own, planes, self.scale, rows,
-                self.spec.moments.gamma_min, self.spec.moments.gamma_max, **shape.region_constants(),
-                MAPS=CHUNK, **ELEMENTWISE,
+            mu, gamma = (Strided(x, x.stride()) for x in (known.mu, known.gamma))
+            rows, programs = self.regions(shape, self.N)
+            take_theta[programs](
+                mu, gamma, own, planes, self.common, rows, (moments.gamma_min, moments.gamma_max),
+                SHAPE=shape, **ELEMENTWISE,
             )  # fmt: skip
 
+    @staticmethod
+    def regions(shape: LayerShape, images: int, tile: int = ELEMENTWISE["M"]) -> tuple[int, tuple[int]]:
+        """How many regions these images have, and the grid of a kernel that takes them in tiles."""
+        rows = images * shape.grid[0] * shape.grid[1]
+        return rows, (triton.cdiv(rows, tile) * shape.pooled_chunks,)
+
     def choose_scale(self) -> None:
-        """The powers of two that keep float16 within its range, from what was loaded; see `down`."""
+        """The powers of two that keep float16 within its range, from what was loaded; see `weights`."""
         size = largest(self.images)
         unit = to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
         weight = torch.ones_like(unit) if self.mask is None else to_unit(largest(self.mask)).square()
         error = unit * weight
-        self.scale[:5].copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
+        self.common[:5].copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
 
     def load_filters(self, model: DeconvNet) -> None:
         """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""

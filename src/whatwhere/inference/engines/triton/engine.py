@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from whatwhere.inference.engines.triton.filters import TritonFilterMap
     from whatwhere.inference.engines.triton.workspace import Workspace
 
-LARGEST = 64  # elements of a pooling region: the kernels are written out for each
-FEW = 64  # images: the start of more would hold much memory for the graph
-CACHED = 4  # prepared workspaces that are cached for the next call
+MAX_REGION = 64  # elements of a pooling region: loops over them are unrolled
+MAX_RECORDED = 64  # images whose start is recorded in a CUDA graph, too: of more, its memory would be large
+MAX_CACHED = 4  # workspaces that are cached for the next call
 
 
 class Prepared:
@@ -69,7 +69,7 @@ class Prepared:
 def is_recordable(problem: Problem) -> bool:
     """Whether fitting the start takes a good part of the time, and can be recorded: it then waits for nothing."""
     waits = isinstance(problem.spec.step, Fixed)  # for the bound on ‖R‖²
-    few = len(problem.images) <= FEW and problem.images.is_cuda
+    few = len(problem.images) <= MAX_RECORDED and problem.images.is_cuda
     return problem.is_fresh and problem.mask is None and not waits and few
 
 
@@ -109,7 +109,7 @@ class WholeSolve:
 
 
 def recording(graph: torch.cuda.CUDAGraph) -> AbstractContextManager[None]:
-    """Record launches: those on the way to a step size first, then those that run aside (`Workspace.aside`)."""
+    """Record launches; those on the way to a step size have priority over those of `Workspace.side_stream`."""
     return torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1))
 
 
@@ -155,7 +155,7 @@ def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
     v, masked = problem.images, problem.mask is not None
     key = (problem.model.spec, problem.phase, problem.spec, v.shape, v.device, masked, from_zero)
     if key not in _prepared:
-        while len(_prepared) >= CACHED:
+        while len(_prepared) >= MAX_CACHED:
             _prepared.popitem(last=False)
         _prepared[key] = Prepared(Workspace(problem, from_zero=from_zero))
     _prepared.move_to_end(key)
@@ -175,7 +175,7 @@ def unsupported(problem: Problem) -> str | None:
     for k, layer in enumerate(model.spec.layers[: problem.phase.layer], start=1):
         if layer.stride > 4:
             return f"the pooling regions of layer {k} have a stride of {layer.stride}; at most 4"
-        if layer.pool_maps * layer.pool_size**2 > LARGEST:
+        if layer.pool_maps * layer.pool_size**2 > MAX_REGION:
             size = f"{layer.pool_size} × {layer.pool_size} elements of {layer.pool_maps} maps"
-            return f"the pooling regions of layer {k} hold {size}; at most {LARGEST} elements"
+            return f"the pooling regions of layer {k} hold {size}; at most {MAX_REGION} elements"
     return None

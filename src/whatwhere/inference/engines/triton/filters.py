@@ -7,20 +7,18 @@ program takes one tile and one share of the rows; the shares are added at the en
 # mypy: allow-untyped-defs, disable-error-code="assignment"
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.inference.engines.triton import up
-from whatwhere.inference.engines.triton.shapes import LayerShape, down_matrix, filters_of, power_of_two
+from whatwhere.inference.engines.triton.shapes import LayerShape, depth_block, down_matrix, filters_of
+from whatwhere.inference.engines.triton.weights import ERROR_UNSCALE, UNSCALE
 from whatwhere.inference.engines.triton.workspace import Workspace
 from whatwhere.model import Problem
 
 PROGRAMS = 1024  # about so many take part in a sum, each with a share of the rows
-TILE: dict[str, Any] = {"M": 64, "K": 64, "num_warps": 4, "num_stages": 3}
+M, K = tl.constexpr(64), tl.constexpr(64)  # rows and depth of a tile
 
 
 class TritonFilterMap:
@@ -54,37 +52,38 @@ class TritonFilterMap:
         if subtract:
             workspace.images.mul_(unit)
         for j in range(1, k):
-            workspace.propagate(j, slice(0, workspace.N), up.BETWEEN, False, 0)
+            workspace.propagate(j, slice(0, workspace.N), "between", 0, move=False)
         return unit * self.correlation(shape)
 
     def correlation(self, shape: LayerShape) -> Tensor:
         """The gradient of layer k's filters from z_k and the error below it, [C, B, K, K]."""
         workspace, (inner, outer) = self.workspace, (shape.cell_row, shape.taps**2 * shape.block_row)
-        rows, N = workspace.N * shape.cells[0] * shape.cells[1], min(64, max(16, power_of_two(outer)))
-        tiles = triton.cdiv(inner, TILE["M"]) * triton.cdiv(outer, N)
+        rows = workspace.N * shape.cells[0] * shape.cells[1]
+        tiles = triton.cdiv(inner, M.value) * triton.cdiv(outer, depth_block(outer))
         shares = triton.cdiv(PROGRAMS, tiles)
         parts = torch.empty(shares, inner, outer, device=workspace.device)
         correlate[(tiles, shares)](
-            workspace.z[self.k - 1], workspace.error[self.k - 1], parts, rows, **shape.constants(),
-            STEPS=triton.cdiv(rows, TILE["K"] * shares), N=N, **TILE,
+            workspace.z[self.k - 1], workspace.error[self.k - 1], parts, rows,
+            SHAPE=shape, STEPS=triton.cdiv(rows, K.value * shares), num_warps=4, num_stages=3,
         )  # fmt: skip
         G = parts.sum(0).view(inner, shape.taps**2, shape.block_row).transpose(0, 1)
-        return filters_of(G, shape) * (workspace.scale[1] * workspace.scale[4])
+        return filters_of(G, shape) * (workspace.common[UNSCALE.value] * workspace.common[ERROR_UNSCALE.value])
+
+
+columns_block = triton.constexpr_function(depth_block)
 
 
 @triton.jit
-def correlate(
-    z, error, out, rows,
-    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
-    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    STEPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
+def correlate(z, error, out, rows, SHAPE: tl.constexpr, STEPS: tl.constexpr):
     """One tile of cell(r)ᵀ · [block(r - t) of every tap t], over one share of the cells r, into
     out [shares, s² B, R² s² C]."""
-    INNER: tl.constexpr = S * S * B
-    OUTER: tl.constexpr = S * S * C
+    INNER: tl.constexpr = SHAPE.cell_row
+    OUTER: tl.constexpr = SHAPE.block_row
+    R: tl.constexpr = SHAPE.taps
     COLUMNS: tl.constexpr = R * R * OUTER
+    N: tl.constexpr = columns_block(COLUMNS)
+    H, W = SHAPE.cells[0], SHAPE.cells[1]
+    BLOCK_H, BLOCK_W = SHAPE.blocks[0], SHAPE.blocks[1]
     ACROSS: tl.constexpr = (COLUMNS + N - 1) // N
     above = tl.program_id(0) // ACROSS * M + tl.arange(0, M)
     column = tl.program_id(0) % ACROSS * N + tl.arange(0, N)

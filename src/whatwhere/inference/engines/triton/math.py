@@ -9,17 +9,6 @@ import triton.language as tl
 
 
 @triton.jit
-def own_tile(rows, B: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr):
-    """What a program without products works on: M rows and a few maps of a tensor [rows, B]. These rows and maps, which
-    of them exist, where they are in memory, and the parts of an image's sums that they make."""
-    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
-    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
-    b = tl.program_id(0) % CHUNKS * MAPS + tl.arange(0, MAPS)
-    here = (row < rows)[:, None] & (b < B)[None, :]
-    return row, b, here, row.to(tl.int64)[:, None] * B + b[None, :], row * CHUNKS + tl.program_id(0) % CHUNKS
-
-
-@triton.jit
 def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
     """Element i of every region, from errors [M, PLACES, maps]: PLACES lie in one thread, so this moves nothing."""
     here = (tl.arange(0, PLACES) == i)[None, :, None]
@@ -68,26 +57,26 @@ def pooled(errors, w, S: tl.constexpr, PLACES: tl.constexpr):
 
 
 @triton.jit
-def moved(mu, gamma, rate, first, second, gamma_min, gamma_max, S: tl.constexpr):
-    """bound(θ - λ β_U ∇θ) along one axis from the sums of `pooled`: Σ w e [(x - μ)² - Σ q (x - μ)²] is
+def moved(theta, moments, rate, gamma_bounds, S: tl.constexpr):
+    """bound(θ - λ β_U ∇θ) along one axis from two sums of `pooled`: Σ w e [(x - μ)² - Σ q (x - μ)²] is
     second - 2 μ first."""
     REACH: tl.constexpr = (S - 1) / 2
+    mu, gamma = theta
+    first, second = moments
     new_mu = clamp(mu - rate * gamma / 2 * first, -REACH, REACH)
-    return new_mu, clamp(gamma + rate / 4 * (second - 2 * mu * first), gamma_min, gamma_max)
+    return new_mu, clamp(gamma + rate / 4 * (second - 2 * mu * first), gamma_bounds[0], gamma_bounds[1])
 
 
 @triton.jit
-def fitted(
-    errors, room_y, room_x, mu_scale, gamma_scale, gamma_min, gamma_max,
-    S: tl.constexpr, POWER: tl.constexpr, PLACES: tl.constexpr,
-):  # fmt: skip
-    """`ops.pooling.fit_moments` of the signal at z, times the scales: μ and γ along rows and columns."""
+def fitted(errors, room_y, room_x, numbers, SHAPE: tl.constexpr, POWER: tl.constexpr):
+    """`ops.pooling.fit_moments` of the signal at z, times the scales of a schedule: θ along rows and columns."""
+    S: tl.constexpr = SHAPE.pool_size
     largest = tl.max(tl.abs(errors), axis=1)
     unit = tl.where(largest > 0, 1 / tl.where(largest > 0, largest, 1.0), 0.0)
     total, y, x, yy, xx = unit * 0, unit * 0, unit * 0, unit * 0, unit * 0
     for i in tl.static_range(S):
         for j in tl.static_range(S):
-            w = fit_weight(errors, unit, room_y, room_x, i, j, S, POWER, PLACES)
+            w = fit_weight(place(errors, i * S + j, SHAPE.places) * unit, (room_y > i) & (room_x > j), POWER)
             total += w
             y += w * (i - (S - 1) / 2)
             x += w * (j - (S - 1) / 2)
@@ -95,25 +84,24 @@ def fitted(
     y, x = y * share, x * share
     for i in tl.static_range(S):
         for j in tl.static_range(S):
-            w = fit_weight(errors, unit, room_y, room_x, i, j, S, POWER, PLACES)
+            w = fit_weight(place(errors, i * S + j, SHAPE.places) * unit, (room_y > i) & (room_x > j), POWER)
             dy, dx = i - (S - 1) / 2 - y, j - (S - 1) / 2 - x
             yy += w * dy * dy
             xx += w * dx * dx
     REACH: tl.constexpr = (S - 1) / 2
+    gamma_min, gamma_max = numbers.gamma_bounds
+    mu_scale, gamma_scale = numbers.start_scales
     gamma_y = clamp(precision(total, yy, gamma_min, gamma_max) * gamma_scale, gamma_min, gamma_max)
     gamma_x = clamp(precision(total, xx, gamma_min, gamma_max) * gamma_scale, gamma_min, gamma_max)
-    return clamp(y * mu_scale, -REACH, REACH), clamp(x * mu_scale, -REACH, REACH), gamma_y, gamma_x
+    return (clamp(y * mu_scale, -REACH, REACH), gamma_y), (clamp(x * mu_scale, -REACH, REACH), gamma_x)
 
 
 @triton.jit
-def fit_weight(
-    errors, unit, room_y, room_x, i: tl.constexpr, j: tl.constexpr,
-    S: tl.constexpr, POWER: tl.constexpr, PLACES: tl.constexpr,
-):  # fmt: skip
+def fit_weight(signal, exists, POWER: tl.constexpr):
     """|s|^power of one element of every region; 0 where it does not exist."""
-    w = tl.abs(place(errors, i * S + j, PLACES)) * unit
+    w = tl.abs(signal)
     w = w * w if POWER == 2 else w
-    return tl.where((room_y > i) & (room_x > j), w, 0.0)
+    return tl.where(exists, w, 0.0)
 
 
 @triton.jit
@@ -161,21 +149,3 @@ def penalty(p, ALPHA: tl.constexpr):
 @triton.jit
 def clamp(x, low, high):
     return tl.minimum(tl.maximum(x, low), high)
-
-
-@triton.jit
-def load_theta(theta, row, b, here, B: tl.constexpr):
-    """μ and γ along rows and columns, stored one after the other for all maps of a region."""
-    theta += row.to(tl.int64)[:, None] * (4 * B) + b[None, :]
-    mu_y, mu_x = tl.load(theta, mask=here, other=0.0), tl.load(theta + B, mask=here, other=0.0)
-    gamma_y, gamma_x = tl.load(theta + 2 * B, mask=here, other=0.0), tl.load(theta + 3 * B, mask=here, other=0.0)
-    return mu_y, mu_x, gamma_y, gamma_x
-
-
-@triton.jit
-def store_theta(theta, row, b, here, mu_y, mu_x, gamma_y, gamma_x, B: tl.constexpr):
-    theta += row.to(tl.int64)[:, None] * (4 * B) + b[None, :]
-    tl.store(theta, mu_y, mask=here)
-    tl.store(theta + B, mu_x, mask=here)
-    tl.store(theta + 2 * B, gamma_y, mask=here)
-    tl.store(theta + 3 * B, gamma_x, mask=here)

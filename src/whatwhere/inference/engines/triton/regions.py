@@ -16,60 +16,59 @@ columns.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import moved, own_tile
+from whatwhere.inference.engines.triton.math import moved
 from whatwhere.inference.engines.triton.step import some_in_row, take_step
-from whatwhere.inference.engines.triton.up import BETWEEN, GRADIENT, STEP, errors_at_z, store_error
+from whatwhere.inference.engines.triton.up import errors_at_z, movement, store_error, store_gradient
 from whatwhere.inference.engines.triton.weights import (
+    ERROR_SCALE,
+    ERROR_UNSCALE,
+    MAPS,
+    SCALE,
+    Tile,
     axis_planes,
+    axis_planes_of,
+    axis_theta,
     axis_weights,
-    load_axis,
     load_planes,
-    planes_of,
+    own_tile,
+    plane_offset,
     store_planes,
 )
 
 
 @triton.jit
-def propagate(
-    error, matrix, z_error, rows,
-    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
-    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    BY_IMAGE: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
+def propagate(tensors, z_error, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: tl.constexpr):
     """The error at z of a tile of cells, in the scale of the error below."""
-    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
-    chunk = tl.program_id(0) % CHUNKS
-    row, errors = errors_at_z(
-        error, matrix, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, BY_IMAGE, M, MAPS, PLACES, K
-    )
-    place, b = tl.arange(0, PLACES), chunk * MAPS + tl.arange(0, MAPS)
+    S: tl.constexpr = SHAPE.cell
+    B: tl.constexpr = SHAPE.maps
+    row, errors = errors_at_z(tensors, rows, SHAPE, BY_IMAGE, M)
+    place, b = tl.arange(0, SHAPE.places), tl.program_id(0) % SHAPE.chunks * MAPS + tl.arange(0, MAPS)
     at = (row.to(tl.int64)[:, None, None] * (S * S) + place[None, :, None]) * B + b[None, None, :]
     here = (row < rows)[:, None, None] & (place < S * S)[None, :, None] & (b < B)[None, None, :]
     tl.store(z_error + at, errors.to(z_error.dtype.element_ty), mask=here)
 
 
 @triton.jit
-def pool(
-    z_error, p, theta, weights, weights_before, features, gradient, error_above, beta, rates, penalties, nonzeros,
-    squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold, ahead, everywhere,
-    P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
-    Z_H: tl.constexpr, Z_W: tl.constexpr, ROLE: tl.constexpr, MOVE: tl.constexpr, KEEP: tl.constexpr,
-    S_ABOVE: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr,
-    SECANT: tl.constexpr, SCHEDULED: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
-):  # fmt: skip
-    """The error at z pooled with the weights: g. Then, as `up` does, what ROLE asks, and the step of θ on request."""
-    row, b, here, at, part = own_tile(rows, P, M, MAPS)
+def pool(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr):
+    """The error at z pooled with the weights: g. Then, as `up` does, the step of θ on request, and what its role is."""
+    P: tl.constexpr = SHAPE.pooled_maps
+    D: tl.constexpr = SHAPE.depth
+    S: tl.constexpr = SHAPE.pool_size
+    CELL: tl.constexpr = SHAPE.cell
+    STRIDE: tl.constexpr = SHAPE.stride
+    H: tl.constexpr = SHAPE.grid[0]
+    W: tl.constexpr = SHAPE.grid[1]
+    Z_H: tl.constexpr = SHAPE.unpooled[0]
+    Z_W: tl.constexpr = SHAPE.unpooled[1]
+    tile, part = own_tile(numbers.rows, P, M)
+    row, b, here, common = tile.row, tile.b, tile.here, tensors.common
+    at = plane_offset(tile, 1, P)
     image, r_y, r_x = row // (H * W), row // W % H, row % W
     g = tl.zeros((M, MAPS), tl.float32)
-    PLANES: tl.constexpr = planes_of(D) + 2 * planes_of(S)
-    planes = load_planes(weights, row, b, here, PLANES, P)
-    if KEEP:
-        store_planes(weights_before, row, b, here, planes, PLANES, P)
-    w_d = axis_weights(planes, 0, g, D)
-    w_y = axis_weights(planes, planes_of(D), g, S)
-    w_x = axis_weights(planes, planes_of(D) + planes_of(S), g, S)
+    planes = load_planes(tensors.weights, tile, here, SHAPE)
+    if RULE.keep:
+        store_planes(tensors.weights_before, tile, here, planes, SHAPE)
+    w_d, w_y, w_x = all_weights(planes, g, SHAPE)
     # along each axis Σ w e x and Σ w e x²
     first_y, first_x, first_d, second_y, second_x, second_d = g, g, g, g, g, g
     for h in tl.static_range(D):
@@ -78,84 +77,85 @@ def pool(
             along, along_first, along_second = g * 0, g * 0, g * 0
             for j in tl.static_range(S):
                 x = r_x * STRIDE + j
-                cell = (image.to(tl.int64) * CELLS_H + y // CELL) * CELLS_W + x // CELL
+                cell = (image.to(tl.int64) * SHAPE.cells[0] + y // CELL) * SHAPE.cells[1] + x // CELL
                 element = ((cell * CELL + y % CELL) * CELL + x % CELL) * D + h
                 inside = here & ((y < Z_H) & (x < Z_W))[:, None]
-                error = tl.load(z_error + element[:, None] * P + b[None, :], mask=inside, other=0.0).to(tl.float32)
+                error = tl.load(tensors.error + element[:, None] * P + b[None, :], mask=inside, other=0.0)
+                error = error.to(tl.float32)
                 along += w_x[j] * error
                 along_first += w_x[j] * error * (j - (S - 1) / 2)
                 along_second += w_x[j] * error * ((j - (S - 1) / 2) * (j - (S - 1) / 2))
             weight = w_d[h] * w_y[i]
             g += weight * along
-            if MOVE:
+            if RULE.move:
                 first_x += weight * along_first
                 second_x += weight * along_second
                 first_y += weight * along * (i - (S - 1) / 2)
                 second_y += weight * along * ((i - (S - 1) / 2) * (i - (S - 1) / 2))
                 first_d += weight * along * (h - (D - 1) / 2)
                 second_d += weight * along * ((h - (D - 1) / 2) * (h - (D - 1) / 2))
-    p_hat = tl.load(p + at, mask=here, other=0.0)
-    unit = tl.load(scale + 4)
-    if MOVE:
-        rate = pooling_rate * unit * p_hat
-        if SCHEDULED:
-            rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
-        moving = here & (some_in_row(p_hat != 0) | (everywhere * tl.load(scale + 5 + 0 * row) > 0)[:, None])
+    p_hat = tl.load(tensors.p + at, mask=here, other=0.0)
+    unit = tl.load(common + ERROR_UNSCALE)
+    if RULE.move:
+        rate, moving = movement(tensors, numbers, tile, p_hat, numbers.pooling_rate * unit, SHAPE, RULE)
         room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
-        AXES: tl.constexpr = 2 if D == 1 else 3
-        RAGGED_Y: tl.constexpr = (H - 1) * STRIDE + S > Z_H
-        RAGGED_X: tl.constexpr = (W - 1) * STRIDE + S > Z_W
-        at_row, bounds, room_d = (row, b, moving, rate, g), (gamma_min, gamma_max), room_y * 0 + D
-        new = move_axis(theta, AXES - 2, AXES, at_row, first_y, second_y, w_y, room_y, bounds, S, RAGGED_Y, P)
-        new = new + move_axis(theta, AXES - 1, AXES, at_row, first_x, second_x, w_x, room_x, bounds, S, RAGGED_X, P)
+        at_row, bounds = (Tile(row, b, moving), rate, g), numbers.gamma_bounds
+        new = move_axis(tensors.theta, at_row, (first_y, second_y, w_y), room_y, bounds, 1, SHAPE)
+        new = new + move_axis(tensors.theta, at_row, (first_x, second_x, w_x), room_x, bounds, 2, SHAPE)
         if D > 1:
-            new = move_axis(theta, 0, AXES, at_row, first_d, second_d, w_d, room_d, bounds, D, False, P) + new
-        store_planes(weights, row, b, moving, new, PLANES, P)
+            room_d = room_y * 0 + D
+            new = move_axis(tensors.theta, at_row, (first_d, second_d, w_d), room_d, bounds, 0, SHAPE) + new
+        store_planes(tensors.weights, tile, moving, new, SHAPE)
 
     g *= unit
-    if ROLE == BETWEEN:
-        store_error(error_above, g * tl.load(scale + 3), row, b, here, P, H, W, S_ABOVE)
-    if ROLE == GRADIENT:
-        g = tl.where(here, g * tl.load(scale + 2), 0.0)
-        tl.store(gradient + at, g, mask=here)
-        tl.store(squares + part, tl.sum(g * g, axis=1), mask=row < rows)
-    if ROLE == STEP:
-        take_step(
-            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
-            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, False,
-        )  # fmt: skip
+    if RULE.role == "between":
+        store_error(tensors.error_above, g * tl.load(common + ERROR_SCALE), tile, SHAPE, ABOVE)
+    if RULE.role == "gradient":
+        store_gradient(tensors, g, tile, part, numbers.rows, SHAPE)
+    if RULE.role == "step":
+        take_step(tensors, tile, part, (g, p_hat), numbers, SHAPE, RULE)
 
 
 @triton.jit
-def move_axis(
-    theta, axis: tl.constexpr, AXES: tl.constexpr, at_row, first, second, w, room, bounds,
-    S: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
-):  # fmt: skip
-    """The step of θ along one axis with S elements; what is then stored of its weights."""
-    row, b, moving, rate, g = at_row
-    mu, gamma = load_axis(theta, axis, AXES, row, b, moving, P)
+def all_weights(planes, like, SHAPE: tl.constexpr):
+    """The weights of a region along maps, rows and columns."""
+    D: tl.constexpr = axis_planes_of(SHAPE.depth)
+    S: tl.constexpr = SHAPE.pool_size
+    w_d, w_y = axis_weights(planes, 0, like, SHAPE.depth), axis_weights(planes, D, like, S)
+    return w_d, w_y, axis_weights(planes, D + axis_planes_of(S), like, S)
+
+
+@triton.jit
+def move_axis(theta, at_row, sums, room, bounds, AXIS: tl.constexpr, SHAPE: tl.constexpr):
+    """The step of θ along one axis (of maps, rows, columns); what is then stored of its weights."""
+    S: tl.constexpr = SHAPE.region[AXIS]
+    BETWEEN: tl.constexpr = SHAPE.axes * SHAPE.pooled_maps
+    tile, rate, g = at_row
+    first, second, w = sums
+    theta = axis_theta(theta, tile, AXIS - 3 + SHAPE.axes, SHAPE)
+    mu, gamma = tl.load(theta, mask=tile.here, other=0.0), tl.load(theta + BETWEEN, mask=tile.here, other=0.0)
     mean, square = g * 0, g * 0
     for i in tl.static_range(S):
         mean += w[i] * w[i] * (i - (S - 1) / 2)
         square += w[i] * w[i] * ((i - (S - 1) / 2) * (i - (S - 1) / 2))
-    mu, gamma = moved(mu, gamma, rate, first - mean * g, second - square * g, bounds[0], bounds[1], S)
-    theta += (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
-    tl.store(theta, mu, mask=moving)
-    tl.store(theta + AXES * P, gamma, mask=moving)
-    return axis_planes(mu, gamma, room, S, RAGGED)
+    new = moved((mu, gamma), (first - mean * g, second - square * g), rate, bounds, S)
+    tl.store(theta, new[0], mask=tile.here)
+    tl.store(theta + BETWEEN, new[1], mask=tile.here)
+    return axis_planes(new, room, S, SHAPE.ragged[AXIS])
 
 
 @triton.jit
-def unpool(
-    p, weights, z, scale, rows,
-    P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
-    Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
-):  # fmt: skip
+def unpool(p, weights, z, common, rows, SHAPE: tl.constexpr, M: tl.constexpr):
     """z(i) = Σ w(i) p(j) over the regions j that hold i: of element a of a cell these are REACH along an axis."""
+    D: tl.constexpr = SHAPE.depth
+    S: tl.constexpr = SHAPE.pool_size
+    CELL: tl.constexpr = SHAPE.cell
+    STRIDE: tl.constexpr = SHAPE.stride
     REACH: tl.constexpr = (S + STRIDE - 1) // STRIDE
-    row, b, here, _, _ = own_tile(rows, P, M, MAPS)
-    image, c_y, c_x = row // (CELLS_H * CELLS_W), row // CELLS_W % CELLS_H, row % CELLS_W
+    H: tl.constexpr = SHAPE.cells[0]
+    W: tl.constexpr = SHAPE.cells[1]
+    tile, _ = own_tile(rows, SHAPE.pooled_maps, M)
+    image, c_y, c_x = tile.row // (H * W), tile.row // W % H, tile.row % W
     elements = ()  # all of them before the first is stored, so that the compiler reads what they share once
     for a in tl.static_range(CELL):
         for c in tl.static_range(CELL):
@@ -163,38 +163,35 @@ def unpool(
                 total = tl.zeros((M, MAPS), tl.float32)
                 for o_y in tl.static_range(REACH):
                     for o_x in tl.static_range(REACH):
-                        if a % STRIDE + o_y * STRIDE < S and c % STRIDE + o_x * STRIDE < S:
+                        i: tl.constexpr = a % STRIDE + o_y * STRIDE
+                        j: tl.constexpr = c % STRIDE + o_x * STRIDE
+                        if i < S and j < S:
                             r_y = c_y * (CELL // STRIDE) + a // STRIDE - o_y
                             r_x = c_x * (CELL // STRIDE) + c // STRIDE - o_x
-                            total += region_element(
-                                p, weights, image, r_y, r_x, b, here, h, a, c, o_y, o_x,
-                                P, S, STRIDE, D, H, W, Z_H, Z_W,
-                            )  # fmt: skip
+                            total += region_element((p, weights), (image, r_y, r_x), tile, h, i, j, SHAPE)
                 elements = elements + (total,)  # noqa: RUF005
-    c_scale = tl.load(scale)
-    first = row.to(tl.int64)[:, None] * (CELL * CELL * D * P) + b[None, :]
+    c_scale = tl.load(common + SCALE)
+    first = plane_offset(tile, CELL * CELL * D, SHAPE.pooled_maps)
     for i in tl.static_range(CELL * CELL * D):
-        tl.store(z + first + i * P, (elements[i] * c_scale).to(z.dtype.element_ty), mask=here)
+        tl.store(z + first + i * SHAPE.pooled_maps, (elements[i] * c_scale).to(z.dtype.element_ty), mask=tile.here)
 
 
 @triton.jit
 def region_element(
-    p, weights, image, r_y, r_x, b, here,
-    h: tl.constexpr, a: tl.constexpr, c: tl.constexpr, o_y: tl.constexpr, o_x: tl.constexpr,
-    P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
+    source, region, tile, h: tl.constexpr, i: tl.constexpr, j: tl.constexpr, SHAPE: tl.constexpr
 ):  # fmt: skip
-    """w(i) p(j) of one region for every row: that of element (h, a, c) of the cell, o_y and o_x regions before the last
-    that holds it; 0 where there is no such region or element."""
-    i: tl.constexpr = a % STRIDE + o_y * STRIDE
-    j: tl.constexpr = c % STRIDE + o_x * STRIDE
-    exists = here & ((r_y >= 0) & (r_y < H) & (r_x >= 0) & (r_x < W))[:, None]
-    region = (image.to(tl.int64) * H + r_y) * W + r_x
-    feature = tl.load(p + region[:, None] * P + b[None, :], mask=exists, other=0.0)
-    used = exists & some_in_row(feature != 0)
-    planes = load_planes(weights, region, b, used, planes_of(D) + 2 * planes_of(S), P)
-    w_d = axis_weights(planes, 0, feature, D)
-    w_y = axis_weights(planes, planes_of(D), feature, S)
-    w_x = axis_weights(planes, planes_of(D) + planes_of(S), feature, S)
-    room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
+    """w(i) p(j) of element (h, i, j) of one region for every row; 0 where there is no such region or element."""
+    H: tl.constexpr = SHAPE.grid[0]
+    W: tl.constexpr = SHAPE.grid[1]
+    p, weights = source
+    image, r_y, r_x = region
+    exists = tile.here & ((r_y >= 0) & (r_y < H) & (r_x >= 0) & (r_x < W))[:, None]
+    own = Tile((image.to(tl.int64) * H + r_y) * W + r_x, tile.b, exists)
+    feature = tl.load(p + plane_offset(own, 1, SHAPE.pooled_maps), mask=exists, other=0.0)
+    planes = load_planes(weights, own, exists & some_in_row(feature != 0), SHAPE)
+    w_d, w_y, w_x = all_weights(planes, feature, SHAPE)
+    room_y, room_x = (
+        (SHAPE.unpooled[0] - r_y * SHAPE.stride)[:, None],
+        (SHAPE.unpooled[1] - r_x * SHAPE.stride)[:, None],
+    )
     return tl.where((room_y > i) & (room_x > j), feature * w_d[h] * w_y[i] * w_x[j], 0.0)

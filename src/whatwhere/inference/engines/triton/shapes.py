@@ -50,7 +50,10 @@ def depth_block(inner: int) -> int:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The sizes of one layer: B maps of z over C maps below, regions of m maps, K × K filters."""
+    """The sizes of one layer: B maps of z over C maps below, regions of m maps, K × K filters.
+
+    Kernels take it whole, as one constant that they are compiled for.
+    """
 
     maps: int
     below: tuple[int, int, int]  # C, height, width
@@ -140,22 +143,35 @@ class LayerShape:
         """Elements of a cell, rounded up to a power of two as the kernels need it."""
         return power_of_two(self.cell**2)
 
-    def constants(self) -> dict[str, int]:
-        """What the kernels over cells are compiled for."""
-        (C, below_h, below_w), (h, w), (block_h, block_w) = self.below, self.cells, self.blocks
-        return {
-            "B": self.maps, "C": C, "S": self.cell, "R": self.taps,
-            "H": h, "W": w, "Z_H": self.unpooled[0], "Z_W": self.unpooled[1],
-            "BELOW_H": below_h, "BELOW_W": below_w, "BLOCK_H": block_h, "BLOCK_W": block_w,
-        }  # fmt: skip
+    @property
+    def axes(self) -> int:
+        """Along how many axes a region has a Gaussian."""
+        return 2 if self.depth == 1 else 3
 
-    def region_constants(self) -> dict[str, int]:
-        """What the kernels over regions are compiled for."""
-        (h, w), (cells_h, cells_w) = self.grid, self.cells
-        return {
-            "P": self.pooled_maps, "S": self.pool_size, "STRIDE": self.stride, "D": self.depth, "CELL": self.cell,
-            "H": h, "W": w, "CELLS_H": cells_h, "CELLS_W": cells_w, "Z_H": self.unpooled[0], "Z_W": self.unpooled[1],
-        }  # fmt: skip
+    @property
+    def region(self) -> tuple[int, int, int]:
+        """Elements of a region along maps, rows and columns."""
+        return self.depth, self.pool_size, self.pool_size
+
+    @property
+    def ragged(self) -> tuple[bool, bool, bool]:
+        """Whether the last region reaches beyond z, along maps, rows and columns."""
+        ends = ((n - 1) * self.stride + self.pool_size for n in self.grid)
+        rows, columns = (end > extent for end, extent in zip(ends, self.unpooled, strict=True))
+        return False, rows, columns
+
+    @property
+    def down_tile(self) -> int:
+        """Columns that one program of the downward pass takes."""
+        return depth_block(self.group_row)
+
+    @property
+    def down_depth(self) -> int:
+        return depth_block(self.cell_row)
+
+    @property
+    def up_depth(self) -> int:
+        return depth_block(self.block_row)
 
 
 def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[LayerShape]:
@@ -218,12 +234,7 @@ def block_places(shape: LayerShape, device: torch.device) -> Tensor:
 def down_size(shape: LayerShape) -> tuple[int, int, int]:
     """Taps, rows and columns of the matrix of the downward pass, padded as its kernel reads it."""
     rows, columns = shape.cell_row, shape.group_row
-    return (shape.taps + shape.group - 1) ** 2, round_up(rows, depth_block(rows)), round_up(columns, down_tile(shape))
-
-
-def down_tile(shape: LayerShape) -> int:
-    """Columns that one program of the downward pass takes."""
-    return min(64, max(16, power_of_two(shape.group_row)))
+    return (shape.taps + shape.group - 1) ** 2, round_up(rows, shape.down_depth), round_up(columns, shape.down_tile)
 
 
 def down_matrix(f: Tensor, shape: LayerShape) -> Tensor:
@@ -240,8 +251,7 @@ def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
 
 def up_size(shape: LayerShape) -> tuple[int, int, int]:
     """Taps, rows and columns of the matrix of the upward pass, padded as its kernel reads it."""
-    rows = shape.block_row
-    return shape.taps**2, round_up(rows, depth_block(rows)), shape.chunks * shape.places * CHUNK
+    return shape.taps**2, round_up(shape.block_row, shape.up_depth), shape.chunks * shape.places * CHUNK
 
 
 def up_matrix(f: Tensor, shape: LayerShape) -> Tensor:

@@ -1,91 +1,142 @@
 """The step on the features, the same wherever their gradient comes from, and unpooling what it leaves."""
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import own_tile, penalty, shrink
-from whatwhere.inference.engines.triton.weights import load_planes, planes_of, region_weights
+from whatwhere.inference.engines.triton.math import penalty, shrink
+from whatwhere.inference.engines.triton.weights import (
+    GRADIENT_SCALE,
+    SCALE,
+    load_planes,
+    own_tile,
+    plane_offset,
+    region_weights,
+)
 
-USERS = tl.constexpr(64)  # images that share a mark
+MARKED_IMAGES = tl.constexpr(64)  # images that share a mark
+
+
+# What the kernels over regions read and write of one layer, in the layouts of `down`. `error` is the one at the layer
+# below, and for `regions.pool` the one at z; `features` are those after the last step, if p is ahead of them; `rates`
+# multiply an image's step of θ in a schedule; `uphill` to `squares` are parts of an image's sums; `active` says which
+# regions of the top have a feature (`mark_active`); `common` are the numbers that `weights` names.
+Tensors = namedtuple(
+    "Tensors",
+    "p theta weights weights_before z error error_above matrix features gradient beta rates momentum next_momentum "
+    "uphill_sum uphill penalties nonzeros squares active common",
+)
+
+
+class Numbers(NamedTuple):
+    """The numbers of one launch."""
+
+    rows: int
+    lam: float
+    pooling_rate: float
+    gamma_bounds: tuple[float, float]
+    threshold: float  # of a schedule, as is `ahead`
+    ahead: float
+    is_first: float  # whether this is the first step, 1 or 0
+    start_scales: tuple[float, float]  # of μ and γ where they are fitted
+    next_step: float  # the number of the step that follows
+    first_image: int
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a pass up or a step is compiled for."""
+
+    alpha: float
+    exact: bool
+    nonnegative: bool
+    momentum: bool
+    scheduled: bool
+    role: str = "step"  # what is done with the gradient g: see `up.up`
+    move: bool = False  # θ ← bound(θ - λ β_U ∇θ)
+    keep: bool = False  # store the weights before θ moves
+    fit: int = 0  # the first step from p = 0, which fits θ by moments of this power
+    by_image: bool = False  # the rows of a program are one region of many images
 
 
 @triton.jit
-def step(
-    gradient, p, weights, z, used, stamp, features, beta, penalties, nonzeros, uphill, scale, rows, lam,
-    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
-    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
-    UNPOOL: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
-):  # fmt: skip
-    """The step along the gradient that a line search left; on request (UNPOOL) z, with the weights after θ moved."""
-    row, b, here, at, part = own_tile(rows, B, M, MAPS)
-    g = tl.load(gradient + at, mask=here, other=0.0) / tl.load(scale + 2)
-    p_hat = tl.load(p + at, mask=here, other=0.0)
-    new = take_step(
-        p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
-        0.0, 0.0, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, False, False,
-    )  # fmt: skip
-    if UNPOOL:
-        PLANES: tl.constexpr = 2 * planes_of(S)
-        changed = here & some_in_row((new != 0) | (p_hat != 0))
-        planes = load_planes(weights, row, b, changed, PLANES, B)
-        store_unpooled(new * tl.load(scale), z, region_weights(planes, new, S), row, b, changed, B, S)
-        mark_used(used, stamp, new, row, rows, 0, H, W)
+def step(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr):
+    """The step along the gradient that a line search left, and z, with the weights after θ moved."""
+    tile, part = own_tile(numbers.rows, SHAPE.pooled_maps, M)
+    at = plane_offset(tile, 1, SHAPE.pooled_maps)
+    g = tl.load(tensors.gradient + at, mask=tile.here, other=0.0) / tl.load(tensors.common + GRADIENT_SCALE)
+    p_hat = tl.load(tensors.p + at, mask=tile.here, other=0.0)
+    new = take_step(tensors, tile, part, (g, p_hat), numbers, SHAPE, RULE)
+    if SHAPE.tiled and not RULE.momentum:
+        changed = tile.here & some_in_row((new != 0) | (p_hat != 0))
+        planes = load_planes(tensors.weights, tile, changed, SHAPE)
+        z, c = tensors.z, tl.load(tensors.common + SCALE)
+        store_unpooled(new * c, z, region_weights(planes, new, SHAPE.pool_size), tile, changed, SHAPE)
+        mark_active(tensors.active, new, tile.row, 0, numbers, SHAPE)
 
 
 @triton.jit
-def take_step(
-    p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
-    threshold, ahead, H: tl.constexpr, W: tl.constexpr, ALPHA: tl.constexpr, EXACT: tl.constexpr,
-    NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr, SCHEDULED: tl.constexpr,
-    FIT: tl.constexpr,
-):  # fmt: skip
+def take_step(tensors, tile, part, values, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr):
     """The step on the features, p ← project(shrink(p - λ β g, β)), and what is measured of it; the new features.
-    `uphill` are parts of FISTA's sum, or of ‖p - p_old‖² for the secant."""
-    step = tl.load(beta + row // (H * W), mask=row < rows, other=0.0)[:, None]
-    cut = threshold if SCHEDULED else step
-    new = shrink(p_hat - lam * step * g, cut, ALPHA, EXACT)
-    if NONNEGATIVE:
+
+    `values` are g and p. With momentum, `uphill` are parts of FISTA's sum, and p becomes the change."""
+    g, p_hat = values
+    here, exists = tile.here, tile.row < numbers.rows
+    at = plane_offset(tile, 1, SHAPE.pooled_maps)
+    step = tl.load(tensors.beta + tile.row // (SHAPE.grid[0] * SHAPE.grid[1]), mask=exists, other=0.0)[:, None]
+    cut = numbers.threshold if RULE.scheduled else step
+    new = shrink(p_hat - numbers.lam * step * g, cut, RULE.alpha, RULE.exact)
+    if RULE.nonnegative:
         new = tl.maximum(new, 0.0)
     new = tl.where(here, new, 0.0)
-    if SCHEDULED:
-        old = p_hat if FIT else tl.load(features + at, mask=here, other=0.0)
-        tl.store(features + at, new, mask=here if FIT else here & some_in_row(new != old))
-        new += ahead * (new - old)
-    if MOMENTUM:
-        change = new - tl.load(features + at, mask=here, other=0.0)
-        tl.store(uphill + part, tl.sum((p_hat - new) * change, axis=1), mask=row < rows)
-        tl.store(features + at, new, mask=here)
-        tl.store(p + at, change, mask=here)
+    if RULE.scheduled:
+        old = p_hat if RULE.fit else tl.load(tensors.features + at, mask=here, other=0.0)
+        tl.store(tensors.features + at, new, mask=here if RULE.fit else here & some_in_row(new != old))
+        new += numbers.ahead * (new - old)
+    if RULE.momentum:
+        change = new - tl.load(tensors.features + at, mask=here, other=0.0)
+        tl.store(tensors.uphill + part, tl.sum((p_hat - new) * change, axis=1), mask=exists)
+        tl.store(tensors.features + at, new, mask=here)
+        tl.store(tensors.p + at, change, mask=here)
     else:
-        tl.store(p + at, new, mask=here if FIT else here & some_in_row(new != p_hat))
-        if SECANT:
-            tl.store(uphill + part, tl.sum((new - p_hat) * (new - p_hat), axis=1), mask=row < rows)
-        tl.store(penalties + part, tl.sum(penalty(new, ALPHA), axis=1), mask=row < rows)
-        tl.store(nonzeros + part, tl.sum((new != 0).to(tl.float32), axis=1), mask=row < rows)
+        tl.store(tensors.p + at, new, mask=here if RULE.fit else here & some_in_row(new != p_hat))
+        measure_features(tensors, new, part, exists, RULE.alpha)
     return new
 
 
 @triton.jit
-def store_unpooled(p, z, w, row, b, here, B: tl.constexpr, S: tl.constexpr):
-    """z(i) = w(i) p(j), `w` as `region_weights` orders them."""
-    first = row.to(tl.int64)[:, None] * (S * S * B) + b[None, :]
-    for i in tl.static_range(S):
-        for j in tl.static_range(S):
-            element = p * w[i] * w[S + j]
-            tl.store(z + first + (i * S + j) * B, element.to(z.dtype.element_ty), mask=here)
+def measure_features(tensors, p, part, exists, ALPHA: tl.constexpr):
+    """The parts of an image's penalty and number of non-zeros that a tile of features makes."""
+    tl.store(tensors.penalties + part, tl.sum(penalty(p, ALPHA), axis=1), mask=exists)
+    tl.store(tensors.nonzeros + part, tl.sum((p != 0).to(tl.float32), axis=1), mask=exists)
 
 
 @triton.jit
-def mark_used(used, stamp, p, row, rows, first, H: tl.constexpr, W: tl.constexpr):
-    """Mark the regions [N / USERS, h, w] that have a feature in any of USERS images; row 0 is that of image `first`.
+def store_unpooled(p, z, w, tile, here, SHAPE: tl.constexpr):
+    """z(i) = w(i) p(j), `w` as `region_weights` orders them."""
+    S: tl.constexpr = SHAPE.pool_size
+    first = plane_offset(tile, S * S, SHAPE.pooled_maps)
+    for i in tl.static_range(S):
+        for j in tl.static_range(S):
+            element = p * w[i] * w[S + j]
+            tl.store(z + first + (i * S + j) * SHAPE.pooled_maps, element.to(z.dtype.element_ty), mask=here)
 
-    A mark is the number of the step that will read it, so that none has to be taken back.
+
+@triton.jit
+def mark_active(active, p, row, first_image, numbers, SHAPE: tl.constexpr):
+    """Mark the regions [N / MARKED_IMAGES, h, w] that have a feature in any of the images that share a mark; row 0 is
+    that of `first_image`.
+
+    A mark is the number of the step that will read it, so that none has to be cleared.
     """
-    mark = (row // (H * W) + first) // USERS * (H * W) + row % (H * W)
-    tl.store(used + mark, stamp + 0.0 * mark, mask=(row < rows) & (tl.max((p != 0).to(tl.int32), axis=1) > 0))
+    REGIONS: tl.constexpr = SHAPE.grid[0] * SHAPE.grid[1]
+    mark = (row // REGIONS + first_image) // MARKED_IMAGES * REGIONS + row % REGIONS
+    value = numbers.next_step + 0.0 * mark
+    tl.store(active + mark, value, mask=(row < numbers.rows) & (tl.max((p != 0).to(tl.int32), axis=1) > 0))
 
 
 @triton.jit

@@ -4,88 +4,63 @@
 import triton
 import triton.language as tl
 
+from whatwhere.inference.engines.triton.formulas import formulas
+
+BLOCK = tl.constexpr(256)  # images that a program of `shared_step` takes at a time
+
+
+@triton.constexpr_function
+def sum_block(count):
+    """How many parts a sum takes at a time."""
+    return min(512, 1 << (count - 1).bit_length())
+
 
 @triton.jit
-def row_sum(parts, image, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """Σ parts [N, COUNT] of one image, always in the same order."""
-    total = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, COUNT, BLOCK):
-        i = start + tl.arange(0, BLOCK)
-        total += tl.load(parts + image.to(tl.int64) * COUNT + i, mask=i < COUNT, other=0.0)
+def row_sum(parts, COUNT: tl.constexpr):
+    """Σ parts [N, COUNT] of the image of a program, always in the same order."""
+    SIZE: tl.constexpr = sum_block(COUNT)
+    total = tl.zeros((SIZE,), tl.float32)
+    for start in range(0, COUNT, SIZE):
+        i = start + tl.arange(0, SIZE)
+        total += tl.load(parts + tl.program_id(0).to(tl.int64) * COUNT + i, mask=i < COUNT, other=0.0)
     return tl.sum(total)
 
 
 @triton.jit
-def sum_rows(parts, out, factor, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """factor · Σ parts [N, COUNT] → out [N], one program an image."""
-    tl.store(out + tl.program_id(0), factor * row_sum(parts, tl.program_id(0), COUNT, BLOCK))
+def sum_rows(parts, out, COUNT: tl.constexpr):
+    """Σ parts [N, COUNT] → out [N], one program an image."""
+    tl.store(out + tl.program_id(0), row_sum(parts, COUNT))
 
 
 @triton.jit
-def measure(
-    squares, penalties, nonzeros, reconstruction, penalty, count, factor,
-    BELOW: tl.constexpr, BELOW_BLOCK: tl.constexpr, ABOVE: tl.constexpr, ABOVE_BLOCK: tl.constexpr,
-):  # fmt: skip
+def measure(parts, out, factor, BELOW: tl.constexpr, ABOVE: tl.constexpr):
     """The objective's parts of every image, one program each: BELOW parts of ‖e‖², ABOVE of the features' sums."""
     image = tl.program_id(0)
-    tl.store(reconstruction + image, factor * row_sum(squares, image, BELOW, BELOW_BLOCK))
-    tl.store(penalty + image, row_sum(penalties, image, ABOVE, ABOVE_BLOCK))
-    tl.store(count + image, row_sum(nonzeros, image, ABOVE, ABOVE_BLOCK))
+    tl.store(out[0] + image, factor * row_sum(parts[0], BELOW))
+    tl.store(out[1] + image, row_sum(parts[1], ABOVE))
+    tl.store(out[2] + image, row_sum(parts[2], ABOVE))
 
 
 @triton.jit
-def secant(
-    changes, changes_below, beta, last, first, lam, RANGE: tl.constexpr,
-    BELOW: tl.constexpr, BELOW_BLOCK: tl.constexpr, ABOVE: tl.constexpr, ABOVE_BLOCK: tl.constexpr,
-):  # fmt: skip
-    """`step_size.secant_step` of every image, one program each."""
+def line_search(parts, norms, beta, lam, BELOW: tl.constexpr, ABOVE: tl.constexpr):
+    """β of every image, one program each, from the parts of ‖g‖² and ‖M ⊙ R g‖²; or, where `beta` is None, these
+    norms, for `shared_step`."""
     image = tl.program_id(0)
-    above = row_sum(changes, image, ABOVE, ABOVE_BLOCK)
-    below = lam * row_sum(changes_below, image, BELOW, BELOW_BLOCK)
-    known = (above > 0) & (below > 0)
-    size = tl.where(known, above / tl.where(known, below, 1.0), tl.load(last + image))
-    begun = tl.load(first + image)
-    tl.store(beta + image, tl.minimum(tl.maximum(size, begun / RANGE), begun * RANGE))
-
-
-@triton.jit
-def keep(beta, last, before, images, GROWTH: tl.constexpr, BLOCK: tl.constexpr):
-    """`step_size.kept_step` of every image; `before` is `last` where there is no step before that."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    size = tl.load(last + i, mask=i < images, other=0.0)
-    limit = GROWTH * tl.load(before + i, mask=i < images, other=0.0)
-    tl.store(beta + i, tl.where(limit > 0, tl.minimum(size, limit), size), mask=i < images)
-
-
-@triton.jit
-def line_search(
-    squares_above, squares_below, beta, above_norm, below_norm, lam, SHARED: tl.constexpr,
-    BELOW: tl.constexpr, BELOW_BLOCK: tl.constexpr, ABOVE: tl.constexpr, ABOVE_BLOCK: tl.constexpr,
-):  # fmt: skip
-    """β = ‖g‖² / (λ ‖M ⊙ R g‖²) of every image, one program each; SHARED: both norms, for `shared_step`."""
-    image = tl.program_id(0)
-    above = row_sum(squares_above, image, ABOVE, ABOVE_BLOCK)
-    below = row_sum(squares_below, image, BELOW, BELOW_BLOCK)
-    if SHARED:
-        tl.store(above_norm + image, above)
-        tl.store(below_norm + image, below)
+    above, below = row_sum(parts[0], ABOVE), row_sum(parts[1], BELOW)
+    if beta is None:
+        tl.store(norms[0] + image, above)
+        tl.store(norms[1] + image, below)
     else:
-        tl.store(beta + image, ratio(above, lam * below))
+        tl.store(beta + image, formulas.line_search(above, lam * below))
 
 
 @triton.jit
-def shared_step(above_norm, below_norm, beta, images, lam, SAMPLE: tl.constexpr, BLOCK: tl.constexpr):
+def shared_step(norms, beta, images, lam, SAMPLE: tl.constexpr):
     """β of all images, from the norms of the first SAMPLE together."""
     above, below = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     for start in range(0, SAMPLE, BLOCK):
         j = start + tl.arange(0, BLOCK)
-        above += tl.load(above_norm + j, mask=j < SAMPLE, other=0.0)
-        below += tl.load(below_norm + j, mask=j < SAMPLE, other=0.0)
+        above += tl.load(norms[0] + j, mask=j < SAMPLE, other=0.0)
+        below += tl.load(norms[1] + j, mask=j < SAMPLE, other=0.0)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(beta + i, ratio(tl.sum(above), lam * tl.sum(below)) + i * 0.0, mask=i < images)
-
-
-@triton.jit
-def ratio(above, below):
-    """The step of a line search; 0 where there is no gradient."""
-    return tl.where(below > 0, above / tl.where(below > 0, below, 1.0), 0.0)
+    tl.store(beta + i, formulas.line_search(tl.sum(above), lam * tl.sum(below)) + i * 0.0, mask=i < images)

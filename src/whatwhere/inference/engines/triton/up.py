@@ -7,139 +7,160 @@ Layouts are those of `down`.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import fitted, load_theta, moved, place, pooled, store_theta
-from whatwhere.inference.engines.triton.step import mark_used, some_in_row, store_unpooled, take_step
+from whatwhere.inference.engines.triton.math import fitted, moved, place, pooled
+from whatwhere.inference.engines.triton.step import mark_active, some_in_row, store_unpooled, take_step
 from whatwhere.inference.engines.triton.weights import (
-    either,
+    ERROR_SCALE,
+    ERROR_UNSCALE,
+    GRADIENT_SCALE,
+    MAPS,
+    OUT_OF_BOUNDS,
+    SCALE,
+    UNSCALE,
+    Tile,
     load_planes,
-    planes_of,
+    load_theta,
+    plane_offset,
     region_planes,
     region_weights,
     store_planes,
+    store_theta,
 )
 
-# what the upward pass does with what arrives at a layer
-BETWEEN = tl.constexpr(0)  # hand the pooled error to the layer above
-GRADIENT = tl.constexpr(1)  # unpool the gradient g, for the line search
-STEP = tl.constexpr(2)  # take the step on the features
-
 
 @triton.jit
-def up(
-    error, matrix, p, theta, weights, weights_before, z, used, stamp, first, features, gradient, error_above, beta,
-    rates, penalties, nonzeros, squares, uphill, scale, rows, lam, pooling_rate, gamma_min, gamma_max, threshold,
-    ahead, everywhere, mu_scale, gamma_scale,
-    B: tl.constexpr, C: tl.constexpr, S: tl.constexpr, R: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, Z_H: tl.constexpr, Z_W: tl.constexpr,
-    BELOW_H: tl.constexpr, BELOW_W: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr,
-    ROLE: tl.constexpr, MOVE: tl.constexpr, KEEP: tl.constexpr, S_ABOVE: tl.constexpr,
-    ALPHA: tl.constexpr, EXACT: tl.constexpr, NONNEGATIVE: tl.constexpr, MOMENTUM: tl.constexpr, SECANT: tl.constexpr,
-    SCHEDULED: tl.constexpr, FIT: tl.constexpr, BY_IMAGE: tl.constexpr,
-    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
-    """The error at z (a product), pooled with the weights: g. Then, all in registers, what ROLE asks, and
-    θ ← bound(θ - λ β_U ∇θ) where MOVE asks it: only where there are features, or `everywhere` if any θ is out of its
-    bounds, so that it comes within them. KEEP: the weights before that are kept in other memory.
-    SCHEDULED: the threshold and the momentum are given. FIT, by moments of this power: the first step from p = 0, which
-    fits θ, too. BY_IMAGE: the rows of a program are one region of many images, else many regions."""
-    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
-    chunk = tl.program_id(0) % CHUNKS
-    row, errors = errors_at_z(
-        error, matrix, rows, chunk, C, S, R, H, W, BLOCK_H, BLOCK_W, CHUNKS, BY_IMAGE, M, MAPS, PLACES, K
-    )
-    errors *= tl.load(scale + 4)
+def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr):
+    """The error at z (a product), pooled with the weights: g. Then, all in registers, θ moves where the rule asks it:
+    only where there are features, or in the first step everywhere if any θ is out of its bounds, so that it comes
+    within them. By its role,
 
+    between     g is handed to the layer above
+    gradient    g is stored and unpooled, for the line search
+    step        the step on the features is taken
+    """
+    B: tl.constexpr = SHAPE.maps
+    S: tl.constexpr = SHAPE.pool_size
+    H: tl.constexpr = SHAPE.cells[0]
+    W: tl.constexpr = SHAPE.cells[1]
+    PLACES: tl.constexpr = SHAPE.places
+    common, rows = tensors.common, numbers.rows
+    row, errors = errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
+    errors *= tl.load(common + ERROR_UNSCALE)
+
+    chunk = tl.program_id(0) % SHAPE.chunks
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < B)[None, :]
-    at, part = row.to(tl.int64)[:, None] * B + b[None, :], row * CHUNKS + chunk
-    RAGGED_Y: tl.constexpr = Z_H % S != 0
-    RAGGED_X: tl.constexpr = Z_W % S != 0
-    room_y, room_x = (Z_H - row // W % H * S)[:, None], (Z_W - row % W * S)[:, None]
-    PLANES: tl.constexpr = 2 * planes_of(S)
-    if FIT:
-        mu_y, mu_x, gamma_y, gamma_x = fitted(
-            errors, room_y, room_x, mu_scale, gamma_scale, gamma_min, gamma_max, S, FIT, PLACES
-        )
-        store_theta(theta, row, b, here, mu_y, mu_x, gamma_y, gamma_x, B)
-        planes = region_planes(mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X)
-        store_planes(weights, row, b, here, planes, PLANES, B)
+    tile = Tile(row, b, here)
+    at, part = plane_offset(tile, 1, B), row * SHAPE.chunks + chunk
+    room_y, room_x = (SHAPE.unpooled[0] - row // W % H * S)[:, None], (SHAPE.unpooled[1] - row % W * S)[:, None]
+    if RULE.fit:
+        y, x = fitted(errors, room_y, room_x, numbers, SHAPE, RULE.fit)
+        store_theta(tensors.theta, tile, here, y, x, B)
+        planes = region_planes(y, x, room_y, room_x, SHAPE)
+        store_planes(tensors.weights, tile, here, planes, SHAPE)
     else:
-        planes = load_planes(weights, row, b, here, PLANES, B)
-    if KEEP:
-        store_planes(weights_before, row, b, here, planes, PLANES, B)
+        planes = load_planes(tensors.weights, tile, here, SHAPE)
+    if RULE.keep:
+        store_planes(tensors.weights_before, tile, here, planes, SHAPE)
     w = region_weights(planes, place(errors, 0, PLACES), S)
     g, first_y, first_x, second_y, second_x = pooled(errors, w, S, PLACES)
-    p_hat = g * 0 if FIT else tl.load(p + at, mask=here, other=0.0).to(tl.float32)
-    if ROLE == BETWEEN:
-        p_hat *= tl.load(scale + 1)
-    if MOVE:
-        rate = pooling_rate * p_hat
-        if SCHEDULED:
-            rate *= tl.load(rates + row // (H * W), mask=row < rows, other=0.0)[:, None]
-        moving = here & (some_in_row(p_hat != 0) | (everywhere * tl.load(scale + 5 + 0 * row) > 0)[:, None])
-        mu_y, mu_x, gamma_y, gamma_x = load_theta(theta, row, b, moving, B)
-        mu_y, gamma_y = moved(mu_y, gamma_y, rate, first_y, second_y, gamma_min, gamma_max, S)
-        mu_x, gamma_x = moved(mu_x, gamma_x, rate, first_x, second_x, gamma_min, gamma_max, S)
-        store_theta(theta, row, b, moving, mu_y, mu_x, gamma_y, gamma_x, B)
-        new = region_planes(mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S, RAGGED_Y, RAGGED_X)
-        planes = either(moving, new, planes, PLANES)
-        store_planes(weights, row, b, moving, new, PLANES, B)
+    p_hat = g * 0 if RULE.fit else tl.load(tensors.p + at, mask=here, other=0.0).to(tl.float32)
+    if RULE.role == "between":
+        p_hat *= tl.load(common + UNSCALE)
+    if RULE.move:
+        rate, moving = movement(tensors, numbers, tile, p_hat, numbers.pooling_rate, SHAPE, RULE)
+        y, x = load_theta(tensors.theta, tile, moving, B)
+        y = moved(y, (first_y, second_y), rate, numbers.gamma_bounds, S)
+        x = moved(x, (first_x, second_x), rate, numbers.gamma_bounds, S)
+        store_theta(tensors.theta, tile, moving, y, x, B)
+        new = region_planes(y, x, room_y, room_x, SHAPE)
+        planes = either(moving, new, planes, SHAPE.weight_planes)
+        store_planes(tensors.weights, tile, moving, new, SHAPE)
 
-    c = tl.load(scale)
-    if ROLE == BETWEEN:
-        store_error(error_above, g * tl.load(scale + 3), row, b, here, B, H, W, S_ABOVE)
-    if ROLE == GRADIENT:
-        g = tl.where(here, g * tl.load(scale + 2), 0.0)
-        tl.store(gradient + at, g, mask=here)
-        tl.store(squares + part, tl.sum(g * g, axis=1), mask=row < rows)
-        store_unpooled(g * c, z, w, row, b, here, B, S)
-    if ROLE == STEP:
-        new = take_step(
-            p, features, beta, penalties, nonzeros, uphill, g, p_hat, row, part, at, here, rows, lam,
-            threshold, ahead, H, W, ALPHA, EXACT, NONNEGATIVE, MOMENTUM, SECANT, SCHEDULED, FIT,
-        )  # fmt: skip
-        if not MOMENTUM:
-            changed = here if FIT else here & some_in_row((new != 0) | (p_hat != 0))
-            store_unpooled(new * c, z, region_weights(planes, new, S), row, b, changed, B, S)
-            mark_used(used, stamp, new, row, rows, first, H, W)
+    c = tl.load(common + SCALE)
+    if RULE.role == "between":
+        store_error(tensors.error_above, g * tl.load(common + ERROR_SCALE), tile, SHAPE, ABOVE)
+    if RULE.role == "gradient":
+        g = store_gradient(tensors, g, tile, part, rows, SHAPE)
+        store_unpooled(g * c, tensors.z, w, tile, here, SHAPE)
+    if RULE.role == "step":
+        new = take_step(tensors, tile, part, (g, p_hat), numbers, SHAPE, RULE)
+        if not RULE.momentum:
+            changed = here if RULE.fit else here & some_in_row((new != 0) | (p_hat != 0))
+            store_unpooled(new * c, tensors.z, region_weights(planes, new, S), tile, changed, SHAPE)
+            mark_active(tensors.active, new, row, numbers.first_image, numbers, SHAPE)
 
 
 @triton.jit
-def store_error(error_above, g, row, b, here, B: tl.constexpr, H: tl.constexpr, W: tl.constexpr, S_ABOVE: tl.constexpr):
+def movement(tensors, numbers, tile, p_hat, rate, SHAPE: tl.constexpr, RULE: tl.constexpr):
+    """λ β_U p̂ of every region, `rate` times p̂, and where θ moves."""
+    row = tile.row
+    rate = rate * p_hat
+    if RULE.scheduled:
+        image = row // (SHAPE.grid[0] * SHAPE.grid[1])
+        rate *= tl.load(tensors.rates + image, mask=row < numbers.rows, other=0.0)[:, None]
+    active = some_in_row(p_hat != 0)
+    return rate, tile.here & (
+        active | (numbers.is_first * tl.load(tensors.common + OUT_OF_BOUNDS + 0 * row) > 0)[:, None]
+    )
+
+
+@triton.jit
+def store_gradient(tensors, g, tile, part, rows, SHAPE: tl.constexpr):
+    """Store g for the line search, in its scale, and the parts of its square; g in that scale."""
+    g = tl.where(tile.here, g * tl.load(tensors.common + GRADIENT_SCALE), 0.0)
+    tl.store(tensors.gradient + plane_offset(tile, 1, SHAPE.pooled_maps), g, mask=tile.here)
+    tl.store(tensors.squares + part, tl.sum(g * g, axis=1), mask=tile.row < rows)
+    return g
+
+
+@triton.jit
+def either(condition, new, old, COUNT: tl.constexpr):
+    """`tl.where` for all planes of a region."""
+    planes = ()
+    for i in tl.static_range(COUNT):
+        planes = planes + (tl.where(condition, new[i], old[i]),)  # noqa: RUF005
+    return planes
+
+
+@triton.jit
+def store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
     """Hand a pooled error to the layer above, in the order of its blocks."""
-    r_y, r_x = row // W % H, row % W
-    ABOVE_W: tl.constexpr = (W + S_ABOVE - 1) // S_ABOVE
-    ABOVE_H: tl.constexpr = (H + S_ABOVE - 1) // S_ABOVE
-    block = (row // (H * W) * ABOVE_H + r_y // S_ABOVE) * ABOVE_W + r_x // S_ABOVE
-    slot = block.to(tl.int64) * (S_ABOVE * S_ABOVE) + r_y % S_ABOVE * S_ABOVE + r_x % S_ABOVE
-    tl.store(error_above + slot[:, None] * B + b[None, :], g.to(error_above.dtype.element_ty), mask=here)
+    S: tl.constexpr = ABOVE.cell
+    H, W = SHAPE.grid[0], SHAPE.grid[1]
+    r_y, r_x = tile.row // W % H, tile.row % W
+    block = (tile.row // (H * W) * ABOVE.blocks[0] + r_y // S) * ABOVE.blocks[1] + r_x // S
+    slot = block.to(tl.int64) * (S * S) + r_y % S * S + r_x % S
+    at = slot[:, None] * SHAPE.pooled_maps + tile.b[None, :]
+    tl.store(error_above + at, g.to(error_above.dtype.element_ty), mask=tile.here)
 
 
 @triton.jit
-def errors_at_z(
-    error, matrix, rows, chunk,
-    C: tl.constexpr, S: tl.constexpr, R: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, CHUNKS: tl.constexpr, BY_IMAGE: tl.constexpr,
-    M: tl.constexpr, MAPS: tl.constexpr, PLACES: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
-    """A program's rows, and what the error below says about every element of these cells, [M, PLACES, MAPS], times the
-    scale. BY_IMAGE: the rows are one cell of many images, so that blocks beyond the border are left out."""
-    INNER: tl.constexpr = S * S * C
+def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: tl.constexpr):
+    """A program's rows, and what the error below says about every element of these cells, [M, places, maps], times the
+    scale. BY_IMAGE: the rows are one cell of many images, so that blocks
+    beyond the border are left out."""
+    INNER: tl.constexpr = SHAPE.block_row
+    K: tl.constexpr = SHAPE.up_depth
     PIECES: tl.constexpr = (INNER + K - 1) // K
-    N: tl.constexpr = PLACES * MAPS
-    tile, column = tl.program_id(0) // CHUNKS, chunk * N + tl.arange(0, N)
+    N: tl.constexpr = SHAPE.places * MAPS
+    H, W = SHAPE.cells[0], SHAPE.cells[1]
+    BLOCK_H, BLOCK_W = SHAPE.blocks[0], SHAPE.blocks[1]
+    R: tl.constexpr = SHAPE.taps
+    chunk, index = tl.program_id(0) % SHAPE.chunks, tl.program_id(0) // SHAPE.chunks
+    column = chunk * N + tl.arange(0, N)
     if BY_IMAGE:
-        row = tile % (H * W) + (tile // (H * W) * M + tl.arange(0, M)) * (H * W)
-        r_y, r_x = tile // W % H, tile % W
+        row = index % (H * W) + (index // (H * W) * M + tl.arange(0, M)) * (H * W)
+        r_y, r_x = index // W % H, index % W
         first_y, last_y = tl.maximum(r_y - BLOCK_H + 1, 0), tl.minimum(r_y, R - 1)
         first_x, last_x = tl.maximum(r_x - BLOCK_W + 1, 0), tl.minimum(r_x, R - 1)
     else:
-        row = tile * M + tl.arange(0, M)
+        row = index * M + tl.arange(0, M)
         r_y, r_x = row // W % H, row % W
-        first_y, last_y, first_x, last_x = tile * 0, R - 1, tile * 0, R - 1
+        first_y, last_y, first_x, last_x = index * 0, R - 1, index * 0, R - 1
     block = ((row // (H * W) * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
     total = tl.zeros((M, N), tl.float32)
-    t_y, t_x, piece = first_y, first_x, tile * 0
+    t_y, t_x, piece = first_y, first_x, index * 0
     for _ in range((last_y - first_y + 1) * (last_x - first_x + 1) * PIECES):
         depth = piece * K + tl.arange(0, K)
         inside = row < rows
@@ -147,9 +168,9 @@ def errors_at_z(
             inside &= (r_y >= t_y) & (r_y - t_y < BLOCK_H) & (r_x >= t_x) & (r_x - t_x < BLOCK_W)
         there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
         at = block[:, None] + (depth - (t_y * BLOCK_W + t_x) * INNER)[None, :]
-        left = tl.load(error + at, mask=there, other=0.0)
+        left = tl.load(tensors.error + at, mask=there, other=0.0)
         line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
-        right = tl.load(matrix + line[:, None] * (CHUNKS * N) + column[None, :])
+        right = tl.load(tensors.matrix + line[:, None] * (SHAPE.chunks * N) + column[None, :])
         total = tl.dot(left, right, total)
         t_x += 1
         ends = t_x > last_x
@@ -159,4 +180,4 @@ def errors_at_z(
             ends = piece == PIECES
             piece = tl.where(ends, 0, piece)
         t_y = tl.where(ends, t_y + 1, t_y)
-    return row, tl.reshape(total, (M, PLACES, MAPS))
+    return row, tl.reshape(total, (M, SHAPE.places, MAPS))

@@ -8,28 +8,66 @@ it holds several, along rows and along columns.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"
+from collections import namedtuple
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import own_tile
+from whatwhere.inference.engines.triton.shapes import CHUNK, planes_of
 
 UNIT = tl.constexpr(32767.0)  # what 1 is stored as; times 1 / 32767 that is 1 again, exactly
+MAPS = tl.constexpr(CHUNK)
+# Numbers that all programs of a solve read, by their places in one tensor. The scales, powers of two, keep float16
+# within its range: images and features come near 1, as does an error weighted by M², and a gradient near the error it
+# comes from, for the line search, which asks for no more than its direction.
+SCALE, UNSCALE, GRADIENT_SCALE, ERROR_SCALE, ERROR_UNSCALE = (tl.constexpr(i) for i in range(5))
+OUT_OF_BOUNDS = tl.constexpr(5)  # 1 if the solve starts from a θ out of its bounds, else 0
+axis_planes_of = triton.constexpr_function(planes_of)
 
 
-@triton.constexpr_function
-def planes_of(S):
-    """Planes that the weights along an axis of S elements take."""
-    return 0 if S == 1 else 1 if S == 2 else S
+class Tile(NamedTuple):
+    """What a program works on: rows (regions) and maps of tensors [rows, …, B], and which of them exist."""
+
+    row: Any
+    b: Any
+    here: Any
+    ahead: Any = 0  # of every map: how many rows further it is
+
+
+Strided = namedtuple("Strided", "data strides")  # a tensor in memory in any order
 
 
 @triton.jit
-def axis_planes(mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
+def own_tile(rows, B: tl.constexpr, M: tl.constexpr):
+    """The tile of a program without products, and which parts of an image's sums it makes."""
+    CHUNKS: tl.constexpr = (B + MAPS - 1) // MAPS
+    row = tl.program_id(0) // CHUNKS * M + tl.arange(0, M)
+    b = tl.program_id(0) % CHUNKS * MAPS + tl.arange(0, MAPS)
+    return Tile(row, b, (row < rows)[:, None] & (b < B)[None, :]), row * CHUNKS + tl.program_id(0) % CHUNKS
+
+
+@triton.jit
+def plane_offset(tile, PLANES: tl.constexpr, B: tl.constexpr):
+    """Where the first plane of a tile is in a tensor [rows, PLANES, B]."""
+    return tile.row.to(tl.int64)[:, None] * (PLANES * B) + (tile.ahead * (PLANES * B) + tile.b)[None, :]
+
+
+@triton.jit
+def to_plane(x):
+    """A number from -1 to 1 to the nearest that can be stored."""
+    return tl.floor(x * UNIT + 0.5).to(tl.int16)
+
+
+@triton.jit
+def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
     """What is stored of w_i = √softmax_i(-γ (x_i - μ)² / 2) along one axis, over the first `room` elements: the others
     do not exist.
 
     At s = 2 the weights are sigmoids of a = γ μ: w_1 = 1/√(1 + t²), w_0 = t w_1, t = exp(-a/2). Beyond |a| = 80 the
     smaller one is under 1e-17, so a is cut there to keep t² finite (a switch has a = 5000).
     """
+    mu, gamma = theta
     planes = ()
     if S == 2:
         t = tl.exp(-tl.minimum(tl.maximum(gamma * mu, -80.0), 80.0) / 2)
@@ -49,12 +87,6 @@ def axis_planes(mu, gamma, room, S: tl.constexpr, RAGGED: tl.constexpr):
             root = tl.exp((exponent(i, mu, gamma, S) - top) / 2)
             planes = planes + (to_plane(tl.where(room > i, root * tl.rsqrt(total), 0.0)),)  # noqa: RUF005
     return planes
-
-
-@triton.jit
-def to_plane(x):
-    """A number from -1 to 1 to the nearest that can be stored."""
-    return tl.floor(x * UNIT + 0.5).to(tl.int16)
 
 
 @triton.jit
@@ -80,87 +112,107 @@ def axis_weights(planes, first: tl.constexpr, like, S: tl.constexpr):
 
 
 @triton.jit
-def region_planes(
-    mu_y, mu_x, gamma_y, gamma_x, room_y, room_x, S: tl.constexpr, RAGGED_Y: tl.constexpr, RAGGED_X: tl.constexpr
-):
-    """What is stored of the weights of a region within one map."""
-    return axis_planes(mu_y, gamma_y, room_y, S, RAGGED_Y) + axis_planes(mu_x, gamma_x, room_x, S, RAGGED_X)
+def region_planes(y, x, room_y, room_x, SHAPE: tl.constexpr):
+    """What is stored of the weights of a region within one map, from θ along rows and columns."""
+    S: tl.constexpr = SHAPE.pool_size
+    return axis_planes(y, room_y, S, SHAPE.ragged[1]) + axis_planes(x, room_x, S, SHAPE.ragged[2])
 
 
 @triton.jit
 def region_weights(planes, like, S: tl.constexpr):
     """The weights of a region within one map: S along rows, then S along columns."""
-    return axis_weights(planes, 0, like, S) + axis_weights(planes, planes_of(S), like, S)
+    return axis_weights(planes, 0, like, S) + axis_weights(planes, axis_planes_of(S), like, S)
 
 
 @triton.jit
-def load_planes(weights, row, b, here, COUNT: tl.constexpr, B: tl.constexpr):
-    """The planes of regions `row` for maps b, from weights [N, h, w, COUNT, B]."""
-    weights += row.to(tl.int64)[:, None] * (COUNT * B) + b[None, :]
+def load_planes(weights, tile, here, SHAPE: tl.constexpr):
+    """The planes of regions, from weights [N, h, w, planes, B]."""
+    COUNT: tl.constexpr = SHAPE.weight_planes
+    weights += plane_offset(tile, COUNT, SHAPE.pooled_maps)
     planes = ()
     for i in tl.static_range(COUNT):
-        planes = planes + (tl.load(weights + i * B, mask=here, other=0),)  # noqa: RUF005
+        planes = planes + (tl.load(weights + i * SHAPE.pooled_maps, mask=here, other=0),)  # noqa: RUF005
     return planes
 
 
 @triton.jit
-def store_planes(weights, row, b, here, planes, COUNT: tl.constexpr, B: tl.constexpr):
-    weights += row.to(tl.int64)[:, None] * (COUNT * B) + b[None, :]
+def store_planes(weights, tile, here, planes, SHAPE: tl.constexpr):
+    COUNT: tl.constexpr = SHAPE.weight_planes
+    weights += plane_offset(tile, COUNT, SHAPE.pooled_maps)
     for i in tl.static_range(COUNT):
-        tl.store(weights + i * B, planes[i], mask=here)
+        tl.store(weights + i * SHAPE.pooled_maps, planes[i], mask=here)
 
 
 @triton.jit
-def either(condition, new, old, COUNT: tl.constexpr):
-    """`tl.where` for all planes of a region."""
-    planes = ()
-    for i in tl.static_range(COUNT):
-        planes = planes + (tl.where(condition, new[i], old[i]),)  # noqa: RUF005
-    return planes
+def load_theta(theta, tile, here, B: tl.constexpr):
+    """θ along rows and columns, of regions within one map: μ, then γ, one after the other for all maps of a region."""
+    theta += plane_offset(tile, 4, B)
+    mu_y, mu_x = tl.load(theta, mask=here, other=0.0), tl.load(theta + B, mask=here, other=0.0)
+    gamma_y, gamma_x = tl.load(theta + 2 * B, mask=here, other=0.0), tl.load(theta + 3 * B, mask=here, other=0.0)
+    return (mu_y, gamma_y), (mu_x, gamma_x)
+
+
+@triton.jit
+def store_theta(theta, tile, here, y, x, B: tl.constexpr):
+    theta += plane_offset(tile, 4, B)
+    tl.store(theta, y[0], mask=here)
+    tl.store(theta + B, x[0], mask=here)
+    tl.store(theta + 2 * B, y[1], mask=here)
+    tl.store(theta + 3 * B, x[1], mask=here)
+
+
+@triton.jit
+def axis_theta(theta, tile, axis: tl.constexpr, SHAPE: tl.constexpr):
+    """Where μ along one axis is in θ [N, h, w, 2 · axes, P], and how much further γ: μ along all axes, then γ."""
+    AXES: tl.constexpr = SHAPE.axes
+    P: tl.constexpr = SHAPE.pooled_maps
+    return theta + (tile.row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + tile.b[None, :]
 
 
 @triton.jit
 def take_theta(
-    mu, gamma, mu_strides, gamma_strides, theta, weights, scale, rows, gamma_min, gamma_max,
-    P: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, CELL: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, CELLS_H: tl.constexpr, CELLS_W: tl.constexpr,
-    Z_H: tl.constexpr, Z_W: tl.constexpr, M: tl.constexpr, MAPS: tl.constexpr,
+    mu, gamma, theta, weights, common, rows, gamma_bounds, SHAPE: tl.constexpr, M: tl.constexpr
 ):  # fmt: skip
-    """Take μ and γ [N, axes, P, h, w], in memory in any order, into θ, and store the weights that these make; say in
-    `scale` if any of them is out of its bounds."""
-    AXES: tl.constexpr = 2 if D == 1 else 3
-    row, b, here, _, _ = own_tile(rows, P, M, MAPS)
+    """Take μ and γ [N, axes, B, h, w], in memory in any order, into θ, and store the weights that these make; set
+    OUT_OF_BOUNDS if any of them is."""
+    AXES: tl.constexpr = SHAPE.axes
+    P: tl.constexpr = SHAPE.pooled_maps
+    D: tl.constexpr = SHAPE.depth
+    S: tl.constexpr = SHAPE.pool_size
+    H: tl.constexpr = SHAPE.grid[0]
+    W: tl.constexpr = SHAPE.grid[1]
+    tile, _ = own_tile(rows, P, M)
+    row, here = tile.row, tile.here
     r_y, r_x = row // W % H, row % W
-    room_y, room_x = (Z_H - r_y * STRIDE)[:, None], (Z_W - r_x * STRIDE)[:, None]
+    room_y, room_x = (
+        (SHAPE.unpooled[0] - r_y * SHAPE.stride)[:, None],
+        (SHAPE.unpooled[1] - r_x * SHAPE.stride)[:, None],
+    )
     planes = ()
     for axis in tl.static_range(AXES):
-        from_mu = mu + strided(mu_strides, row // (H * W), axis, b, r_y, r_x)
-        from_gamma = gamma + strided(gamma_strides, row // (H * W), axis, b, r_y, r_x)
+        from_mu, from_gamma = strided(mu, tile, axis, SHAPE), strided(gamma, tile, axis, SHAPE)
         centre, precision = tl.load(from_mu, mask=here, other=0.0), tl.load(from_gamma, mask=here, other=0.0)
-        to = theta + (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
+        to = axis_theta(theta, tile, axis, SHAPE)
         tl.store(to, centre, mask=here)
         tl.store(to + AXES * P, precision, mask=here)
         reach = ((D if axis < AXES - 2 else S) - 1) / 2
-        outside = (tl.abs(centre) > reach) | (precision < gamma_min) | (precision > gamma_max)
-        tl.store(scale + 5 + 0 * row, 1.0 + 0.0 * row, mask=tl.max((here & outside).to(tl.int32), axis=1) > 0)
+        outside = (tl.abs(centre) > reach) | (precision < gamma_bounds[0]) | (precision > gamma_bounds[1])
+        is_out = tl.max((here & outside).to(tl.int32), axis=1) > 0
+        tl.store(common + OUT_OF_BOUNDS + 0 * row, 1.0 + 0.0 * row, mask=is_out)
         if axis == AXES - 1:
-            planes = planes + axis_planes(centre, precision, room_x, S, (W - 1) * STRIDE + S > Z_W)
+            planes = planes + axis_planes((centre, precision), room_x, S, SHAPE.ragged[2])
         elif axis == AXES - 2:
-            planes = planes + axis_planes(centre, precision, room_y, S, (H - 1) * STRIDE + S > Z_H)
+            planes = planes + axis_planes((centre, precision), room_y, S, SHAPE.ragged[1])
         else:
-            planes = planes + axis_planes(centre, precision, room_y * 0 + D, D, False)
-    store_planes(weights, row, b, here, planes, planes_of(D) + 2 * planes_of(S), P)
+            planes = planes + axis_planes((centre, precision), room_y * 0 + D, D, False)
+    store_planes(weights, tile, here, planes, SHAPE)
 
 
 @triton.jit
-def strided(strides, image, axis: tl.constexpr, b, r_y, r_x):
-    """Where element (image, axis, b, r_y, r_x) is in a tensor with these strides."""
-    region = image.to(tl.int64) * strides[0] + r_y * strides[3] + r_x * strides[4]
-    return (region + axis * strides[1])[:, None] + (b * strides[2])[None, :]
-
-
-@triton.jit
-def load_axis(theta, axis: tl.constexpr, AXES: tl.constexpr, row, b, here, P: tl.constexpr):
-    """μ and γ along one axis, from θ [N, h, w, 2 · axes, P]: μ along all axes, then γ."""
-    theta += (row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + b[None, :]
-    return tl.load(theta, mask=here, other=0.0), tl.load(theta + AXES * P, mask=here, other=0.0)
+def strided(theta, tile, axis: tl.constexpr, SHAPE: tl.constexpr):
+    """Where θ of a tile is along one axis, in a tensor with strides."""
+    H: tl.constexpr = SHAPE.grid[0]
+    W: tl.constexpr = SHAPE.grid[1]
+    s = theta.strides
+    region = (tile.row // (H * W)).to(tl.int64) * s[0] + tile.row // W % H * s[3] + tile.row % W * s[4]
+    return theta.data + (region + axis * s[1])[:, None] + (tile.b * s[2])[None, :]
