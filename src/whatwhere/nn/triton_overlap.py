@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.nn.triton_region import element, fit_slopes, gradient, load_slopes, norm, place
+from whatwhere.nn.triton_region import Region, element, fit_slopes, gradient, load_slopes, norm, place
 
 BLOCK = 256  # regions or elements at a time
 BAND = 1024  # regions of a band, about
@@ -30,11 +30,10 @@ NUMBERS = 12  # that determine the contribution of a region
 @triton.jit
 def load_numbers(note, count, holds):
     """Six numbers of a region."""
-    return (
-        tl.load(note, mask=holds, other=0), tl.load(note + count, mask=holds, other=0),
-        tl.load(note + 2 * count, mask=holds, other=0), tl.load(note + 3 * count, mask=holds, other=0),
-        tl.load(note + 4 * count, mask=holds, other=0), tl.load(note + 5 * count, mask=holds, other=0),
-    )  # fmt: skip
+    numbers = ()
+    for i in tl.static_range(6):
+        numbers += (tl.load(note + i * count, mask=holds, other=0),)
+    return numbers
 
 
 @triton.jit
@@ -75,29 +74,19 @@ def overlap_kernel(
             mu_at = mu + n * mn + c * mc + y * my + x * mx
             gamma_at = gamma + n * gn + c * gc + y * gy + x * gx
             note = notes + index
+            slopes = load_slopes((p_at, mu_at, gamma_at), (ma, ga), live, D_MU, D_GAMMA, ACC)
             if UNPOOL:
-                feature, mu_y, mu_x, g_y, g_x = load_slopes(p_at, mu_at, ma, gamma_at, ga, live, True, True, ACC)
-                peak_y, scale_y = norm(top, H, mu_y, g_y, KY, INSIDE)
-                peak_x, scale_x = norm(left, W, mu_x, g_x, KX, INSIDE)
-                G, peak = feature * scale_y * scale_x, peak_y + peak_x
+                feature, mu_y, mu_x, g_y, g_x = slopes
+                peak_y, scale_y = norm((top, H, mu_y, g_y), KY, INSIDE)
+                peak_x, scale_x = norm((left, W, mu_x, g_x), KX, INSIDE)
+                known = mu_y, mu_x, g_y, g_x, feature * scale_y * scale_x, peak_y + peak_x
             else:
-                slope, s_y, s_x, r_y, r_x = load_slopes(p_at, mu_at, ma, gamma_at, ga, live, D_MU, D_GAMMA, ACC)
-                mu_y, mu_x, g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x = fit_slopes(
-                    z + n * zn + c * zc, top, left, live, H, W, zy, zx, slope, s_y, s_x, r_y, r_x, lo, hi,
-                    KY, KX, POWER, INSIDE, ACC,
-                )  # fmt: skip
-                tl.store(note + 6 * count, largest, mask=live)
-                tl.store(note + 7 * count, c0, mask=live)
-                tl.store(note + 8 * count, a_y, mask=live)
-                tl.store(note + 9 * count, a_x, mask=live)
-                tl.store(note + 10 * count, b_y, mask=live)
-                tl.store(note + 11 * count, b_x, mask=live)
-            tl.store(note, mu_y, mask=live)
-            tl.store(note + count, mu_x, mask=live)
-            tl.store(note + 2 * count, g_y, mask=live)
-            tl.store(note + 3 * count, g_x, mask=live)
-            tl.store(note + 4 * count, G, mask=live)
-            tl.store(note + 5 * count, peak, mask=live)
+                r = Region(z + n * zn + c * zc, top, left, live, H, W, zy, zx)
+                known, more = fit_slopes(r, slopes, (lo, hi), KY, KX, POWER, INSIDE, ACC)
+                for i in tl.static_range(6):
+                    tl.store(note + (6 + i) * count, more[i], mask=live)
+            for i in tl.static_range(6):
+                tl.store(note + i * count, known[i], mask=live)
             start += BLOCK
         tl.debug_barrier()
         cells = rows * columns * GROUP
@@ -113,7 +102,7 @@ def overlap_kernel(
                 for f in tl.static_range(TX):
                     v = tl.zeros((BLOCK,), ACC)
                     if not UNPOOL:
-                        v = element(z + n * zn + c * zc, top, left, e, f, live, H, W, zy, zx, False, ACC)
+                        v = element(Region(z + n * zn + c * zc, top, left, live, H, W, zy, zx), e, f, False, ACC)
                     values += (v,)
                     totals += (tl.zeros((BLOCK,), ACC),)
             for a in tl.static_range(MY):
@@ -121,10 +110,11 @@ def overlap_kernel(
                     holds = live & (y >= a) & (y - a < h) & (x >= b) & (x - b < w)
                     at = (in_band + above - a) * w + x - b
                     note = notes + (at * GROUP + in_group if CHANNELS_LAST else in_group * (rows + above) * w + at)
-                    mu_y, mu_x, g_y, g_x, G, peak = load_numbers(note, count, holds)
-                    largest, c0, a_y, a_x, b_y, b_x = G, G, G, G, G, G
+                    known = load_numbers(note, count, holds)
+                    more = known
                     if not UNPOOL:
-                        largest, c0, a_y, a_x, b_y, b_x = load_numbers(note + 6 * count, count, holds)
+                        more = load_numbers(note + 6 * count, count, holds)
+                    mu_y, mu_x, g_y, g_x, G, peak = known
                     added = ()
                     for e in tl.static_range(TY):
                         for f in tl.static_range(TX):
@@ -135,10 +125,7 @@ def overlap_kernel(
                                 if UNPOOL:
                                     share = G * tl.exp(-0.25 * (g_y * from_y * from_y + g_x * from_x * from_x) - peak)
                                 else:
-                                    share = gradient(
-                                        values[e * TX + f], from_y, from_x,
-                                        g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x, POWER,
-                                    )  # fmt: skip
+                                    share = gradient(values[e * TX + f], from_y, from_x, known, more, POWER)
                                 total += tl.where(holds, share, 0.0)
                             added += (total,)
                     totals = added

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from whatwhere.nn import plain, triton_overlap
 from whatwhere.nn.triton_region import (
+    Region,
     element,
     fit,
     fit_slopes,
@@ -53,9 +54,10 @@ def fit_pool_kernel(
 ):  # fmt: skip
     n, c, y, x, top, left, live = regions_here(N, C, h, w, TY, TX, PY, PX, CHANNELS_LAST, BLOCK, WIDE)
     z += n * zn + c * zc
-    _, _, mu_y, mu_x, v_y, v_x = fit(z, top, left, live, H, W, zy, zx, lo, hi, KY, KX, POWER, INSIDE, ACC)
+    r = Region(z, top, left, live, H, W, zy, zx)
+    _, _, mu_y, mu_x, v_y, v_x = fit(r, KY, KX, POWER, INSIDE, ACC)
     g_y, g_x = precision(v_y, lo, hi), precision(v_x, lo, hi)
-    pooled = sums(z, top, left, live, H, W, zy, zx, mu_y, mu_x, g_y, g_x, KY, KX, INSIDE, ACC)[0]
+    pooled = sums(r, (mu_y, mu_x, g_y, g_x), KY, KX, INSIDE, ACC)[0]
     tl.store(p + n * pn + c * pc + y * py + x * px, pooled, mask=live)
     if WHERE:
         at = n * tn + c * tc + y * ty + x * tx
@@ -79,17 +81,16 @@ def pool_kernel(
     gamma += n * gn + c * gc + y * gy + x * gx
     mu_y, mu_x = tl.load(mu, mask=live, other=0).to(ACC), tl.load(mu + ma, mask=live, other=0).to(ACC)
     g_y, g_x = tl.load(gamma, mask=live, other=0).to(ACC), tl.load(gamma + ga, mask=live, other=0).to(ACC)
-    pooled, m_y, m_x, n_y, n_x, _, _, _, _ = sums(
-        z, top, left, live, H, W, zy, zx, mu_y, mu_x, g_y, g_x, KY, KX, INSIDE, ACC
-    )
+    r = Region(z, top, left, live, H, W, zy, zx)
+    pooled, by_theta, _, _ = sums(r, (mu_y, mu_x, g_y, g_x), KY, KX, INSIDE, ACC)
     tl.store(d_p + n * qn + c * qc + y * qy + x * qx, pooled, mask=live)
     if SLOPES:
         feature = tl.load(p + n * pn + c * pc + y * py + x * px, mask=live, other=0).to(ACC)
         at = n * tn + c * tc + y * ty + x * tx
-        tl.store(d_mu + at, feature * m_y, mask=live)
-        tl.store(d_mu + at + ta, feature * m_x, mask=live)
-        tl.store(d_gamma + at, feature * n_y, mask=live)
-        tl.store(d_gamma + at + ta, feature * n_x, mask=live)
+        tl.store(d_mu + at, feature * by_theta[0], mask=live)
+        tl.store(d_mu + at + ta, feature * by_theta[1], mask=live)
+        tl.store(d_gamma + at, feature * by_theta[2], mask=live)
+        tl.store(d_gamma + at + ta, feature * by_theta[3], mask=live)
 
 
 @triton.jit
@@ -106,16 +107,16 @@ def unpool_kernel(
     mu_y, mu_x = tl.load(mu, mask=live, other=0).to(ACC), tl.load(mu + ma, mask=live, other=0).to(ACC)
     g_y, g_x = tl.load(gamma, mask=live, other=0).to(ACC), tl.load(gamma + ga, mask=live, other=0).to(ACC)
     feature = tl.load(p + n * pn + c * pc + y * py + x * px, mask=live, other=0).to(ACC)
-    peak_y, scale_y = norm(top, H, mu_y, g_y, KY, INSIDE)
-    peak_x, scale_x = norm(left, W, mu_x, g_x, KX, INSIDE)
+    axis_y, axis_x = (top, H, mu_y, g_y), (left, W, mu_x, g_x)
+    norm_y, norm_x = norm(axis_y, KY, INSIDE), norm(axis_x, KX, INSIDE)
     z += n * zn + c * zc + top * zy + left * zx
     for i in tl.static_range(KY):
-        row = feature * weight(i, top, H, mu_y, g_y, peak_y, scale_y, KY, INSIDE)
+        row = feature * weight(i, axis_y, norm_y, KY, INSIDE)
         for j in tl.static_range(KX):
             there = live
             if not INSIDE:
                 there = live & (top + i >= 0) & (top + i < H) & (left + j >= 0) & (left + j < W)
-            share = row * weight(j, left, W, mu_x, g_x, peak_x, scale_x, KX, INSIDE)
+            share = row * weight(j, axis_x, norm_x, KX, INSIDE)
             tl.store(z + i * zy + j * zx, share, mask=there)
 
 
@@ -129,23 +130,16 @@ def fit_pool_backward_kernel(
     """∇z where regions do not overlap."""
     n, c, y, x, top, left, live = regions_here(N, C, h, w, TY, TX, PY, PX, CHANNELS_LAST, BLOCK, WIDE)
     z += n * zn + c * zc
-    slope, s_y, s_x, r_y, r_x = load_slopes(
-        d_p + n * pn + c * pc + y * py + x * px, d_mu + n * mn + c * mc + y * my + x * mx, ma,
-        d_gamma + n * gn + c * gc + y * gy + x * gx, ga, live, D_MU, D_GAMMA, ACC,
-    )  # fmt: skip
-    mu_y, mu_x, g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x = fit_slopes(
-        z, top, left, live, H, W, zy, zx, slope, s_y, s_x, r_y, r_x, lo, hi, KY, KX, POWER, INSIDE, ACC
-    )
+    where_mu, where_gamma = d_mu + n * mn + c * mc + y * my + x * mx, d_gamma + n * gn + c * gc + y * gy + x * gx
+    at = d_p + n * pn + c * pc + y * py + x * px, where_mu, where_gamma
+    slopes = load_slopes(at, (ma, ga), live, D_MU, D_GAMMA, ACC)
+    r = Region(z, top, left, live, H, W, zy, zx)
+    known, more = fit_slopes(r, slopes, (lo, hi), KY, KX, POWER, INSIDE, ACC)
     slopes_here = ()  # all before the first store: no element is loaded twice
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
-            slopes_here += (
-                gradient(
-                    element(z, top, left, i, j, live, H, W, zy, zx, INSIDE, ACC),
-                    i - (KY - 1) / 2 - mu_y, j - (KX - 1) / 2 - mu_x,
-                    g_y, g_x, G, peak, largest, c0, a_y, a_x, b_y, b_x, POWER,
-                ),
-            )  # fmt: skip
+            v, y, x = element(r, i, j, INSIDE, ACC), i - (KY - 1) / 2 - known[0], j - (KX - 1) / 2 - known[1]
+            slopes_here += (gradient(v, y, x, known, more, POWER),)
     d_z += n * dn + c * dc + top * dy + left * dx
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
