@@ -140,7 +140,7 @@ def run_tests(tree: Path, seconds: float) -> dict[str, Any]:
     """The tests marked `gpu` within a time limit: how many passed, and which failed."""
     environment = os.environ | {"PYTHONPATH": str(tree.resolve()), "PYTHONUNBUFFERED": "1"}
     files = [str(ROOT / "tests" / name) for name in TESTS]
-    command = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "-p", "no:cacheprovider", *files]
+    command = [sys.executable, "-m", "pytest", "-vv", "-m", "gpu", "-p", "no:cacheprovider", *files]
     try:
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
         output, finished = done.stdout + done.stderr, True
@@ -149,7 +149,7 @@ def run_tests(tree: Path, seconds: float) -> dict[str, Any]:
     lines = re.findall(r"^(\S.*?) (PASSED|FAILED|ERROR|SKIPPED)", output, re.MULTILINE)
     failed = [name for name, outcome in lines if outcome in ("FAILED", "ERROR")]
     passed = sum(outcome == "PASSED" for _, outcome in lines)
-    return {"passed": passed, "failed": failed, "finished": finished, "end of the log": output[-1500:]}
+    return {"passed": passed, "failed": failed, "finished": finished, "end of the log": output.partition("collected")[2][-1500:]}
 
 
 def main() -> None:
