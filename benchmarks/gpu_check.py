@@ -149,7 +149,12 @@ def run_tests(tree: Path, seconds: float) -> dict[str, Any]:
     lines = re.findall(r"^(\S.*?) (PASSED|FAILED|ERROR|SKIPPED)", output, re.MULTILINE)
     failed = [name for name, outcome in lines if outcome in ("FAILED", "ERROR")]
     passed = sum(outcome == "PASSED" for _, outcome in lines)
-    return {"passed": passed, "failed": failed, "finished": finished, "end of the log": output.partition("collected")[2][-1500:]}
+    return {
+        "passed": passed,
+        "failed": failed,
+        "finished": finished,
+        "end of the log": output.partition("collected")[2][-1500:],
+    }
 
 
 def main() -> None:
