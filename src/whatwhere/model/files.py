@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError
-from whatwhere.files import is_folder, is_regular, write_atomic
+from whatwhere.files import is_folder, is_regular, open_regular, write_atomic
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.toml import build
@@ -99,6 +99,7 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata and the tensors of a safetensors file."""
     from safetensors import safe_open
 
+    open_regular(path).close()  # a pipe would be waited for
     with safe_open(path, framework="pt") as file:
         return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
