@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo reproduce test lint types imports machine-code docs package coverage fuzz compare clean
+.PHONY: demo reproduce test lint types imports machine-code docs package coverage fuzz compare attack clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -61,6 +61,11 @@ fuzz: $(VENV)/.dev
 # 5,000 random problems: every engine against the reference in float64.
 compare: $(VENV)/.dev
 	$(BIN)/python tests/inference/random_agreement.py --cases 5000
+
+# 20,000 hostile files for every reader, 300 commands killed and run again.
+attack: $(VENV)/.dev
+	$(BIN)/python tests/attack/hostile_files.py --files 20000
+	$(BIN)/python tests/attack/kills.py --kills 300
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

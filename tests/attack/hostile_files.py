@@ -207,7 +207,7 @@ def attack(count: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
         for name, reader in known.items():
             content, tally = reader.valid.read_bytes(), collections.Counter[str]()
             place = folder / f"hostile{''.join(reader.valid.suffixes)}"
-            for number in range(max(len(SPECIAL) + 1, count // len(known))):
+            for number in range(max(len(SPECIAL) + 1, -(-count // len(known)))):
                 if number < len(SPECIAL):
                     special(place, SPECIAL[number])
                 else:
@@ -240,7 +240,9 @@ def main() -> None:
     print(f"{total.total():,} files: {dict(total)}; {time.monotonic() - began:.0f} s; peak {peak:.2f} GB")
     if arguments.out:
         counts = {name: dict(tally) for name, tally in totals.items()}
-        arguments.out.write_text(json.dumps({"files": total.total(), "peak_gb": round(peak, 2), "readers": counts}, indent=1))
+        arguments.out.write_text(
+            json.dumps({"files": total.total(), "peak_gb": round(peak, 2), "readers": counts}, indent=1)
+        )
     sys.exit(any(key.startswith("FAULT") for key in total))
 
 

@@ -1,0 +1,197 @@
+"""Commands killed at a random moment, then run again:  python tests/attack/kills.py --kills 300   (also: make attack)
+
+Every command runs in a process of its own, which is killed (SIGKILL) after a time drawn between 0 and what it takes
+undisturbed. Then every file of its output must be complete, and the same command, run again to its end, must give the
+result of one that nobody disturbed, to the bit. What differs or is torn counts as a fault and fails the program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import whatwhere as ww
+from tiny_run import PLAIN, bars, make
+from whatwhere.cli import app
+from whatwhere.files import LEFTOVER
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is run in a folder, and what is run again after it was killed."""
+
+    first: Callable[[Path], Sequence[object]]
+    again: Callable[[Path], Sequence[object]]
+
+
+def commands(inputs: Path) -> dict[str, Command]:
+    """The commands that write, over small inputs."""
+    run, images, pictures = inputs / "run", inputs / "images.npy", inputs / "pictures"
+
+    def train(*settings: str) -> Command:
+        def begin(out: Path) -> list[object]:
+            return ["train", images, "--out", out / "run", "--recipe", inputs / "recipe.toml", *PLAIN, *settings]
+
+        def resume(out: Path) -> list[object]:
+            there = (out / "run" / "recipe.toml").exists()
+            return ["train", images, "--resume", out / "run", "--device", "cpu"] if there else begin(out)
+
+        return Command(begin, resume)
+
+    def same(*words: object, name: str) -> Command:
+        def begin(out: Path) -> list[object]:
+            return [*words, "--out", out / name, *(() if words[0] == "decode" else PLAIN)]
+
+        return Command(begin, lambda out: [*begin(out), *(["--overwrite"] if (out / name).is_file() else [])])
+
+    return {
+        "train": train(),
+        "train in a stream": train("--set", "learning.each.update=batch"),
+        "encode": same("encode", run, images, name="codes.npz"),
+        "decode": same("decode", run, inputs / "codes.npz", name="pictures"),
+        "denoise": same("denoise", pictures, "--noise", "20", name="clean"),
+    }
+
+
+def start(arguments: Sequence[object]) -> int:
+    """Run a command in a new process, quietly; its number. This process computes nothing: a fork has no threads."""
+    pid = os.fork()
+    if pid:
+        return pid
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    status = 1
+    try:
+        if arguments[0] == "make":
+            make(Path(str(arguments[1])))
+        else:
+            app([str(a) for a in arguments], standalone_mode=False)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def finish(arguments: Sequence[object]) -> bool:
+    """Run a command to its end; whether it succeeded."""
+    return os.waitpid(start(arguments), 0)[1] == 0
+
+
+def torn(folder: Path) -> list[str]:
+    """Files that are there and not complete. Those of the temporary name are nobody's result."""
+    faults = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not LEFTOVER.fullmatch(p.name)):
+        try:
+            if path.suffix == ".safetensors" and path.name == "model.safetensors":
+                ww.load(path)
+            elif path.suffix == ".npz":
+                ww.load_codes(path)
+            elif path.suffix == ".png":
+                Image.open(path).load()
+            elif path.suffix == ".json":
+                json.loads(path.read_text())
+            elif path.suffix == ".toml":
+                ww.read_recipe(path)
+        except Exception as error:
+            faults.append(f"{path.name}: {type(error).__name__} {str(error)[:80]}")
+    return faults
+
+
+def result(folder: Path) -> dict[str, str]:
+    """The checksums of what a command made: of models and codes their content, of pictures the pixels."""
+    sums = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".png":
+            content = np.asarray(Image.open(path)).tobytes()
+        elif path.suffix in (".npz", ".safetensors") and "checkpoint" not in name:
+            content = path.read_bytes()
+        else:
+            continue  # times and dates, checkpoints of a finished run
+        sums[name] = hashlib.sha256(content).hexdigest()
+    return sums
+
+
+def attack(kills: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
+    """Kill every command equally often; the outcomes of each."""
+    torch.set_num_threads(1)
+    chance = random.Random(seed)
+    totals: dict[str, collections.Counter[str]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        inputs = Path(temporary) / "inputs"
+        (inputs / "pictures").mkdir(parents=True)
+        images = bars(30)[0]
+        np.save(inputs / "images.npy", images)
+        for number, image in enumerate(images[:4]):
+            Image.fromarray((image * 255).astype(np.uint8)).save(inputs / "pictures" / f"{number}.png")
+        assert finish(["make", inputs / "run"])
+        shutil.copy(inputs / "run" / "recipe.toml", inputs)
+        assert finish(
+            ["encode", inputs / "run", inputs / "images.npy", "--out", inputs / "codes.npz", "--where", *PLAIN]
+        )
+        known = commands(inputs)
+        for name, command in known.items():
+            whole = Path(temporary) / "whole"
+            whole.mkdir()
+            began = time.monotonic()
+            assert finish(command.first(whole)), f"{name} fails undisturbed"
+            duration, expected = time.monotonic() - began, result(whole)
+            shutil.rmtree(whole)
+            assert expected, f"{name} writes nothing"
+            tally = collections.Counter[str]()
+            for number in range(-(-kills // len(known))):
+                out = Path(temporary) / f"out{number}"
+                out.mkdir()
+                pid = start(command.first(out))
+                time.sleep(chance.random() * duration)
+                os.kill(pid, signal.SIGKILL)
+                killed = os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+                faults = torn(out)
+                if not finish(command.again(out)):
+                    faults.append("cannot be run again")
+                elif result(out) != expected:
+                    faults.append("another result")
+                tally["killed" if killed else "had ended"] += 1
+                for fault in faults:
+                    tally[f"FAULT {fault}"] += 1
+                    print(f"{name}, number {number}: {fault}", flush=True)
+                shutil.rmtree(out)
+            totals[name] = tally
+            print(f"{name:18} {dict(tally)}", flush=True)
+    return totals
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="write the counts to this JSON file")
+    arguments = parser.parse_args()
+    totals = attack(arguments.kills, arguments.seed)
+    total = sum(totals.values(), collections.Counter())
+    print(dict(total))
+    if arguments.out:
+        arguments.out.write_text(json.dumps({name: dict(tally) for name, tally in totals.items()}, indent=1))
+    sys.exit(any(key.startswith("FAULT") for key in total))
+
+
+if __name__ == "__main__":
+    main()
