@@ -1,8 +1,8 @@
 """Damaged and hostile files for every reader:  python tests/attack/hostile_files.py --files 20000  (also: make attack)
 
-A file that the program wrote is damaged in a way drawn from a seed, and read. Right outcomes are a value and an error of
-the program (`WhatwhereError`). Anything else counts as a fault: another exception, more than SLOWEST seconds, or more
-memory than MEMORY above what the process had. A fault prints what makes it again: the reader and the number.
+A file that the program wrote is damaged in a way drawn from a seed, and read. Right outcomes are a value and an error
+of the program (`WhatwhereError`). Anything else counts as a fault: another exception, more than SLOWEST seconds, or
+more memory than MEMORY above what the process had. A fault prints what makes it again: the reader and the number.
 """
 
 from __future__ import annotations

@@ -62,12 +62,15 @@ def commands(inputs: Path) -> dict[str, Command]:
 
         return Command(begin, lambda out: [*begin(out), *(["--overwrite"] if (out / name).is_file() else [])])
 
+    def denoise(out: Path) -> list[object]:
+        return ["denoise", pictures, out / "clean", "--noise", "0.1", "--device", "cpu"]
+
     return {
         "train": train(),
         "train in a stream": train("--set", "learning.each.update=batch"),
         "encode": same("encode", run, images, name="codes.npz"),
         "decode": same("decode", run, inputs / "codes.npz", name="pictures"),
-        "denoise": same("denoise", pictures, "--noise", "20", name="clean"),
+        "denoise": Command(denoise, denoise),
     }
 
 
