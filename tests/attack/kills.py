@@ -58,12 +58,18 @@ def commands(inputs: Path) -> dict[str, Command]:
 
     def same(*words: object, name: str) -> Command:
         def begin(out: Path) -> list[object]:
-            return [*words, "--out", out / name, *(() if words[0] == "decode" else PLAIN)]
+            return [*words, "--out", out / name, *(PLAIN if words[0] == "encode" else ())]
 
         return Command(begin, lambda out: [*begin(out), *(["--overwrite"] if (out / name).is_file() else [])])
 
     def denoise(out: Path) -> list[object]:
         return ["denoise", pictures, out / "clean", "--noise", "0.1", "--device", "cpu"]
+
+    def distill(out: Path) -> list[object]:
+        """Learned steps are saved next to the model, so it works on a copy."""
+        if not (out / "run").exists():
+            shutil.copytree(run, out / "run")
+        return ["distill", out / "run", images, "--steps", "2", "--set", "batches=4", *PLAIN]
 
     return {
         "train": train(),
@@ -71,6 +77,9 @@ def commands(inputs: Path) -> dict[str, Command]:
         "encode": same("encode", run, images, name="codes.npz"),
         "decode": same("decode", run, inputs / "codes.npz", name="pictures"),
         "denoise": Command(denoise, denoise),
+        "distill": Command(distill, distill),
+        "anomaly fit": same("anomaly", "fit", pictures, name="detector.safetensors"),
+        "anomaly score": same("anomaly", "score", inputs / "detector.safetensors", pictures, name="report"),
     }
 
 
@@ -125,7 +134,7 @@ def result(folder: Path) -> dict[str, str]:
         name = str(path.relative_to(folder))
         if path.suffix == ".png":
             content = np.asarray(Image.open(path)).tobytes()
-        elif path.suffix in (".npz", ".safetensors") and "checkpoint" not in name:
+        elif path.suffix in (".npz", ".safetensors", ".csv", ".html") and "checkpoint" not in name:
             content = path.read_bytes()
         else:
             continue  # times and dates, checkpoints of a finished run
@@ -150,6 +159,7 @@ def attack(kills: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
         assert finish(
             ["encode", inputs / "run", inputs / "images.npy", "--out", inputs / "codes.npz", "--where", *PLAIN]
         )
+        assert finish(["anomaly", "fit", inputs / "pictures", "--out", inputs / "detector.safetensors"])
         known = commands(inputs)
         for name, command in known.items():
             whole = Path(temporary) / "whole"
