@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ def commands(inputs: Path) -> dict[str, Command]:
             return ["train", images, "--out", out / "run", "--recipe", inputs / "recipe.toml", *PLAIN, *settings]
 
         def resume(out: Path) -> list[object]:
-            there = (out / "run" / "recipe.toml").exists()
+            there = (out / "run" / "checkpoint" / "state.safetensors").exists()
             return ["train", images, "--resume", out / "run", "--device", "cpu"] if there else begin(out)
 
         return Command(begin, resume)
@@ -115,7 +116,7 @@ def torn(folder: Path) -> list[str]:
             if path.suffix == ".safetensors" and path.name == "model.safetensors":
                 ww.load(path)
             elif path.suffix == ".npz":
-                ww.load_codes(path)
+                assert zipfile.ZipFile(path).testzip() is None
             elif path.suffix == ".png":
                 Image.open(path).load()
             elif path.suffix == ".json":
@@ -142,8 +143,8 @@ def result(folder: Path) -> dict[str, str]:
     return sums
 
 
-def attack(kills: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
-    """Kill every command equally often; the outcomes of each."""
+def attack(kills: int, seed: int = 0, only: Sequence[str] = ()) -> dict[str, collections.Counter[str]]:
+    """Kill every command, or `only` these, equally often; the outcomes of each."""
     torch.set_num_threads(1)
     chance = random.Random(seed)
     totals: dict[str, collections.Counter[str]] = {}
@@ -160,7 +161,7 @@ def attack(kills: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
             ["encode", inputs / "run", inputs / "images.npy", "--out", inputs / "codes.npz", "--where", *PLAIN]
         )
         assert finish(["anomaly", "fit", inputs / "pictures", "--out", inputs / "detector.safetensors"])
-        known = commands(inputs)
+        known = {name: command for name, command in commands(inputs).items() if not only or name in only}
         for name, command in known.items():
             whole = Path(temporary) / "whole"
             whole.mkdir()
@@ -196,9 +197,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commands", nargs="+", default=(), help="only these")
     parser.add_argument("--out", type=Path, help="write the counts to this JSON file")
     arguments = parser.parse_args()
-    totals = attack(arguments.kills, arguments.seed)
+    totals = attack(arguments.kills, arguments.seed, arguments.commands)
     total = sum(totals.values(), collections.Counter())
     print(dict(total))
     if arguments.out:

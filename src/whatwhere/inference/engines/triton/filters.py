@@ -59,29 +59,26 @@ class TritonFilterMap:
         """The gradient of layer k's filters from z_k and the error below it, [C, B, K, K]."""
         workspace, (inner, outer) = self.workspace, (shape.cell_row, shape.taps**2 * shape.block_row)
         rows = workspace.N * shape.cells[0] * shape.cells[1]
-        tiles = triton.cdiv(inner, M.value) * triton.cdiv(outer, depth_block(outer))
+        columns = depth_block(outer)
+        tiles = triton.cdiv(inner, M.value) * triton.cdiv(outer, columns)
         shares = triton.cdiv(PROGRAMS, tiles)
         parts = torch.empty(shares, inner, outer, device=workspace.device)
         correlate[(tiles, shares)](
             workspace.z[self.k - 1], workspace.error[self.k - 1], parts, rows,
-            SHAPE=shape, STEPS=triton.cdiv(rows, K.value * shares), num_warps=4, num_stages=3,
+            SHAPE=shape, N=columns, STEPS=triton.cdiv(rows, K.value * shares), num_warps=4, num_stages=3,
         )  # fmt: skip
         G = parts.sum(0).view(inner, shape.taps**2, shape.block_row).transpose(0, 1)
         return filters_of(G, shape) * (workspace.common[UNSCALE.value] * workspace.common[ERROR_UNSCALE.value])
 
 
-columns_block = triton.constexpr_function(depth_block)
-
-
 @triton.jit
-def correlate(z, error, out, rows, SHAPE: tl.constexpr, STEPS: tl.constexpr):
+def correlate(z, error, out, rows, SHAPE: tl.constexpr, N: tl.constexpr, STEPS: tl.constexpr):
     """One tile of cell(r)ᵀ · [block(r - t) of every tap t], over one share of the cells r, into
     out [shares, s² B, R² s² C]."""
     INNER: tl.constexpr = SHAPE.cell_row
     OUTER: tl.constexpr = SHAPE.block_row
     R: tl.constexpr = SHAPE.taps
     COLUMNS: tl.constexpr = R * R * OUTER
-    N: tl.constexpr = columns_block(COLUMNS)
     H, W = SHAPE.cells[0], SHAPE.cells[1]
     BLOCK_H, BLOCK_W = SHAPE.blocks[0], SHAPE.blocks[1]
     ACROSS: tl.constexpr = (COLUMNS + N - 1) // N

@@ -163,12 +163,23 @@ def unpool(p, weights, z, common, rows, SHAPE: tl.constexpr, M: tl.constexpr):
                 total = tl.zeros((M, MAPS), tl.float32)
                 for o_y in tl.static_range(REACH):
                     for o_x in tl.static_range(REACH):
-                        i: tl.constexpr = a % STRIDE + o_y * STRIDE
-                        j: tl.constexpr = c % STRIDE + o_x * STRIDE
-                        if i < S and j < S:
-                            r_y = c_y * (CELL // STRIDE) + a // STRIDE - o_y
-                            r_x = c_x * (CELL // STRIDE) + c // STRIDE - o_x
-                            total += region_element((p, weights), (image, r_y, r_x), tile, h, i, j, SHAPE)
+                        if (
+                            a % STRIDE + o_y * STRIDE < S and c % STRIDE + o_x * STRIDE < S
+                        ):  # a name would be no constant
+                            region = (
+                                image,
+                                c_y * (CELL // STRIDE) + a // STRIDE - o_y,
+                                c_x * (CELL // STRIDE) + c // STRIDE - o_x,
+                            )
+                            total += region_element(
+                                (p, weights),
+                                region,
+                                tile,
+                                h,
+                                a % STRIDE + o_y * STRIDE,
+                                c % STRIDE + o_x * STRIDE,
+                                SHAPE,
+                            )
                 elements = elements + (total,)  # noqa: RUF005
     c_scale = tl.load(common + SCALE)
     first = plane_offset(tile, CELL * CELL * D, SHAPE.pooled_maps)
