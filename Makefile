@@ -62,10 +62,11 @@ fuzz: $(VENV)/.dev
 compare: $(VENV)/.dev
 	$(BIN)/python tests/inference/random_agreement.py --cases 5000
 
-# 20,000 hostile files for every reader, 300 commands killed and run again.
+# 20,000 hostile files for every reader, 300 commands killed and run again, every command that writes on a full disk.
 attack: $(VENV)/.dev
 	$(BIN)/python tests/attack/hostile_files.py --files 20000
 	$(BIN)/python tests/attack/kills.py --kills 300
+	$(BIN)/python tests/attack/full_disk.py --rooms 4
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -33,6 +33,7 @@ import whatwhere as ww
 from tiny_run import PLAIN, bars, make
 from whatwhere.cli import app
 from whatwhere.files import LEFTOVER
+from whatwhere.learning.run_reader import read_history
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,19 @@ def finish(arguments: Sequence[object]) -> bool:
     return os.waitpid(start(arguments), 0)[1] == 0
 
 
+def make_inputs(folder: Path) -> Path:
+    """What the commands read: images, pictures, a run, its recipe and codes. Children compute it."""
+    (folder / "pictures").mkdir(parents=True)
+    images = bars(30)[0]
+    np.save(folder / "images.npy", images)
+    for number, image in enumerate(images[:4]):
+        Image.fromarray((image * 255).astype(np.uint8)).save(folder / "pictures" / f"{number}.png")
+    assert finish(["make", folder / "run"])
+    shutil.copy(folder / "run" / "recipe.toml", folder)
+    assert finish(["encode", folder / "run", folder / "images.npy", "--out", folder / "codes.npz", "--where", *PLAIN])
+    return folder
+
+
 def torn(folder: Path) -> list[str]:
     """Files that are there and not complete. Those of the temporary name are nobody's result."""
     faults = []
@@ -119,6 +133,8 @@ def torn(folder: Path) -> list[str]:
                 assert zipfile.ZipFile(path).testzip() is None
             elif path.suffix == ".png":
                 Image.open(path).load()
+            elif path.name == "history.jsonl":
+                read_history(path)
             elif path.suffix == ".json":
                 json.loads(path.read_text())
             elif path.suffix == ".toml":
@@ -149,18 +165,7 @@ def attack(kills: int, seed: int = 0, only: Sequence[str] = ()) -> dict[str, col
     chance = random.Random(seed)
     totals: dict[str, collections.Counter[str]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        inputs = Path(temporary) / "inputs"
-        (inputs / "pictures").mkdir(parents=True)
-        images = bars(30)[0]
-        np.save(inputs / "images.npy", images)
-        for number, image in enumerate(images[:4]):
-            Image.fromarray((image * 255).astype(np.uint8)).save(inputs / "pictures" / f"{number}.png")
-        assert finish(["make", inputs / "run"])
-        shutil.copy(inputs / "run" / "recipe.toml", inputs)
-        assert finish(
-            ["encode", inputs / "run", inputs / "images.npy", "--out", inputs / "codes.npz", "--where", *PLAIN]
-        )
-        assert finish(["anomaly", "fit", inputs / "pictures", "--out", inputs / "detector.safetensors"])
+        inputs = make_inputs(Path(temporary) / "inputs")
         known = {name: command for name, command in commands(inputs).items() if not only or name in only}
         for name, command in known.items():
             whole = Path(temporary) / "whole"

@@ -11,7 +11,11 @@ import pytest
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
 @pytest.mark.parametrize(
     "program",
-    ["hostile_files.py --files 280 --seed 1", "kills.py --kills 3 --seed 1 --commands encode denoise distill"],
+    [
+        "hostile_files.py --files 280 --seed 1",
+        "kills.py --kills 3 --seed 1 --commands encode denoise distill",
+        "full_disk.py --rooms 1 --commands encode distill explore",
+    ],
 )
 def test_no_attack_succeeds(program: str) -> None:
     script, *arguments = program.split()

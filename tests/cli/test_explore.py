@@ -1,6 +1,8 @@
 """`whatwhere explore`: the page as a file, by a run, a model file or the included model, and the served page."""
 
+import errno
 import json
+import os
 import re
 import threading
 import urllib.request
@@ -56,6 +58,17 @@ def test_a_damaged_model_raises_an_error_and_writes_nothing(tmp_path: Path) -> N
     with pytest.raises(RunError, match="not a usable model file"):
         whatwhere("explore", broken, "--out", tmp_path / "page.html", "--quiet")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_full_disk_is_an_error_that_names_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as the system reports it: without a name
+
+    monkeypatch.setattr(os, "fsync", full)
+    options = ("--out", tmp_path / "page.html", "--examples", "1", "--set", "engine=reference", "--quiet")
+    with pytest.raises(RunError, match=r"page\.html failed: No space left on device"):
+        whatwhere("explore", *options)
+    assert list(tmp_path.iterdir()) == []
 
 
 class Page:

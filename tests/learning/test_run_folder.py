@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import shlex
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingStopped
-from whatwhere.learning.run_folder import locked
+from whatwhere.learning.run_folder import RunFolder, locked
+from whatwhere.learning.run_reader import read_history
 from whatwhere.model import load
 
 IMAGES = tiny.images()
@@ -214,3 +216,18 @@ def test_a_damaged_checkpoint_raises_and_the_model_stays_usable(harm, message, s
 def test_there_is_nothing_to_resume_in_an_empty_folder(tmp_path):
     with pytest.raises(RunError, match=r"no checkpoint here to continue from; .* train again"):
         tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=True)
+
+
+def test_a_line_of_the_history_that_does_not_fit_leaves_no_part_of_it(tmp_path):
+    """A limit on the size of files ends a write in its middle, as a full disk does."""
+    report = tiny.train(tiny.recipe(), IMAGES, tmp_path / "run").history[-1]
+    history = tmp_path / "run" / "history.jsonl"
+    before, limits = history.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
+    try:
+        with pytest.raises(RunError, match=r"writing the history in .*run failed: File too large"):
+            RunFolder(tmp_path / "run", None, None).append_history(report)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert history.read_bytes() == before
+    assert read_history(history)[-1] == report

@@ -55,6 +55,7 @@ def distill(
 
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
+    from whatwhere.files import disk_errors
     from whatwhere.inference import infer, resolve_lam, unrolled
     from whatwhere.inference.checks import in_model_units
 
@@ -74,7 +75,9 @@ def distill(
         for used, how in ((learned.model_for(model), learned.spec), (model, plain)):
             costs.append(infer(used, held_out, how, engine=execution.engine).stats.cost.mean(1).tolist())
             advance(1)
-    file = learned.save(model.source or run)
+    place = model.source or run
+    with disk_errors(f"writing the learned steps of {place}", "make room, or copy the model to another place"):
+        file = learned.save(place)
     result = {f"{options.steps} learned steps": costs[0][-1], f"{options.steps} plain steps": costs[1][options.steps]}
     result[f"{plain.steps} plain steps"] = costs[1][-1]
     if json_:

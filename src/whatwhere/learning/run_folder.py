@@ -58,8 +58,14 @@ class RunFolder:
         return state
 
     def append_history(self, report: EpochReport) -> None:
-        with writing(self.path, "writing the history"), open(self._history, "a", encoding="utf-8") as file:
-            file.write(_history_line(report))
+        with writing(self.path, "writing the history"):
+            end = self._history.stat().st_size if self._history.exists() else 0
+            try:
+                with open(self._history, "a", encoding="utf-8") as file:
+                    file.write(_history_line(report))
+            except OSError:  # the disk is full: no part of a line stays
+                os.truncate(self._history, end)
+                raise
 
     def save(self, state: TrainingState) -> None:
         """Latents to the disk, then the state that points at them; only then may the last ones be overwritten."""
