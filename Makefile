@@ -66,7 +66,7 @@ compare: $(VENV)/.dev
 attack: $(VENV)/.dev
 	$(BIN)/python tests/attack/hostile_files.py --files 20000
 	$(BIN)/python tests/attack/kills.py --kills 300
-	$(BIN)/python tests/attack/full_disk.py --rooms 4
+	$(BIN)/python tests/attack/full_disk.py --rooms 3
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""Every command that writes, on a full disk:  python tests/attack/full_disk.py --rooms 4   (also: make attack)
+"""Every command that writes, on a full disk:  python tests/attack/full_disk.py --rooms 3   (also: make attack)
 
 A command runs with too little room for its output, in steps from none at all upwards, so that one file after the other
 is the one that does not fit. It has to end with an error of the program that names a place on the disk, and leave no
@@ -57,12 +57,13 @@ def commands(inputs: Path) -> dict[str, Command]:
     short = ("--set", "batches=2", "--set", "batch_size=4", *PLAIN)
     return {
         **kills.commands(inputs),
+        "encode": same("encode", inputs / "run", images, "--preset", "recipe", out="codes.npz", settings=PLAIN),
         "inpaint": same(*mask, out="filled", option=(), settings=("--device", "cpu")),
         "classify": same("classify", "RUN", images, "--labels", inputs / "labels.csv", out="classes", settings=PLAIN),
         "anomaly fit": same("anomaly", "fit", images, out="detector.safetensors"),
         "anomaly score": same("anomaly", "score", inputs / "detector.safetensors", images, out="report"),
         "distill": same("distill", "RUN", images, out="", option=(), settings=short),
-        "figures": same("figures", inputs / "run", images, out="figures", settings=engine),
+        "figures": same("figures", inputs / "run", images, out="figures", settings=("--set", "count=4", *engine)),
         "explore": same("explore", inputs / "run", images, out="page.html", settings=engine),
     }
 
@@ -203,7 +204,7 @@ def attack(rooms: int, only: Sequence[str] = ()) -> tuple[str, dict[str, collect
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rooms", type=int, default=4, help="steps up to the size of a result; 1: no room at all")
+    parser.add_argument("--rooms", type=int, default=3, help="steps up to the size of a result; 1: no room at all")
     parser.add_argument("--only", nargs="*", default=(), help="of these commands")
     parser.add_argument("--out", type=Path, help="write the counts to this JSON file")
     arguments = parser.parse_args()

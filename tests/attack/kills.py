@@ -118,7 +118,8 @@ def make_inputs(folder: Path) -> Path:
         Image.fromarray((image * 255).astype(np.uint8)).save(folder / "pictures" / f"{number}.png")
     assert finish(["make", folder / "run"])
     shutil.copy(folder / "run" / "recipe.toml", folder)
-    assert finish(["encode", folder / "run", folder / "images.npy", "--out", folder / "codes.npz", "--where", *PLAIN])
+    options = ("--out", folder / "codes.npz", "--where", "--preset", "recipe", *PLAIN)
+    assert finish(["encode", folder / "run", folder / "images.npy", *options])
     return folder
 
 
