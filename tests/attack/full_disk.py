@@ -49,20 +49,16 @@ def commands(inputs: Path) -> dict[str, Command]:
             if str(words[1]) == "RUN":
                 shutil.copytree(inputs / "run", disk / "run", dirs_exist_ok=True)
             known = [disk / "run" if word == "RUN" else word for word in words]
-            return [*known, *option, *([disk / out] if out else []), *settings, "--quiet"]
+            return [*known, *option, disk / out, *settings, "--quiet"]
 
         return Command(begin, lambda disk: [*begin(disk), *(["--overwrite"] if (disk / out).is_file() else [])])
 
     mask = ("inpaint", pictures, inputs / "mask.png")
-    short = ("--set", "batches=2", "--set", "batch_size=4", *PLAIN)
     return {
         **kills.commands(inputs),
         "encode": same("encode", inputs / "run", images, "--preset", "recipe", out="codes.npz", settings=PLAIN),
         "inpaint": same(*mask, out="filled", option=(), settings=("--device", "cpu")),
         "classify": same("classify", "RUN", images, "--labels", inputs / "labels.csv", out="classes", settings=PLAIN),
-        "anomaly fit": same("anomaly", "fit", images, out="detector.safetensors"),
-        "anomaly score": same("anomaly", "score", inputs / "detector.safetensors", images, out="report"),
-        "distill": same("distill", "RUN", images, out="", option=(), settings=short),
         "figures": same("figures", inputs / "run", images, out="figures", settings=("--set", "count=4", *engine)),
         "explore": same("explore", inputs / "run", images, out="page.html", settings=engine),
     }
@@ -73,7 +69,6 @@ def make_inputs(folder: Path) -> Path:
     kinds = bars(30)[1]
     (folder / "labels.csv").write_text("".join(f"{row},{kind}\n" for row, kind in enumerate(kinds[:12])))
     shutil.copy(folder / "pictures" / "0.png", folder / "mask.png")
-    assert kills.finish(["anomaly", "fit", folder / "images.npy", "--out", folder / "detector.safetensors"])
     return folder
 
 
@@ -205,10 +200,10 @@ def attack(rooms: int, only: Sequence[str] = ()) -> tuple[str, dict[str, collect
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rooms", type=int, default=3, help="steps up to the size of a result; 1: no room at all")
-    parser.add_argument("--only", nargs="*", default=(), help="of these commands")
+    parser.add_argument("--commands", nargs="+", default=(), help="only these")
     parser.add_argument("--out", type=Path, help="write the counts to this JSON file")
     arguments = parser.parse_args()
-    kind, totals = attack(arguments.rooms, arguments.only)
+    kind, totals = attack(arguments.rooms, arguments.commands)
     total = sum(totals.values(), collections.Counter())
     print(f"{kind}: {dict(total)}")
     if arguments.out:

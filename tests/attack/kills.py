@@ -110,7 +110,7 @@ def finish(arguments: Sequence[object]) -> bool:
 
 
 def make_inputs(folder: Path) -> Path:
-    """What the commands read: images, pictures, a run, its recipe and codes. Children compute it."""
+    """What the commands read: images, pictures, a run, its recipe, codes, a detector. Children compute it."""
     (folder / "pictures").mkdir(parents=True)
     images = bars(30)[0]
     np.save(folder / "images.npy", images)
@@ -120,6 +120,7 @@ def make_inputs(folder: Path) -> Path:
     shutil.copy(folder / "run" / "recipe.toml", folder)
     options = ("--out", folder / "codes.npz", "--where", "--preset", "recipe", *PLAIN)
     assert finish(["encode", folder / "run", folder / "images.npy", *options])
+    assert finish(["anomaly", "fit", folder / "pictures", "--out", folder / "detector.safetensors"])
     return folder
 
 
