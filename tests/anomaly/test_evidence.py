@@ -5,8 +5,8 @@ import torch
 from whatwhere.anomaly.evidence import (
     SURFACE,
     Gaussian,
-    beside,
     border_distance,
+    largest_step,
     learn_surface,
     median_and_spread,
     steps,
@@ -52,7 +52,7 @@ def test_steps_compare_bands_and_mark_the_rows_of_both() -> None:
     assert steps(values)[0].tolist() == [0.5, 0.75, 1.0, 0.75, 0.5]
     assert steps(values)[0].argmax() == 2
     assert steps(values)[0, 2] == 1.0
-    marked = beside(steps(values)[0], 12)
+    marked = largest_step(steps(values)[0], 12)
     assert (marked == 1.0).nonzero().flatten().tolist() == list(range(2, 10))
     assert steps(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
 

@@ -31,7 +31,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import whatwhere as ww
 from tiny_run import PLAIN, bars, make
-from whatwhere import anomaly, classification, data, inference, learning, restoration  # once, not in every process
+
+# once, not in every process
+from whatwhere import anomaly, classification, data, inference, learning, restoration  # noqa: F401
 from whatwhere.cli import app
 from whatwhere.files import LEFTOVER
 from whatwhere.learning.run_reader import read_history
@@ -165,7 +167,6 @@ def result(folder: Path) -> dict[str, str]:
 def attack(kills: int, seed: int = 0, only: Sequence[str] = ()) -> dict[str, collections.Counter[str]]:
     """Kill every command, or `only` these, equally often; the outcomes of each."""
     torch.set_num_threads(1)
-    assert all((anomaly, classification, data, inference, learning, restoration))
     chance = random.Random(seed)
     totals: dict[str, collections.Counter[str]] = {}
     with tempfile.TemporaryDirectory() as temporary:

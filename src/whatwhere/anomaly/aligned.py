@@ -21,7 +21,7 @@ OBJECT = {"places": 1.0, "whole": 0.5}
 
 LARGEST_BANK = 16_000_000  # values of normal pictures that others are compared with
 USUAL = 250  # pictures, at least, that tell what distances are usual
-NEAR = 1e-4  # of the squared length of a picture: a smaller distance is not told apart from it
+NEAR = 1e-4  # of the squared length of a picture: smaller distances count as equal
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,8 @@ class NormalSurface:
             [
                 ((log_peaks(cells) - middle) / spread).amax(0),
                 around(((self.far(texture_of(cells)).view(size) - mean) / deviation)[None])[0],
-                beside(rows, size[0])[:, None].expand(size),
-                beside(columns, size[1])[None].expand(size),
+                largest_step(rows, size[0])[:, None].expand(size),
+                largest_step(columns, size[1])[None].expand(size),
                 self.whole.surprise(mean_energy(cells)).expand(size),
             ]
         )
@@ -195,7 +195,7 @@ def steps(values: Tensor) -> Tensor:
     return means[:, band:] - means[:, :-band]
 
 
-def beside(values: Tensor, size: int) -> Tensor:
+def largest_step(values: Tensor, size: int) -> Tensor:
     """Of every row, the largest value of the steps that it is part of, [size]."""
     reach = size - len(values) + 1
     padded = F.pad(values[None], (reach - 1, reach - 1), value=-torch.inf)

@@ -24,7 +24,7 @@ from whatwhere.ops.lowpass import lowpass
 
 SIDE = 13  # of the filters: features of 8 pixels, with what surrounds them
 DARK = 1 / 32  # of the mean brightness: what is darker counts as equally dark
-NOISE = 1e-3  # of the mean variance: less than this is not told apart from rounding
+NOISE = 1e-3  # of the mean variance: smaller variances are taken for rounding
 LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
 PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
