@@ -20,6 +20,7 @@ test: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/sp-repo-review .
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -71,17 +72,19 @@ attack: $(VENV)/.dev
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# A stamp a set of extras: set up again only when pyproject.toml has changed.
+# A stamp a set of packages: set up again only when pyproject.toml has changed.
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[all]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # the first that installs groups
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[all,gpu]' --group dev
 	touch $@ $(VENV)/.demo
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # the first that installs groups
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[all]' --group docs
 	touch $@ $(VENV)/.demo
 
 clean:

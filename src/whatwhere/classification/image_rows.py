@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
 
-Images = np.ndarray | Tensor
+Images = np.ndarray | Tensor | list[Any]
 COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 

@@ -74,6 +74,7 @@ def require_supported(engine: str, reason: str | None) -> None:
 
 def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
     """Latents on the model's device and in its dtype, once their values are possible ones."""
+    tensor: Any  # a user may have put anything there
     for tensor in latents.tensors():
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__

@@ -27,7 +27,7 @@ def choose_device(asked: torch.device | str) -> torch.device:
         raise SpecError(f"device {asked!r} was given; expected auto, cpu, cuda, cuda:1, …") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SpecError(f"device {str(asked)!r} was given; there is no GPU that torch can use here ('cpu' works)")
-    return torch.device("cuda", 0) if device.type == "cuda" and device.index is None else device
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
 
 
 def machine() -> dict[str, Any]:

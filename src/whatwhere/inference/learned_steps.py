@@ -151,7 +151,7 @@ def resolve_steps(
     return used, steps.spec
 
 
-def parse_steps(name: str) -> int | None:
+def parse_steps(name: object) -> int | None:
     """The number of steps in 'learned-K'; None for 'learned'."""
     match = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", name) if isinstance(name, str) else None
     if match is None:

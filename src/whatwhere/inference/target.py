@@ -6,6 +6,7 @@ A pixel with weight 0 is unknown: its value has no influence on anything. NaN ma
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,7 +75,7 @@ def as_weights(mask: object) -> Tensor:
     return mask
 
 
-def separate_unknown(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def separate_unknown(images: Any, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
     if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
         return images, mask  # the checks that follow say what is wrong

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ def as_images(model: Model, images: Images, mask: Tensor | None = None) -> Tenso
 
     Where a mask is 0 they become 0, whatever they were.
     """
-    tensor = as_tensor(images)
+    tensor: Any = as_tensor(images)  # which leaves alone what is neither tensor nor array
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         kind = tensor.dtype if isinstance(tensor, Tensor) else type(images).__name__
         raise ImageError(
@@ -51,10 +51,10 @@ def as_images(model: Model, images: Images, mask: Tensor | None = None) -> Tenso
         raise ImageError(
             f"images with values up to {largest:.4g} were given; expected at most {LARGEST:g} (scale them)"
         )
-    tensor = tensor.detach().to(model.device, model.dtype)
+    result: Tensor = tensor.detach().to(model.device, model.dtype)
     if isinstance(model, DeconvNet) and model.spec.nonnegative and model.spec.input.kind == "none":
-        tensor = tensor.clamp(min=0)  # noise makes values negative that such a model cannot have
-    return tensor
+        result = result.clamp(min=0)  # noise makes values negative that such a model cannot have
+    return result
 
 
 def as_mask(mask: Images) -> Tensor:
