@@ -24,9 +24,10 @@ from typer.testing import CliRunner
 from whatwhere.cli import app
 
 ROOT = Path(__file__).parents[2]
+ALSO = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "reproduction/trials.md")
 PAGES = sorted(
     page
-    for page in [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    for page in [*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ALSO)]
     if "_build" not in page.parts and "gallery" not in page.parts
 )
 KINDS = {"python", "sh", "text", "toml", "json", "{toctree}", "{eval-rst}", "{include}"}
@@ -143,6 +144,17 @@ def test_every_block_has_a_known_kind_and_no_code_is_indented(page: Path) -> Non
         assert re.findall(r"^    (?:whatwhere|torchrun|python|import|from) .*$", text, re.MULTILINE) == []
 
 
+HOW_TO = [page for page in PAGES if page.parent.name == "howto"]
+LONG = {"anomaly.md", "explorer.md", "figures.md", "restoration.md"}  # to be shortened
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=relative)
+def test_a_how_to_page_is_short(page: Path) -> None:
+    """At most 400 words, code apart."""
+    words = len(BLOCK.sub("", SETUP.sub("", page.read_text(encoding="utf-8"))).split())
+    assert words <= 400 or page.name in LONG
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_link_has_a_target(page: Path) -> None:
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
@@ -186,5 +198,8 @@ def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
 
 def anchors(page: Path) -> list[str]:
     """The anchors of a page: its headings in lower case with hyphens."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    text = page.read_text(encoding="utf-8")
+    if included := re.match(r"```\{include\} (\S+)", text):
+        return anchors(page.parent / included[1])
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
