@@ -97,7 +97,6 @@ def test_images_are_inferred_and_described_batch_by_batch(recipe: Recipe) -> Non
     found = describe_images(model, v, both, engine="reference", progress=counted.append)
     plans = ((Phase(layer=1, update_pooling=(1,)),), (Phase(layer=2, update_pooling=(1, 2)),))
     features = [ww.infer(model, v, recipe.inference, plan, engine="reference").features for plan in plans]
-    found = found if isinstance(found, np.ndarray) else found.toarray()
     np.testing.assert_allclose(found, describe(features, both.descriptor, (1, 2)), atol=1e-6)
     assert counted == [4, 4, 2]
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
 from sklearn.svm import LinearSVC
 
 import whatwhere as ww
@@ -33,7 +32,7 @@ def objective(svm: LinearSVM, x: np.ndarray, y: np.ndarray, C: float) -> np.ndar
 
 
 @pytest.mark.parametrize("C", [0.3, 3.0])
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, torch.from_numpy])
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
 def test_the_objective_and_the_predictions_are_liblinears(digits, C: float, kind) -> None:  # type: ignore[no-untyped-def]
     x, y, x_test, _ = digits
     svc = LinearSVC(C=C, dual=False, tol=1e-4).fit(x, y)

@@ -23,7 +23,7 @@ from whatwhere.learning.memory import free_memory
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Recipe
 
-Matrix: TypeAlias = Any  # rows [N, D]: np.ndarray, a tensor, or scipy.sparse.csr_array, which has no types
+Matrix: TypeAlias = Any  # rows [N, D]: np.ndarray or a tensor
 
 
 def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:

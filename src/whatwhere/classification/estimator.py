@@ -27,7 +27,6 @@ from whatwhere.spec.inference import LineSearch
 from whatwhere.spec.recipe import EveryBatch, EveryEpoch
 
 try:
-    from scipy import sparse
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import Tags, check_random_state
     from sklearn.utils.metaestimators import available_if
@@ -70,7 +69,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         the features themselves, scaled to unit length
     invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from distorted copies of
         the images, in which they count little, and descriptors become rows of at most 400 numbers
-    sparse_output : return descriptors as a CSR array
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
     warm_start : `fit` continues from the present filters
     batch_size : number of images inferred together
@@ -123,7 +121,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         output: Literal["descriptor", "code"] = "descriptor",
         descriptor: DescriptorSpec | None = None,
         invariant_to: Distortions | None = None,
-        sparse_output: bool = False,
         shape: Sequence[int] | None = None,
         warm_start: bool = False,
         batch_size: int = 1000,
@@ -146,7 +143,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.output = output
         self.descriptor = descriptor
         self.invariant_to = invariant_to
-        self.sparse_output = sparse_output
         self.shape = shape
         self.warm_start = warm_start
         self.batch_size = batch_size
@@ -204,10 +200,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def transform(self, X: Images) -> Any:
         """The descriptors of images, or their codes (see `output`): (n, D), float32."""
         check_is_fitted(self)
-        rows = self._output(self._check(X) / self.scale_)
-        if self.sparse_output and self.output == "descriptor":
-            return sparse.csr_array(rows)
-        return like(X, rows)
+        return like(X, self._output(self._check(X) / self.scale_))
 
     @available_if(_invertible)
     def inverse_transform(self, X: Images) -> Images:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification.descriptors import Matrix
@@ -55,7 +56,7 @@ class LinearSVM:
 def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = "cpu") -> LinearSVM:
     """Fit a linear SVM with squared hinge loss, one against the rest.
 
-    x        descriptors [N, D], dense or sparse
+    x        descriptors [N, D]
     y        labels [N]
     C        weight of the loss against the regularisation
     device   where it runs
@@ -88,17 +89,9 @@ def check_labels(x: Matrix, y: np.ndarray) -> None:
         raise ImageError(f"all {len(y):,} labels are {y[0]}; expected at least two classes")
 
 
-def with_intercept(x: Matrix, device: torch.device, batch: int = 4096) -> Tensor:
-    """The rows with a 1 appended, float32 [N, D + 1]; a sparse matrix is copied batch by batch."""
-    out = torch.ones(x.shape[0], x.shape[1] + 1, device=device)
-    if isinstance(x, Tensor):
-        out[:, :-1] = x
-        return out
-    for i in range(0, x.shape[0], batch):
-        rows = x[i : i + batch]
-        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        out[i : i + batch, :-1] = torch.from_numpy(np.ascontiguousarray(dense, np.float32)).to(device)
-    return out
+def with_intercept(x: Matrix, device: torch.device) -> Tensor:
+    """The rows with a 1 appended, float32 [N, D + 1]."""
+    return F.pad(torch.as_tensor(x).to(device, torch.float32), (0, 1), value=1.0)
 
 
 def newton(

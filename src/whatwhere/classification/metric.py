@@ -87,7 +87,7 @@ class Metric:
     made_for: str = ""
 
     def __call__(self, x: Matrix) -> Tensor:
-        """Rows [N, D], dense or sparse, as rows of unit length [N, r], on the device of the metric."""
+        """Rows [N, D] as rows of unit length [N, r], on the device of the metric."""
         if x.shape[1] != len(self.mean):
             raise ImageError(
                 f"rows of {x.shape[1]:,} columns were given; the metric was learned from {len(self.mean):,}"
@@ -96,7 +96,7 @@ class Metric:
         mean, matrix = self.mean.double(), self.matrix.double()  # so that a row does not depend on those next to it
         for start in range(0, x.shape[0], BATCH):
             rows = x[start : start + BATCH]
-            dense = torch.as_tensor(rows.toarray() if hasattr(rows, "toarray") else rows).to(mean)
+            dense = torch.as_tensor(rows).to(mean)
             parts.append(unit_length((dense - mean) @ matrix.T).to(self.mean))
         return torch.cat(parts) if parts else self.mean.new_zeros(0, len(self.matrix))
 
