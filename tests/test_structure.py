@@ -39,6 +39,7 @@ COVERED_BY = {
     "explorer/bundle.py": "explorer/test_export.py",
     "explorer/pack.py": "explorer/test_export.py",
     "figures/report.py": "figures/test_figures_report.py",
+    "figures/where_map.py": "figures/test_drawing.py",
     "spec/distortions.py": "ops/test_distortions.py",
     "classification/image_rows.py": "classification/test_estimator.py",
     "inference/engines/base.py": "inference/test_infer.py",

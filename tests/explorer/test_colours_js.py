@@ -12,7 +12,7 @@ from explorer.node import PAGE, needs_node, run_node
 @pytest.mark.parametrize("features", [1, 2, 3, 8, 16, 25, 48])
 def test_hues_are_those_of_the_figures(features: int, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from whatwhere.figures.style import feature_colours
+    from whatwhere.figures.tiles import feature_colours
 
     script = tmp_path / "colours.mjs"
     script.write_text(

@@ -1,8 +1,10 @@
 """The panels of the composite as arrays: their order and scaling."""
 
+import sys
+
 import numpy as np
 
-from whatwhere.figures.composite import filter_sheet, invariance_sheet, plane_sheet, reconstruction_pairs
+from whatwhere.figures.composite import filter_panel, plane_panel, reconstruction_panel, sample_panel
 from whatwhere.figures.tiles import GAP, image_to_rgb
 from whatwhere.latents import Latents
 
@@ -10,7 +12,7 @@ from whatwhere.latents import Latents
 def test_an_image_is_left_of_its_reconstruction(tiny):
     model, images, top = tiny.model, tiny.images, tiny.top
     v_hat = model.at(11, 13).decode(top)
-    sheet = reconstruction_pairs(model, images, top, columns=3)
+    _, sheet = reconstruction_panel(model, images, top, columns=3)
     pair_height, pair_width = 11 + 2, 2 * (13 + 1) + 1
     for i in range(len(images)):
         row, column = divmod(i, 3)
@@ -22,7 +24,7 @@ def test_an_image_is_left_of_its_reconstruction(tiny):
 def test_planes_are_grouped_by_the_map_below_and_grey_if_unconnected(tiny):
     model = tiny.model
     below, maps = model.connectivity[1].shape
-    sheet = plane_sheet(model, columns=below)
+    _, sheet = plane_panel(model, columns=below)
     pitch = 9 + 1  # a plane of 3×3 is drawn three times as large
     height, width, gap = 3 * pitch + 1, 2 * pitch + 1, 3  # six planes in two columns
     assert sheet.shape[:2] == (height + 2 * gap, below * (width + gap) + gap)
@@ -35,19 +37,20 @@ def test_planes_are_grouped_by_the_map_below_and_grey_if_unconnected(tiny):
 
 
 def test_filters_are_scaled_by_their_largest_weight(tiny):
-    sheet = filter_sheet(tiny.model)
+    _, sheet = filter_panel(tiny.model)
     darkest = [sheet[1 + r * 22 : 22 + r * 22, 1 + c * 22 : 22 + c * 22].min() for r in range(2) for c in range(2)]
     np.testing.assert_allclose(darkest, 0.1)
 
 
-def test_a_feature_without_activations_is_grey(tiny):
+def test_a_feature_without_activations_is_grey(tiny, monkeypatch):
+    monkeypatch.setattr(sys.modules[sample_panel.__module__], "SAMPLES", 4)
     p = tiny.top.p.clone()
     p[:, 3] = 0
     side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
     fourth = slice(1, 1 + side), slice(1 + 3 * (side + 1), 1 + 3 * (side + 1) + side)
-    without = invariance_sheet(tiny.model, Latents(p, tiny.top.pooling_params), (11, 13), columns=6, count=4)
+    _, without = sample_panel(tiny.model, Latents(p, tiny.top.pooling_params), (11, 13), columns=6)
     assert (without[fourth] == GAP).all()
-    with_all = invariance_sheet(tiny.model, tiny.top, (11, 13), columns=6, count=4)
+    _, with_all = sample_panel(tiny.model, tiny.top, (11, 13), columns=6)
     assert (with_all[fourth] != GAP).any()
     assert np.array_equal(
         np.delete(without, range(fourth[1].start, fourth[1].stop), axis=1),
@@ -57,7 +60,7 @@ def test_a_feature_without_activations_is_grey(tiny):
 
 def test_the_seed_determines_the_samples(tiny):
     def sheet(seed):
-        return invariance_sheet(tiny.model, tiny.layers[0], (11, 13), seed=seed)
+        return sample_panel(tiny.model, tiny.layers[0], (11, 13), seed=seed)[1]
 
     assert np.array_equal(sheet(0), sheet(0))
     assert not np.array_equal(sheet(0), sheet(1))

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from figures.tiny_model import make_tiny
+from whatwhere.figures.activations import gaussians
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.style import feature_colours
-from whatwhere.figures.where_map import draw_on_image, gaussians
+from whatwhere.figures.tiles import feature_colours
 from whatwhere.latents import Latents
 from whatwhere.ops.pooling import unpool
 from whatwhere.spec import InputSpec
@@ -79,17 +79,13 @@ def test_contributions_of_a_model_with_an_input_stage_are_in_pixels():
 
 def test_an_ellipse_lies_where_its_feature_draws(tiny):
     """Each Gaussian on the image is in the middle of what its feature draws, to a few pixels."""
-    import matplotlib.figure
-
     latents = tiny.layers[0][:1]
     parts = decompose(tiny.model, latents, 11, 13)
     for feature in parts.features:
         alone = Latents(torch.zeros_like(latents.p), latents.pooling_params)
         j = latents.p[0, feature].flatten().argmax()
         alone.p[0, feature].view(-1)[j] = 1.0
-        axes = matplotlib.figure.Figure().subplots()
-        draw_on_image(axes, tiny.model, 1, gaussians(tiny.model, tiny.images[:1], alone, 1, int(feature)), "black")
-        ((x, y),) = axes.collections[0].get_offsets()
+        ((x, y),) = gaussians(tiny.model, tiny.images[:1], alone, 1, int(feature)).in_pixels(tiny.model, 1).centre
         drawn = tiny.model.at(11, 13).decode(alone)[0, 0].numpy()
         rows, columns = np.mgrid[:11, :13]
         if drawn[1:-1, 1:-1].sum() < 0.99 * drawn.sum():

@@ -20,8 +20,6 @@ DRAW = {
     "composite": lambda t, m: figures.composite(t.model, t.images, t.layers),
     "reconstructions": lambda t, m: figures.reconstructions(t.model, t.images, t.top),
     "filters": lambda t, m: figures.filters(t.model),
-    "planes": lambda t, m: figures.planes(t.model),
-    "invariances": lambda t, m: figures.invariances(t.model, t.images, t.top),
     "decomposition 1": lambda t, m: figures.decomposition(t.model, t.images[0], t.layers[0][:1]),
     "decomposition 2": lambda t, m: figures.decomposition(t.model, t.images[0], t.top[:1]),
     "cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}),
@@ -79,7 +77,7 @@ def test_an_image_without_features_draws(tiny, tmp_path):
     empty = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling_params)
     figures.save(figures.decomposition(tiny.model, tiny.images[0], empty[:1]), tmp_path / "a.png")
     figures.save(figures.where_map(tiny.model, tiny.images, empty, 1, 0), tmp_path / "b.png")
-    figures.save(figures.invariances(tiny.model, tiny.images, empty), tmp_path / "c.png")
+    figures.save(figures.composite(tiny.model, tiny.images, (empty, empty)), tmp_path / "c.png")
 
 
 def test_maps_that_are_pooled_together_draw(tmp_path):

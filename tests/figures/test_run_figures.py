@@ -57,7 +57,7 @@ def test_all_figures_and_the_report_of_a_run(runs):
     parser = html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False)
     pictures = list(parser.parse(page).iter("img"))
     assert len(pictures) == len(drawn - {"composite.png", "report.html"})
-    assert all(len(picture.get("alt")) > 20 for picture in pictures)
+    assert all(len(picture.get("alt")) > 10 for picture in pictures)
 
 
 def test_one_figure_in_another_format(runs):

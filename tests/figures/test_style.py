@@ -6,8 +6,10 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 from whatwhere.figures import style
+from whatwhere.figures.tiles import feature_colours
 
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB
 BLINDNESS = {
@@ -45,16 +47,16 @@ def test_curves_differ_for_the_colour_blind(kind):
 
 @pytest.mark.parametrize("features", [1, 2, 4, 6, 16, 48])
 def test_every_feature_has_a_colour_of_its_own(features):
-    colours = style.feature_colours(features)
+    colours = feature_colours(features)
     assert colours.shape == (features, 3)
     assert colours.min() >= 0
     assert colours.max() <= 1
     assert len({tuple(c) for c in colours.round(6)}) == features
-    np.testing.assert_array_equal(colours, style.feature_colours(features))
+    np.testing.assert_array_equal(colours, feature_colours(features))
 
 
 def test_neighbouring_numbers_have_hues_far_apart():
-    colours = lab(linear(style.feature_colours(48)))
+    colours = lab(linear(feature_colours(48)))
     distances = np.linalg.norm(np.diff(colours, axis=0), axis=1)
     assert distances.min() > 20
 
@@ -65,7 +67,7 @@ def test_the_style_does_not_leak():
     @style.styled
     def draw():
         assert matplotlib.rcParams["font.size"] == style.RC["font.size"]
-        return style.new_figure(1, 1)
+        return Figure()
 
     draw()
     assert dict(matplotlib.rcParams) == before

@@ -7,8 +7,17 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.figures.style import feature_colours
-from whatwhere.figures.tiles import GAP, columns_for, image_to_rgb, is_ink, mix_colours, part_to_rgb, shade, tile
+from whatwhere.figures.tiles import (
+    GAP,
+    columns_for,
+    feature_colours,
+    image_to_rgb,
+    is_ink,
+    mix_colours,
+    part_to_rgb,
+    shade,
+    tile,
+)
 
 
 def test_shade_runs_from_white_to_ink():

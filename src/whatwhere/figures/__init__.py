@@ -16,7 +16,7 @@ except ImportError:
     raise MissingExtra("matplotlib", "figures", "Drawing figures") from None
 
 from whatwhere.figures.animation import animation, trace
-from whatwhere.figures.composite import composite, filters, invariances, planes, reconstructions
+from whatwhere.figures.composite import composite, filters, reconstructions
 from whatwhere.figures.cost import cost
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.report import Section, report
@@ -33,8 +33,6 @@ __all__ = [
     "curve_styles",
     "decomposition",
     "filters",
-    "invariances",
-    "planes",
     "reconstructions",
     "report",
     "save",

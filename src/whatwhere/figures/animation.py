@@ -14,17 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.style import (
-    CURVES,
-    GREY,
-    RC,
-    RULE,
-    add_frame,
-    add_panel,
-    add_text,
-    add_title,
-    new_figure,
-)
+from whatwhere.figures.style import CURVES, GREY, RC, RULE, add_heading, add_panel, add_picture, add_text
 from whatwhere.figures.tiles import image_to_rgb, is_ink, shade
 from whatwhere.inference import ista, resolve_lam
 from whatwhere.inference.plan import joint
@@ -96,7 +86,7 @@ def steps_shown(steps: int, frames: int = 20) -> list[int]:
 def frame_figure(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot], now: int) -> Figure:
     """The figure of one frame: the image, its inference after step `now`, and the cost up to that step."""
     snapshot, limit, ink = snapshots[now], max(1.0, float(image.max())), is_ink(image)
-    figure, side, y = new_figure(5.6, 2.66), 1.3, 0.2
+    figure, side = Figure(figsize=(5.6, 2.66)), 1.3
     contributions = decompose(model, snapshot.latents, *image.shape[1:])
     residual = snapshot.residual.mean(0).cpu().numpy()
     scale = limit if model.spec.input.kind == "none" else None  # else features draw details alone
@@ -107,10 +97,8 @@ def frame_figure(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot],
         f"{len(contributions.features)} features": contributions.coloured(scale),
     }
     for i, (heading, rgb) in enumerate(panels.items()):
-        add_title(figure, 0.05 + i * (side + 0.1), 0.04, heading)
-        axes = add_panel(figure, 0.05 + i * (side + 0.1), y, side, side)
-        axes.imshow(rgb)
-        add_frame(axes, RULE, 0.8)
+        add_heading(figure, 0.05 + i * (side + 0.1), 0.04, heading)
+        add_picture(figure, 0.05 + i * (side + 0.1), 0.2, side, rgb)
     _draw_cost(figure, snapshots, now)
     return figure
 

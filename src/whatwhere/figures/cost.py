@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from whatwhere.figures.style import PAGE, RULE, curve_styles, new_figure, styled
+from whatwhere.figures.style import PAGE, RULE, curve_styles, styled
 
 PARTS = {
     "cost": "cost",
@@ -39,8 +39,7 @@ def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
     >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, "penalty": 4.0, "nonzeros": 20.0} for e in (1, 2)]
     >>> figure = ww.figures.cost({"a run": epochs}, layer=2)
     """
-    figure = new_figure(PAGE, 2.0)
-    figure.set_layout_engine("constrained")
+    figure = Figure(figsize=(PAGE, 2.0), layout="constrained")
     panels = figure.subplots(1, len(PARTS))
     for (part, label), axes in zip(PARTS.items(), panels, strict=True):
         for (name, history), curve_style in zip(histories.items(), curve_styles(), strict=False):

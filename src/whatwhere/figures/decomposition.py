@@ -9,26 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from whatwhere.figures.style import (
-    GREY,
-    PAGE,
-    RULE,
-    add_frame,
-    add_panel,
-    add_text,
-    add_title,
-    feature_colours,
-    new_figure,
-    styled,
-)
-from whatwhere.figures.tiles import image_to_rgb, is_ink, mix_colours, shade
-from whatwhere.figures.where_map import draw_on_image, gaussians
+from whatwhere.figures.activations import gaussians
+from whatwhere.figures.composite import filters_as_images
+from whatwhere.figures.style import GREY, PAGE, RULE, add_heading, add_panel, add_picture, add_text, styled
+from whatwhere.figures.tiles import feature_colours, image_to_rgb, is_ink, mix_colours, shade
+from whatwhere.figures.where_map import draw_ellipses
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import unpool
 
 MAX_MAPS = 16  # maps in a row
 HEADING = 0.27  # inches above a row: its title and the numbers of the maps
+SIDE = 1.7  # of the image, in inches
 
 
 @dataclass(frozen=True)
@@ -91,11 +83,6 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     return Contributions(active.cpu().numpy(), latents.p.shape[1], pooled, z, to_numpy(pixels))
 
 
-def filters_as_images(model: DeconvNet) -> Tensor:
-    """The filters of layer 1 as images [B, C, K, K]: with ON and OFF channels, ON minus OFF."""
-    return model.input_stage.inverse(model.filters[0].detach().cpu().transpose(0, 1), Background())
-
-
 @styled
 def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     """The reconstruction of one image stage by stage, from its active features down to the pixels.
@@ -112,22 +99,33 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.decomposition(model, images[0], latents[:1])
     """
-    assert latents.p is not None
-    contributions = decompose(model, latents, *image.shape[1:])
-    rows = _rows(model, contributions)
-    heights = [HEADING + _cell(len(row.maps)) + 0.1 for row in rows]
-    figure = new_figure(PAGE, sum(heights) + 0.2 + 1.9)
-    y = 0.02
-    for row, height in zip(rows, heights, strict=True):
-        _draw_row(figure, row, y)
-        y += height
-    whole = model.spec.input.kind == "none"  # else the features draw details alone, which have their own scale
-    coloured = _draw_image_row(figure, y, image, contributions, whole, "abcdefghijklmnop"[len(rows) :])
-    layer = len(latents.pooling_params)
-    if model.spec.layers[layer - 1].pooling_kind == "gaussian":
-        for feature, colour in zip(contributions.features, contributions.colours, strict=True):
-            active = gaussians(model, image[None], latents, layer, int(feature))
-            draw_on_image(coloured, model, layer, active, colour)
+    contributions, layer = decompose(model, latents, *image.shape[1:]), len(latents.pooling_params)
+    rows, letters = _rows(model, contributions), iter("abcdefghijklmnop")
+    cells = [min(0.62, PAGE / max(len(row.maps), 1) - 0.05) for row in rows]
+    figure, y = Figure(figsize=(PAGE, sum(cells) + len(rows) * (HEADING + 0.1) + 2.1)), 0.02
+    for row, cell in zip(rows, cells, strict=True):
+        add_heading(figure, 0, y, f"({next(letters)}) {row.heading}")
+        for i, (number, rgb, colour) in enumerate(zip(row.maps, row.pictures, row.frames, strict=True)):
+            left = i * (cell + 0.05) + 0.01
+            add_text(figure, left, y + HEADING - 0.02, str(number + 1), fontsize=5.5, color=GREY, va="bottom")
+            add_picture(figure, left, y + HEADING, cell, rgb, colour)
+        y += HEADING + cell + 0.1
+    limit = max(1.0, float(image.max()))
+    details = model.spec.input.kind != "none"  # they have their own scale
+    panels = {
+        "what and where": contributions.coloured(None if details else limit),
+        "input": image_to_rgb(image, limit, ink=is_ink(image)),
+    }
+    for i, (heading, rgb) in enumerate(panels.items()):
+        add_heading(figure, i * (SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
+        axes = add_picture(figure, i * (SIDE + 0.2) + 0.01, y + 0.21, SIDE, rgb)
+        if i == 0 and model.spec.layers[layer - 1].pooling_kind == "gaussian":
+            for feature, colour in zip(contributions.features, contributions.colours, strict=True):
+                active = gaussians(model, image[None], latents, layer, int(feature))
+                draw_ellipses(axes, active.in_pixels(model, layer), colour)
+    left = 2 * (SIDE + 0.2) + 0.25
+    add_heading(figure, left, y + 0.04, f"({next(letters)}) share of each feature")
+    _draw_shares(add_panel(figure, left, y + 0.21, PAGE - left - 0.4, SIDE), contributions)
     return figure
 
 
@@ -139,14 +137,9 @@ class _Row:
     frames: list[object]  # their colours
 
 
-def _cell(maps: int) -> float:
-    """The side of a map in inches, in a row of this many maps."""
-    return min(0.62, PAGE / max(maps, 1) - 0.05)
-
-
 def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
     """Features, unpooled maps, … down to the filters of layer 1."""
-    depth, letters, rows = len(contributions.pooled), iter("abcdefghijklmnop"), []
+    depth, rows = len(contributions.pooled), []
     features, colours = contributions.features, contributions.colours
     largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:MAX_MAPS])  # among the active features
     for k in range(depth, 0, -1):
@@ -162,41 +155,14 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
             else:  # the maps with the largest sums
                 maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:MAX_MAPS])
                 frames, note = [RULE] * len(maps), ", reconstructed from above"
-            heading = f"({next(letters)}) {name}{_subscript(k)}{note}"
-            rows.append(_Row(heading, maps, list(mix_colours(stage[:, maps], colours)), frames))
+            subscript = str(k).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+            rows.append(_Row(f"{name}{subscript}{note}", maps, list(mix_colours(stage[:, maps], colours)), frames))
     f = filters_as_images(model).mean(1).numpy()[rows[-1].maps]
-    rows.append(_Row(f"({next(letters)}) filters f₁", rows[-1].maps, list(map(shade, f)), rows[-1].frames))
-    return rows
+    return [*rows, _Row("filters f₁", rows[-1].maps, list(map(shade, f)), rows[-1].frames)]
 
 
-def _draw_row(figure: Figure, row: _Row, y: float) -> None:
-    cell = _cell(len(row.maps))
-    add_title(figure, 0, y, row.heading)
-    for i, (number, rgb, colour) in enumerate(zip(row.maps, row.pictures, row.frames, strict=True)):
-        left = i * (cell + 0.05) + 0.01
-        add_text(figure, left, y + HEADING - 0.02, str(number + 1), fontsize=5.5, color=GREY, va="bottom")
-        axes = add_panel(figure, left, y + HEADING, cell, cell)
-        axes.imshow(rgb)
-        add_frame(axes, colour)
-
-
-def _draw_image_row(
-    figure: Figure, y: float, image: Tensor, contributions: Contributions, whole: bool, letters: str
-) -> Axes:
-    """The reconstruction coloured by feature, whose axes are returned, the input, and the share of every feature."""
-    y, side = y + 0.04, 1.7
-    limit = max(1.0, float(image.max()))
-    coloured = contributions.coloured(limit if whole else None)
-    panels = {"what and where": coloured, "input": image_to_rgb(image, limit, ink=is_ink(image))}
-    drawn = []
-    for i, (heading, rgb) in enumerate(panels.items()):
-        add_title(figure, i * (side + 0.2), y, f"({letters[i]}) {heading}")
-        drawn.append(add_panel(figure, i * (side + 0.2) + 0.01, y + 0.17, side, side))
-        drawn[-1].imshow(rgb)
-        add_frame(drawn[-1], RULE, 0.8)
-    left = 2 * (side + 0.2) + 0.25
-    add_title(figure, left, y, f"({letters[2]}) share of each feature")
-    axes = add_panel(figure, left, y + 0.17, PAGE - left - 0.4, side)
+def _draw_shares(axes: Axes, contributions: Contributions) -> None:
+    """Bars of the largest shares."""
     shares, colours = contributions.shares, contributions.colours
     order = np.argsort(-shares, kind="stable")[:MAX_MAPS]
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)
@@ -204,8 +170,3 @@ def _draw_image_row(
         axes.text(share, bar, f" {share:.0%}", va="center", fontsize=5.5)
         axes.text(0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=GREY)
     axes.set_ylim(MAX_MAPS - 0.4, -0.6)
-    return drawn[0]
-
-
-def _subscript(k: int) -> str:
-    return str(k).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))

@@ -35,12 +35,11 @@ img { display: block; max-width: 100%; height: auto; }
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a report: heading, paragraphs (separated by blank lines), facts, a figure with alternative text.
+    """One section of a report: heading, paragraphs (separated by blank lines), facts and a figure.
 
-    heading  of the section
-    text     its paragraphs
+    heading  of the section; also the alternative text of its figure
+    text     its paragraphs, which say what the figure shows, also to readers who cannot see it
     figure   a matplotlib figure, or the bytes of a PNG or GIF
-    alt      what the figure shows, for readers who cannot see it; required for every figure
     facts    name → value, shown as a table
     links    the words of each link, and the file in the report's folder that it opens
 
@@ -51,13 +50,8 @@ class Section:
     heading: str
     text: str = ""
     figure: Figure | bytes | None = None
-    alt: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.figure is not None and not self.alt.strip():
-            raise ValueError(f"the figure of {self.heading!r} has no alternative text; describe it in `alt`")
 
 
 def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None) -> str:
@@ -81,20 +75,16 @@ def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mappi
 
 
 def _section(section: Section) -> str:
-    image = "" if section.figure is None else f'<img src={_embedded(section.figure)} alt="{escape(section.alt)}">'
-    figure = f"<figure>{image}</figure>\n" if image else ""
-    return (
-        f"<section>\n<h2>{escape(section.heading)}</h2>\n{_paragraphs(section.text)}{_facts(section.facts)}"
-        f"{_links(section.links)}{figure}</section>"
-    )
+    links = "".join(f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n' for words, file in section.links.items())
+    figure = ""
+    if section.figure is not None:
+        figure = f'<figure><img src={_embedded(section.figure)} alt="{escape(section.heading)}"></figure>\n'
+    text = _paragraphs(section.text) + _facts(section.facts) + links
+    return f"<section>\n<h2>{escape(section.heading)}</h2>\n{text}{figure}</section>"
 
 
 def _paragraphs(text: str) -> str:
     return "".join(f"<p>{escape(paragraph.strip())}</p>\n" for paragraph in text.split("\n\n") if paragraph.strip())
-
-
-def _links(links: Mapping[str, str]) -> str:
-    return "".join(f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n' for words, file in links.items())
 
 
 def _facts(facts: Mapping[str, str]) -> str:
@@ -105,15 +95,12 @@ def _facts(facts: Mapping[str, str]) -> str:
 def _embedded(figure: Figure | bytes) -> str:
     """The content of a figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
     if isinstance(figure, bytes):
-        content, kind, size = (
-            figure,
-            "gif" if figure.startswith(b"GIF8") else "png",
-            Image.open(io.BytesIO(figure)).size,
-        )
+        content, kind = figure, "gif" if figure.startswith(b"GIF8") else "png"
+        width, height = Image.open(io.BytesIO(figure)).size
     else:
         file = io.BytesIO()
         save(figure, file, "png")
-        width, height = figure.get_size_inches() * CSS_PIXELS_PER_INCH
-        content, kind, size = file.getvalue(), "png", (round(width), round(height))
+        content, kind = file.getvalue(), "png"
+        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
     data = base64.b64encode(content).decode("ascii")
-    return f'"data:image/{kind};base64,{data}" width="{size[0]}" height="{size[1]}"'
+    return f'"data:image/{kind};base64,{data}" width="{width}" height="{height}"'

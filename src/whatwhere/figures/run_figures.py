@@ -1,4 +1,4 @@
-"""The figures of a run by name, each with its heading, explanation and alternative text, and its report."""
+"""The figures of a run by name, each with its heading and explanation, and its report."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from whatwhere.errors import SpecError
 from whatwhere.figures.animation import animation, trace
-from whatwhere.figures.composite import composite, filters, invariances, planes, reconstructions
-from whatwhere.figures.cost import cost, cost_curves
-from whatwhere.figures.decomposition import decompose, decomposition
+from whatwhere.figures.composite import composite, filters, page, plane_panel, reconstructions, sample_panel
+from whatwhere.figures.cost import cost
+from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.report import Section, report
-from whatwhere.figures.where_map import gaussians, where_map
+from whatwhere.figures.where_map import where_map
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainedRun
@@ -102,7 +102,7 @@ class RunFigures:
         return list(self._figures)
 
     def draw(self, name: str) -> Section:
-        """One figure by name, with its heading, explanation and alternative text."""
+        """One figure by name, with its heading and explanation."""
         self.check(name)
         with torch.no_grad():
             return self._figures[name]()
@@ -162,18 +162,11 @@ class RunFigures:
     # One method for each kind of figure ---------------------------------------------------------------------------
 
     def _composite(self) -> Section:
-        model = self.run.model
-        layers = [self.latents(k) for k in range(1, model.spec.depth + 1)]
+        layers = [self.latents(k) for k in range(1, self.run.model.spec.depth + 1)]
         return Section(
             "The model on one page",
-            "Images with their reconstructions from the top layer, the filters, and 16 samples of every feature. A "
-            "sample is one activation, drawn from all activations of the feature over the images and projected to the "
-            "pixels with the pooling variables of its image.",
-            composite(model, self.images, layers, seed=self.seed),
-            f"Panels: 16 images and their reconstructions; the {model.spec.layers[0].maps} filters of layer 1; "
-            "squares of 16 samples for each feature of layer 1"
-            + "".join(f"; filter planes and squares of samples for layer {k}" for k in range(2, len(layers) + 1))
-            + ".",
+            "Images with their reconstructions from the top layer, the filters, and samples of every feature.",
+            composite(self.run.model, self.images, layers, seed=self.seed),
         )
 
     def _reconstructions(self) -> Section:
@@ -181,72 +174,58 @@ class RunFigures:
         assert latents.p is not None
         error = float((model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean())
         nonzeros = float((latents.p != 0).flatten(1).sum(1).double().mean())
-        measured = f"mean squared error per pixel {error:.4f}, {nonzeros:.0f} non-zero features per image"
         return Section(
             "Reconstructions",
-            f"Images (left of each pair) and their reconstructions from layer {model.spec.depth} (right). "
-            f"Over {len(self.images)} images: {measured}.",
+            f"{len(self.images[:PAIRS])} images (left of each pair) and their reconstructions from layer "
+            f"{model.spec.depth} (right). Over {len(self.images)} images: mean squared error per pixel {error:.4f}, "
+            f"{nonzeros:.0f} non-zero features per image.",
             reconstructions(model, self.images[:PAIRS], latents[:PAIRS]),
-            f"{len(self.images[:PAIRS])} pairs of an image and its reconstruction; {measured}.",
         )
 
     def _filters(self) -> Section:
-        return Section(
-            "Filters of layer 1",
-            "Learned without labels. Each filter is scaled by its largest weight.",
-            filters(self.run.model),
-            f"The {self.run.model.spec.layers[0].maps} filters of layer 1, each a small square picture.",
-        )
+        text = "Learned without labels. Each filter is scaled by its largest weight."
+        return Section("Filters of layer 1", text, filters(self.run.model))
 
     def _planes(self, layer: int) -> Section:
-        below, maps = self.run.model.filters[layer - 1].shape[:2]
         return Section(
             f"Filter planes of layer {layer}",
             f"One group for each map of layer {layer - 1}, and in each group one plane for each map of layer {layer}. "
             "A plane is grey if the two maps are not connected.",
-            planes(self.run.model, layer),
-            f"{below} groups of {maps} filter planes of layer {layer}.",
+            page([[plane_panel(self.run.model, layer, columns=4)]]),
         )
 
     def _samples(self, layer: int) -> Section:
+        panel = sample_panel(self.run.model, self.latents(layer), self.images.shape[2:], columns=8, seed=self.seed)
         return Section(
             f"Samples of the features of layer {layer}",
-            "16 samples of every feature. A sample is one activation, drawn from all activations of the feature over "
-            "the images and projected to the pixels with the pooling variables of its image. The differences between "
-            "the samples of a feature are its invariance.",
-            invariances(self.run.model, self.images, self.latents(layer), seed=self.seed),
-            f"Squares, one for each feature of layer {layer}, of 16 projections to the pixels.",
+            "A square of samples for every feature. A sample is one activation, drawn from all activations of the "
+            "feature over the images and projected to the pixels with the pooling variables of its image. The "
+            "differences between the samples of a feature are its invariance. Grey: there are fewer activations.",
+            page([[panel]]),
         )
 
     def _decomposition(self, layer: int) -> Section:
         latents = self.latents(layer)[self.shown : self.shown + 1]
-        model, image = self.run.model, self.images[self.shown]
-        contributions = decompose(model, latents, *image.shape[1:])
         return Section(
             f"What and where: one image taken apart by layer {layer}",
-            "Every feature has its own colour. The contribution of a feature to a pixel sets the saturation there; "
-            "where features overlap, the mixture is brownish. The ellipses are the Gaussians of the features.",
-            decomposition(model, image, latents),
-            "From top to bottom the feature maps, unpooled maps and filters through which "
-            f"{len(contributions.features)} active features of layer {layer} reconstruct one image; below, the "
-            "reconstruction coloured by feature, with the Gaussian of each, the input, and the share of each feature, "
-            f"the largest {contributions.shares.max(initial=0):.0%}.",
+            "From top to bottom the feature maps, unpooled maps and filters through which the active features "
+            "reconstruct one image. Every feature has its own colour. The contribution of a feature to a pixel sets "
+            "the saturation there; where features overlap, the mixture is brownish. The ellipses are the Gaussians of "
+            "the features.",
+            decomposition(self.run.model, self.images[self.shown], latents),
         )
 
     def _where(self, layer: int) -> Section:
-        latents = self.latents(layer)
+        latents, feature = self.latents(layer), self.feature
         assert latents.p is not None
-        feature = self.feature
         if feature is None:
             feature = int((latents.p != 0).sum((0, 2, 3)).argmax())
-        drawn = self.run.model, self.images, latents, layer, feature
         return Section(
             f"Positions of feature {feature + 1} of layer {layer}",
-            "Each ellipse is the Gaussian of one pooling region in one image: the mean is the position of the feature "
-            "in the region, the width its extent.",
-            where_map(*drawn, seed=self.seed),
-            f"{len(gaussians(*drawn, seed=self.seed))} ellipses on the grid of pooling regions, and some of them in a "
-            "single region.",
+            "Each ellipse is the Gaussian of one pooling region in one image, on the grid of regions and the mean "
+            "image: the mean is the position of the feature in the region, the width its extent, at most half a "
+            "region.",
+            where_map(self.run.model, self.images, latents, layer, feature, seed=self.seed),
         )
 
     def _inference(self) -> Section:
@@ -258,20 +237,15 @@ class RunFigures:
         return Section(
             "Inference step by step",
             "One image: its reconstruction, the residual (orange where the reconstruction is too small, purple where "
-            "it is too large) and its features in their colours, while the cost decreases.",
+            f"it is too large) and its features in their colours, while the cost decreases from {first.cost:.1f} to "
+            f"{last.cost:.1f} in {last.step} steps.",
             animation(model, image, snapshots),
-            f"Animation of {last.step} steps of inference on one image: the cost decreases from {first.cost:.1f} to "
-            f"{last.cost:.1f}, and {last.nonzeros} features remain active.",
         )
 
     def _cost(self, layer: int) -> Section:
-        histories = {self.run.name: [epoch.table() for epoch in self.run.history]}
-        curves = cost_curves(histories[self.run.name], layer)
         return Section(
             f"Cost over the training of layer {layer}",
             "Per image, after the inference of each epoch: the cost, its two parts, and the number of non-zero "
             "features. A jump is a reset of the features.",
-            cost(histories, layer),
-            f"Four panels of curves against the epoch: the cost goes from {curves['cost'][0]:.2f} to "
-            f"{curves['cost'][-1]:.2f}, non-zeros end at {curves['nonzeros'][-1]:.1f}.",
+            cost({self.run.name: [epoch.table() for epoch in self.run.history]}, layer),
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, ParamSpec
@@ -98,11 +97,6 @@ def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> N
         figure.savefig(file, format=format, metadata=no_date)
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure; sizes are in inches."""
-    return Figure(figsize=(width, height))
-
-
 def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Axes without frame or ticks; positions are in inches from the upper left corner of the figure."""
     page_width, page_height = figure.get_size_inches()
@@ -119,7 +113,7 @@ def add_text(figure: Figure, left: float, top: float, text: str, **kwargs: Any) 
     figure.text(left / page_width, 1 - top / page_height, text, **settings)
 
 
-def add_title(figure: Figure, left: float, top: float, text: str) -> None:
+def add_heading(figure: Figure, left: float, top: float, text: str) -> None:
     """The bold heading of a panel."""
     add_text(figure, left, top, text, fontweight="bold")
 
@@ -135,6 +129,14 @@ def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
         spine.set_linewidth(width)
 
 
+def add_picture(figure: Figure, left: float, top: float, side: float, rgb: np.ndarray, frame: Any = RULE) -> Axes:
+    """A picture [H, W, 3] in a framed square."""
+    axes = add_panel(figure, left, top, side, side)
+    axes.imshow(rgb)
+    add_frame(axes, frame, 0.8 if frame is RULE else 1.2)
+    return axes
+
+
 def curve_styles() -> Iterator[dict[str, Any]]:
     """A colour and a marker for each curve in turn, without end: keywords of matplotlib's `plot`.
 
@@ -142,43 +144,3 @@ def curve_styles() -> Iterator[dict[str, Any]]:
     {'color': '#0072B2', 'marker': 'o'}
     """
     return ({"color": c, "marker": m} for c, m in zip(itertools.cycle(CURVES), itertools.cycle(MARKERS), strict=False))
-
-
-def feature_colours(features: int) -> np.ndarray:
-    """A colour for each feature: [B, 3] in RGB, as saturated as a screen can show.
-
-    Hues are evenly spaced around the perceptual colour circle and ordered so that consecutive features have very
-    different hues. Neighbouring hues differ in lightness too, so that colour-blind people can tell them apart.
-    """
-    step = next(s for s in range(max(1, round(0.38 * features)), features + 1) if math.gcd(s, features) == 1)
-    position = np.arange(features) * step % features
-    lightness = np.array([0.58, 0.72, 0.46])[position % 3]
-    hue = 2 * np.pi * position / features
-    return np.array([_most_saturated(light, angle) for light, angle in zip(lightness, hue, strict=True)])
-
-
-def _most_saturated(lightness: float, hue: float) -> np.ndarray:
-    """The colour of this lightness and hue with the largest chroma that sRGB contains, up to a common limit."""
-    chroma = np.linspace(0, 0.17, 60)
-    colours = _oklch_to_rgb(np.full_like(chroma, lightness), chroma, np.full_like(chroma, hue))
-    in_gamut = ((colours >= 0) & (colours <= 1)).all(1)
-    most_saturated: np.ndarray = colours[np.flatnonzero(in_gamut)[-1]]
-    return most_saturated
-
-
-def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
-    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] if not in sRGB."""
-    a, b = chroma * np.cos(hue), chroma * np.sin(hue)
-    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
-    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
-    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
-    linear = np.stack(
-        [
-            4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
-            -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
-            -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
-        ],
-        axis=-1,
-    )
-    gamma_encoded = 1.055 * np.maximum(linear, 0) ** (1 / 2.4) - 0.055
-    return np.where(linear > 0.0031308, gamma_encoded, 12.92 * linear)

@@ -1,7 +1,8 @@
-"""Arrays as RGB pictures: shades of grey, mixtures of feature colours, and many small pictures on one sheet."""
+"""Arrays as RGB pictures: shades of grey, the colours of features and their mixtures, many pictures on one sheet."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -110,3 +111,43 @@ def columns_for(n: int) -> int:
     root = max(1, round(n**0.5))
     divisors = [c for c in range(root, min(n, 2 * root) + 1) if n % c == 0]
     return divisors[0] if divisors else root
+
+
+def feature_colours(features: int) -> np.ndarray:
+    """A colour for each feature: [B, 3] in RGB, as saturated as a screen can show.
+
+    Hues are evenly spaced around the perceptual colour circle and ordered so that consecutive features have very
+    different hues. Neighbouring hues differ in lightness too, so that colour-blind people can tell them apart.
+    """
+    step = next(s for s in range(max(1, round(0.38 * features)), features + 1) if math.gcd(s, features) == 1)
+    position = np.arange(features) * step % features
+    lightness = np.array([0.58, 0.72, 0.46])[position % 3]
+    hue = 2 * np.pi * position / features
+    return np.array([_most_saturated(light, angle) for light, angle in zip(lightness, hue, strict=True)])
+
+
+def _most_saturated(lightness: float, hue: float) -> np.ndarray:
+    """The colour of this lightness and hue with the largest chroma that sRGB contains, up to a common limit."""
+    chroma = np.linspace(0, 0.17, 60)
+    colours = _oklch_to_rgb(np.full_like(chroma, lightness), chroma, np.full_like(chroma, hue))
+    in_gamut = ((colours >= 0) & (colours <= 1)).all(1)
+    most_saturated: np.ndarray = colours[np.flatnonzero(in_gamut)[-1]]
+    return most_saturated
+
+
+def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
+    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] if not in sRGB."""
+    a, b = chroma * np.cos(hue), chroma * np.sin(hue)
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = np.stack(
+        [
+            4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
+            -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
+            -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
+        ],
+        axis=-1,
+    )
+    gamma_encoded = 1.055 * np.maximum(linear, 0) ** (1 / 2.4) - 0.055
+    return np.where(linear > 0.0031308, gamma_encoded, 12.92 * linear)

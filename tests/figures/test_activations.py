@@ -1,18 +1,18 @@
-"""Which activations become samples, and which pooling variables project them."""
+"""Which activations are drawn, their Gaussians, and which pooling variables project them."""
 
 import numpy as np
 import pytest
 import torch
 
-from whatwhere.figures.sampling import draw_samples, footprint, project_samples
-from whatwhere.latents import Latents
+from whatwhere.figures.activations import draw_activations, footprint, gaussians, pixel_to_map, project
+from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.spec import ModelSpec
 
 
 def test_samples_are_activations_of_the_feature(tiny):
     p = tiny.top.p
-    samples = draw_samples(p, feature=2, count=5, seed=0)
+    samples = draw_activations(p, feature=2, count=5, seed=0)
     values = p[samples.image, 2, samples.row, samples.column]
     assert len(samples) == 5
     np.testing.assert_array_equal(samples.value, values)
@@ -21,7 +21,7 @@ def test_samples_are_activations_of_the_feature(tiny):
 
 def test_the_seed_determines_the_draw(tiny):
     def places(**kwargs):
-        s = draw_samples(tiny.layers[0].p, feature=1, count=8, **kwargs)
+        s = draw_activations(tiny.layers[0].p, feature=1, count=8, **kwargs)
         return list(zip(s.image, s.row, s.column, strict=True))
 
     assert places(seed=3) == places(seed=3)
@@ -31,16 +31,16 @@ def test_the_seed_determines_the_draw(tiny):
 def test_no_activation_is_drawn_twice_and_few_are_all_drawn():
     p = torch.zeros(3, 1, 4, 4)
     p[0, 0, 1, 2], p[2, 0, 3, 3] = 1.0, 2.0
-    samples = draw_samples(p, feature=0, count=16)
+    samples = draw_activations(p, feature=0, count=16)
     found = sorted(zip(samples.image, samples.row, samples.column, strict=True))
     assert found == [(0, 1, 2), (2, 3, 3)]
-    assert len(draw_samples(torch.zeros(3, 1, 4, 4), feature=0)) == 0
+    assert len(draw_activations(torch.zeros(3, 1, 4, 4), feature=0)) == 0
 
 
 def test_samples_are_drawn_uniformly_not_from_the_largest():
     """Of 1,000 activations from 1 to 1,000, samples have the mean and the spread of all of them, not of the top."""
     p = torch.arange(1.0, 1001.0).view(1000, 1, 1, 1)
-    drawn = np.concatenate([draw_samples(p, 0, count=16, seed=seed).value for seed in range(60)])
+    drawn = np.concatenate([draw_activations(p, 0, count=16, seed=seed).value for seed in range(60)])
     assert drawn.mean() == pytest.approx(500, abs=40)
     assert drawn.std() == pytest.approx(1000 / 12**0.5, rel=0.1)
     assert drawn.min() < 20
@@ -49,8 +49,8 @@ def test_samples_are_drawn_uniformly_not_from_the_largest():
 def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
     """The projection equals that of the one activation with its image's pooling, and differs with another's."""
     latents, (height, width) = tiny.top, tiny.images.shape[2:]
-    samples = draw_samples(latents.p, feature=0, count=6, seed=5)
-    projected = project_samples(tiny.model, latents, samples, height, width)
+    samples = draw_activations(latents.p, feature=0, count=6, seed=5)
+    projected = project(tiny.model, latents, samples, height, width)
 
     def alone(i: int, image: int) -> torch.Tensor:
         p = torch.zeros(1, *latents.p.shape[1:])
@@ -73,12 +73,12 @@ def test_the_footprint_contains_the_whole_projection(tiny):
     """Nothing of a projection lies outside the cut: the cut has the same sum as the whole."""
     latents, (height, width) = tiny.top, tiny.images.shape[2:]
     for feature in range(latents.p.shape[1]):
-        samples = draw_samples(latents.p, feature, count=4)
+        samples = draw_activations(latents.p, feature, count=4)
         p = torch.zeros(len(samples), *latents.p.shape[1:])
         p[np.arange(len(samples)), feature, samples.row, samples.column] = torch.as_tensor(samples.value)
         own = latents[torch.as_tensor(samples.image)].pooling_params
         whole = tiny.model.at(height, width).decode(Latents(p, own))
-        cut = project_samples(tiny.model, latents, samples, height, width)
+        cut = project(tiny.model, latents, samples, height, width)
         torch.testing.assert_close(cut.sum((1, 2, 3)), whole.sum((1, 2, 3)))
 
 
@@ -91,5 +91,50 @@ def test_the_papers_footprints():
 
 def test_a_feature_without_activations_projects_to_nothing(tiny):
     latents = Latents(torch.zeros_like(tiny.top.p), tiny.top.pooling_params)
-    samples = draw_samples(latents.p, 0)
-    assert project_samples(tiny.model, latents, samples, *tiny.images.shape[2:]).shape[0] == 0
+    samples = draw_activations(latents.p, 0)
+    assert project(tiny.model, latents, samples, *tiny.images.shape[2:]).shape[0] == 0
+
+
+@pytest.fixture
+def one_gaussian(tiny):
+    """Latents with a single activation, whose Gaussian is known."""
+    theta = tiny.layers[0].pooling_params[0]
+    p, mu, gamma = torch.zeros_like(tiny.layers[0].p), torch.zeros_like(theta.mu), torch.ones_like(theta.gamma)
+    p[4, 2, 3, 5] = 2.0
+    mu[4, :, 2, 3, 5] = torch.tensor([-0.25, 0.5])  # rows, columns
+    gamma[4, :, 2, 3, 5] = torch.tensor([16.0, 0.01])
+    return Latents(p, (PoolingParams(mu, gamma),))
+
+
+def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
+    found = gaussians(tiny.model, tiny.images, one_gaussian, layer=1, feature=2)
+    np.testing.assert_allclose(found.centre, [[5 * 2 + 0.5 + 0.5, 3 * 2 + 0.5 - 0.25]])
+    np.testing.assert_allclose(found.sigma, [[1.0, 0.25]])  # 1/√0.01 is 10: almost flat, limited to half the region
+    assert len(gaussians(tiny.model, tiny.images, one_gaussian, layer=1, feature=0)) == 0
+
+
+def test_below_the_top_layer_the_reconstructed_features_count(tiny, monkeypatch):
+    monkeypatch.setattr("whatwhere.figures.activations.MOST", 10_000)
+    p1 = tiny.model.at(11, 13).reconstruct(tiny.top.p, tiny.model.at(11, 13).weights(tiny.top.pooling_params), to=1)
+    found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3)
+    image, row, column = np.nonzero(np.asarray(p1[:, 3] > 0.05 * p1[:, 3].max()))
+    mu = tiny.top.pooling_params[0].mu[image, :, 3, row, column].flip(1).numpy()
+    expected = np.column_stack([column, row]) * 2 + 0.5 + mu
+    np.testing.assert_allclose(found.centre[np.lexsort(found.centre.T)], expected[np.lexsort(expected.T)])
+
+
+def test_at_most_so_many_gaussians_are_drawn(tiny, monkeypatch):
+    monkeypatch.setattr("whatwhere.figures.activations.MOST", 10)
+    one, again, other = (gaussians(tiny.model, tiny.images, tiny.top, 1, 1, seed=seed).centre for seed in (0, 0, 1))
+    assert len(one) == 10
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+def test_pixels_lie_where_their_explanation_is():
+    """The centre of what an element of z reaches is the pixel that is drawn behind it."""
+    model = DeconvNet(ModelSpec.paper())
+    assert pixel_to_map(model, 1) == (1.0, 2.0)
+    scale, offset = pixel_to_map(model, 2)
+    z2 = 7  # reaches p₁ 3…7, z₁ 6…15, pixels 2…15
+    assert scale * (2 + 15) / 2 + offset == z2

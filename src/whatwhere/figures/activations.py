@@ -1,0 +1,122 @@
+"""Activations of one feature: a random choice of them, their Gaussians, and what each of them draws alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.latents import Latents
+from whatwhere.model import DeconvNet
+
+VISIBLE = 0.05  # of the largest activation: smaller ones are invisible in the image
+MOST = 400  # Gaussians that are drawn of one feature
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Activations of one feature: image, row and column on the map, and value; [n] each."""
+
+    feature: int
+    image: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+
+def draw_activations(p: Tensor, feature: int, count: int = 16, seed: int = 0, least: float = 0.0) -> Activations:
+    """Draw `count` non-zero activations of a feature uniformly, without replacement, or all; p [N, B, H, W].
+
+    The seed and the feature determine the draw.
+
+    least  activations that are smaller than this share of the largest are left out
+    """
+    values = p[:, feature].detach().cpu().numpy()
+    places = np.argwhere(np.abs(values) > least * np.abs(values).max(initial=0))
+    image, row, column = places[np.random.default_rng([seed, feature]).permutation(len(places))[:count]].T
+    return Activations(feature, image, row, column, values[image, row, column])
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """The Gaussians of activations; x first, in elements of z: [n, 2] each.
+
+    centre  the mean on the map z
+    sigma   the standard deviations 1/√γ, at most half a region: wider Gaussians are almost flat
+    """
+
+    centre: np.ndarray
+    sigma: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.centre)
+
+    def in_pixels(self, model: DeconvNet, layer: int) -> Gaussians:
+        """The same in pixels of the image."""
+        scale, offset = pixel_to_map(model, layer)
+        return Gaussians((self.centre - offset) / scale, self.sigma / scale)
+
+
+def gaussians(
+    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, seed: int = 0
+) -> Gaussians:
+    """The Gaussians of a feature of any layer up to that of the latents, in the regions where p̂ ≠ 0; at most `MOST`.
+
+    Below the top layer, p̂ is the reconstruction from the layers above.
+    """
+    assert latents.p is not None
+    sized, spec, theta = model.at(*images.shape[2:]), model.spec.layers[layer - 1], latents.pooling_params[layer - 1]
+    p_hat = sized.reconstruct(latents.p, sized.weights(latents.pooling_params), to=layer)
+    drawn = draw_activations(p_hat, feature, MOST, seed, least=VISIBLE)
+
+    def columns_and_rows(parameter: Tensor) -> np.ndarray:  # the last two axes of θ are rows and columns
+        values: np.ndarray = parameter[:, -2:, feature].cpu().numpy()[drawn.image, ::-1, drawn.row, drawn.column]
+        return values
+
+    regions = np.column_stack([drawn.column, drawn.row])
+    centre = regions * spec.stride + (spec.pool_size - 1) / 2 + columns_and_rows(theta.mu)
+    with np.errstate(divide="ignore"):
+        return Gaussians(centre, np.minimum(1 / np.sqrt(columns_and_rows(theta.gamma)), spec.pool_size / 2))
+
+
+def pixel_to_map(model: DeconvNet, layer: int) -> tuple[float, float]:
+    """Scale and offset of the position of a pixel on the map z of a layer: position = scale · pixel + offset."""
+    scale, offset = 1.0, 0.0
+    for k, spec in enumerate(model.spec.layers[:layer], start=1):
+        offset += (spec.filter_size - 1) / 2
+        if k < layer:
+            scale, offset = scale / spec.stride, (offset - (spec.pool_size - 1) / 2) / spec.stride
+    return scale, offset
+
+
+def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int, width: int) -> Tensor:
+    """Each activation on its own, with the pooling variables of its image, projected to the pixels: [n, C, h, w].
+
+    What is returned are the pixels that it can affect; `height` and `width` are those of the images.
+    """
+    assert latents.p is not None
+    n, layer = len(drawn), len(latents.pooling_params)
+    p = latents.p.new_zeros(n, *latents.p.shape[1:])
+    p[np.arange(n), drawn.feature, drawn.row, drawn.column] = torch.as_tensor(drawn.value).to(p)
+    pixels = model.at(height, width).decode(Latents(p, latents[torch.as_tensor(drawn.image)].pooling_params))
+    first, end = footprint(model, layer, 0)
+    side = end - first
+    pixels = F.pad(pixels, (side, side, side, side))  # a footprint may extend beyond the image
+    tops, lefts = ([side + footprint(model, layer, int(i))[0] for i in places] for places in (drawn.row, drawn.column))
+    crops = [image[:, y : y + side, x : x + side] for image, y, x in zip(pixels, tops, lefts, strict=True)]
+    return torch.stack(crops) if crops else pixels.new_zeros(0, pixels.shape[1], side, side)
+
+
+def footprint(model: DeconvNet, layer: int, position: int) -> tuple[int, int]:
+    """The range of pixels (first, last + 1) that one element of p_layer can affect along an axis."""
+    first, end = position, position + 1
+    for spec in reversed(model.spec.layers[:layer]):
+        first, end = first * spec.stride, (end - 1) * spec.stride + spec.pool_size
+        first = first - (spec.filter_size - 1)
+    return first, end
