@@ -36,8 +36,7 @@ def write(path: Path, model: DeconvNet, solutions: list[Solution], sizes: list[t
         for solution, size in zip(solutions, sizes, strict=True):
             for code in model.at(*size).sparse(solution.latents, where=where):
                 writer.add(code, (model.spec.channels, *size))
-        npz.put("labels", np.arange(len(writer)))
-        writer.finish()
+        writer.finish(labels=np.arange(len(writer)))
 
 
 @pytest.mark.parametrize("spec", [SPECS["2 layers"], STAGE], ids=["2 layers", "onoff"])
@@ -150,7 +149,7 @@ def changed(values: np.ndarray, at: Any, to: Any) -> np.ndarray:
         ("where1_shape", lambda a: a[:1], "not int64"),
         ("image_shape", lambda a: a[0], "not int64"),
         ("low", lambda a: a[:1], "not of the size"),
-        ("scale", lambda a: changed(a, (0, 0, 0, 0), np.nan), "not finite"),
+        ("scale", lambda a: changed(a, 0, np.nan), "not finite"),
         ("labels", lambda a: a[:1], "for 2 images"),
         ("labels", lambda a: a.astype("U5"), "for 2 images"),
     ],
@@ -198,14 +197,11 @@ def test_features_that_only_the_header_declares_are_not_allocated(
             codes.decode(DeconvNet(SPECS["1 layer"]), 0)
 
 
-def test_tiles_in_any_order_are_written_in_order(tmp_path: Path) -> None:
-    grid = (2, 4, 4)
+def test_places_in_any_order_are_written_in_order(tmp_path: Path) -> None:
+    places = torch.tensor([20, 3, 7, 31])
     with open_npz(tmp_path / "codes.npz") as npz:
         writer = CodesWriter(npz)
-        for places in ([20, 3], [7, 31]):
-            values = torch.tensor(places)[:, None].float()
-            writer.add_part(SparseLatents(SparseMap(grid, torch.tensor(places), values), ()))
-        writer.end_image((1, 4, 4))
+        writer.add(SparseLatents(SparseMap((2, 4, 4), places, places[:, None].float()), ()), (1, 4, 4))
         writer.finish()
     codes = load_codes(tmp_path / "codes.npz")
     assert codes.arrays["features_indices"].tolist() == codes.arrays["features_values"].tolist() == [3, 7, 20, 31]

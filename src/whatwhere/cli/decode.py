@@ -59,13 +59,11 @@ def write_array(out: Path, codes: Codes, images: Iterator[Tensor]) -> None:
     from whatwhere.data.npz_writer import open_npz
 
     with open_npz(out) as npz:
-        for image in images:
+        for i, image in enumerate(images):
             npz.append("images", image[None].numpy())
-            if npz.count("images") == 1:  # is there room for all?
+            if i == 0:  # is there room for all?
                 npz.expect(len(codes))
-        if codes.labels is not None:
-            npz.put("labels", codes.labels)
-        npz.finish()
+        npz.finish(**({} if codes.labels is None else {"labels": codes.labels}))
 
 
 def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:

@@ -18,7 +18,8 @@ from whatwhere.data.windows import PictureWindows
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.tile_grid import TileGrid
-from whatwhere.inference.tiled import TILE, infer_tiles
+from whatwhere.inference.tiled import TILE, infer_tiled
+from whatwhere.latents import SparseLatents
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
@@ -52,7 +53,8 @@ class Encoder:
             writer = CodesWriter(npz, where=self.options.where)
             for images, masks in self.groups:
                 if self._tiles_of(images) > 1:
-                    self._write_in_tiles(writer, images, masks, advance)
+                    for code in self._tiled_codes(images, masks, advance):
+                        writer.add(code, images.shape)
                     continue
                 for solution in self._solutions(images, masks):
                     for code in self.model.at(*images.shape[1:]).sparse(solution.latents, where=self.options.where):
@@ -60,9 +62,7 @@ class Encoder:
                     if len(writer) == len(solution.features):  # the first batch: is there room for all?
                         npz.expect(count / len(writer))
                     advance(len(solution.features))
-            for name, values in self._descriptions().items():
-                npz.put(name, values)
-            return writer.finish()
+            return writer.finish(**self._descriptions())
 
     def _solutions(self, images: Images, masks: Images | None) -> Iterator[Solution]:
         """Batches of as many images as the recipe says, fewer of large ones."""
@@ -83,10 +83,10 @@ class Encoder:
             return 1
         return len(TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap))
 
-    def _write_in_tiles(self, writer: CodesWriter, images: Images, masks: Images | None, advance: Advance) -> None:
-        """One picture after the other, tile by tile: at most one row of tiles is in memory."""
+    def _tiled_codes(self, images: Images, masks: Images | None, advance: Advance) -> Iterator[SparseLatents]:
+        """One picture after the other, each in tiles."""
         for row in range(len(images)):
-            for solved in infer_tiles(
+            solution = infer_tiled(
                 self.model,
                 PictureWindows(images, row),
                 self.recipe.inference,
@@ -95,12 +95,10 @@ class Encoder:
                 tile=self.options.tile or TILE,
                 overlap=self.options.overlap,
                 engine=self.engine,
-            ):
-                self.engine_used = solved.engine
-                writer.add_part(solved.latents)
-                writer.add_background(solved.latents, images.shape, solved.core)
-                advance(1)
-            writer.end_image(images.shape)
+                progress=advance,
+            )
+            self.engine_used = solution.engine
+            yield solution.latents
 
     def _descriptions(self) -> dict[str, Array]:
         """Labels of the images and names of their files, where all have them."""

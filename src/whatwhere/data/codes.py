@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,12 +32,6 @@ KNOWN = re.compile(
 
 DENSE_LIMIT, DENSE_RATIO = 1 << 30, 1000
 """Dense features may have this many bytes, or this many times those of the sparse ones."""
-
-
-class Model(Protocol):
-    """What turns latents back into images: a `DeconvNet`."""
-
-    def at(self, height: int, width: int) -> Any: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,8 +96,8 @@ class Codes:
         self._check_dense(sum(part.values.shape[1] * math.prod(part.grid) for part in (code.features, *code.where)))
         return code.dense()
 
-    def decode(self, model: Model, image: int) -> Tensor:
-        """The image [C, H, W] that a code reconstructs with the model that made it."""
+    def decode(self, model: Any, image: int) -> Tensor:
+        """The image [C, H, W] that a code reconstructs with the model that made it, a `DeconvNet`."""
         if not self.depth:
             raise ImageError(f"{self.name}: without pooling variables it cannot be decoded; encode with --where")
         _, height, width = self._shape("image_shape", image)
@@ -123,14 +117,10 @@ class Codes:
         return SparseMap(self._shape(f"{name}_shape", image), indices, columns)
 
     def _background(self, image: int) -> Background:
-        shapes = self.arrays["image_shape"]
-        parts: dict[str, Tensor] = {}
-        for name in ("low", "scale"):
+        C, H, W = self._shape("image_shape", image)
+        before, parts = self.arrays["image_shape"][:image], {}
+        for name, channels, first in (("low", C, before.prod(1).sum()), ("scale", 1, before[:, 1:].prod(1).sum())):
             if name in self.arrays:
-                C, H, W = self._shape("image_shape", image)
-                channels = C if name == "low" else 1
-                before = shapes[:image].prod(1) if name == "low" else shapes[:image, 1:].prod(1)
-                first = int(before.sum())
                 values = self.arrays[name].reshape(-1)[first : first + channels * H * W]
                 parts[name] = torch.from_numpy(values.reshape(1, channels, H, W))
         return Background(**parts)

@@ -1,15 +1,13 @@
-"""Writing an .npz file whose arrays arrive piece by piece: one piece in memory at a time."""
+"""Writing an .npz file whose arrays arrive row by row: only the rows at hand are in memory."""
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import shutil
-import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,82 +20,61 @@ from whatwhere.files import disk_errors, new_folder, open_atomic, reserve
 Array = np.ndarray[Any, Any]
 
 
-@dataclass
+@dataclass(eq=False)
 class _GrowingArray:
-    """The rows of an array in a temporary file."""
+    """An array whose rows are in a temporary file."""
 
     file: BinaryIO
     dtype: np.dtype[Any]
     row_shape: tuple[int, ...]
-    nbytes: int = 0
+    rows: int = 0
 
     @property
-    def row_bytes(self) -> int:
-        return math.prod(self.row_shape) * self.dtype.itemsize
-
-    def write(self, first: int, rows: Array) -> None:
-        """Put rows at a place; what lies between the end and this place follows later."""
-        if rows.shape[1:] != self.row_shape or rows.dtype != self.dtype:
-            raise ValueError(f"rows {rows.shape} of {rows.dtype}, expected {self.row_shape} of {self.dtype}")
-        self.file.seek(first * self.row_bytes)
-        self.file.write(np.ascontiguousarray(rows).data)
-        self.nbytes = max(self.nbytes, first * self.row_bytes + rows.nbytes)
+    def nbytes(self) -> int:
+        return self.rows * math.prod(self.row_shape) * self.dtype.itemsize
 
 
 class NpzWriter:
-    """The arrays of an .npz file that is being written; `open_npz` makes it.
+    """The arrays of an .npz file that is being written; `open_npz` makes it."""
 
-    shapes  of arrays that are not rows of one shape: they are written flat, and get their shape at the end
-    """
-
-    def __init__(self, open_temporary: Any, target: BinaryIO) -> None:
+    def __init__(self, open_temporary: Callable[[], BinaryIO], target: BinaryIO) -> None:
         self._open_temporary, self._target = open_temporary, target
         self._arrays: dict[str, _GrowingArray] = {}
-        self.shapes: dict[str, tuple[int, ...]] = {}
 
     def append(self, name: str, rows: Array) -> None:
         """Append rows to an array, which begins with the first of them."""
-        self.write(name, self.count(name), rows)
-
-    def write(self, name: str, first: int, rows: Array) -> None:
-        """Put rows of an array at a place; what lies between its end and this place follows later."""
         if name not in self._arrays:
             self._arrays[name] = _GrowingArray(self._open_temporary(), rows.dtype, rows.shape[1:])
-        self._arrays[name].write(first, rows)
-
-    def count(self, name: str) -> int:
-        """The rows of an array so far."""
-        array = self._arrays.get(name)
-        return array.nbytes // array.row_bytes if array else 0
-
-    def put(self, name: str, values: Array) -> None:
-        """An array that is complete."""
-        self.write(name, 0, values.reshape(-1))
-        self.shapes[name] = values.shape
+        array = self._arrays[name]
+        if rows.shape[1:] != array.row_shape or rows.dtype != array.dtype:
+            raise ValueError(f"rows {rows.shape} of {rows.dtype}, expected {array.row_shape} of {array.dtype}")
+        array.file.write(np.ascontiguousarray(rows).data)
+        array.rows += len(rows)
 
     def expect(self, factor: float) -> None:
         """Reserve space for `factor` times what was appended so far, so that a full disk is an error now."""
-        for array in self._arrays.values():
+        sizes = {array: int(factor * array.nbytes) or 1 for array in self._arrays.values()}
+        for array, size in sizes.items():
             array.file.flush()
-            reserve(array.file, int(factor * array.nbytes) or 1)
-        reserve(self._target, int(factor * sum(array.nbytes for array in self._arrays.values())) or 1)
+            reserve(array.file, size)
+        reserve(self._target, sum(sizes.values()) or 1)
 
-    def finish(self) -> dict[str, list[int]]:
-        """Write all arrays into one archive, not compressed; returns their shapes."""
-        shapes = {name: self.shapes.get(name, (self.count(name), *a.row_shape)) for name, a in self._arrays.items()}
-        self._target.seek(0)
+    def finish(self, **complete: Array) -> dict[str, list[int]]:
+        """Write what was appended and arrays that are complete into one archive; returns the shapes of all."""
+        shapes = {name: [array.rows, *array.row_shape] for name, array in self._arrays.items()}
         with zipfile.ZipFile(self._target, "w", zipfile.ZIP_STORED) as archive:
             for name, array in self._arrays.items():
-                if array.nbytes != math.prod(shapes[name]) * array.dtype.itemsize:
-                    raise ValueError(f"{name}: {array.nbytes:,} bytes were written, expected the shape {shapes[name]}")
                 array.file.truncate(array.nbytes)  # what was reserved and not needed
                 array.file.seek(0)
-                header = {"descr": array.dtype.str, "fortran_order": False, "shape": shapes[name]}
+                header = {"descr": array.dtype.str, "fortran_order": False, "shape": tuple(shapes[name])}
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array_header_1_0(member, header)
                     shutil.copyfileobj(array.file, member, 1 << 20)
+            for name, values in complete.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, values, allow_pickle=False)
         self._target.truncate()
-        return {name: list(shape) for name, shape in shapes.items()}
+        return shapes | {name: list(values.shape) for name, values in complete.items()}
 
 
 @contextmanager
@@ -109,7 +86,6 @@ def open_npz(path: Path) -> Iterator[NpzWriter]:
     """
     with disk_errors(f"writing {path}", "make room, or choose another folder"), new_folder(path.parent):
         with suppress(FileNotFoundError):  # an impossible name is an error now, and not after the work
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                raise IsADirectoryError(errno.EISDIR, "A folder has this name", str(path))
+            os.lstat(path)
         with ExitStack() as closing, open_atomic(path) as target:
             yield NpzWriter(lambda: closing.enter_context(tempfile.TemporaryFile(dir=path.parent)), target)
