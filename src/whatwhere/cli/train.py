@@ -37,14 +37,18 @@ def train(
 ) -> None:
     """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume continues it.
 
-    With --set learning.each.update=batch the filters are updated after every batch, and no latents are stored.
+    Without a recipe, settings are chosen from the images, and a line says which: an input stage and λ that suit them,
+    and a stream of images that takes minutes.
 
     out     folder of a new run
     resume  folder of a run to continue from its last checkpoint, with the settings that it began with
-    recipe  differences from the paper's settings: a TOML file, `demo` or `photographs`
+    recipe  paper, the paper's settings; differences from them in a TOML file; demo, or photographs, for restoration
     """
     from whatwhere.learning import TrainingCallbacks
     from whatwhere.learning import train as train_model
+    from whatwhere.learning.defaults import choose_defaults
+    from whatwhere.learning.run_reader import read_run_recipe
+    from whatwhere.spec.toml import read_recipe
 
     folder = out or resume
     if folder is None or (out and resume):
@@ -53,13 +57,23 @@ def train(
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
+    pictures, masks = given.for_training()
+    if recipe is not None:
+        base = read_recipe(recipe)
+    elif resume is not None:
+        base = read_run_recipe(resume)
+    else:
+        base, count, line = choose_defaults(pictures)
+        if not quiet:
+            typer.echo(line, err=True)
+        if given.image_count is None and not settings.given("learning"):
+            given = replace(given, image_count=count)
     options = replace(options, notes={**asdict(options), **asdict(given)})
-    chosen, (pictures, masks) = settings.override(read_base(recipe, resume)), given.for_training()
     with report_interrupts(folder), stop_on_signal() as stop:
         callbacks = TrainingCallbacks(stop=stop)
         train_model(
-            chosen, pictures, folder, mask=masks, image_count=given.image_count, resume=resume is not None,
-            progress=not quiet, options=options, callbacks=callbacks,
+            pictures, settings.override(base), folder, mask=masks, image_count=given.image_count,
+            resume=resume is not None, progress=not quiet, options=options, callbacks=callbacks,
         )  # fmt: skip
     if not quiet:
         typer.echo(folder / "model.safetensors")
@@ -68,16 +82,6 @@ def train(
 def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
     """What a run was given, of this kind; what it did not record has its default."""
     return kind(**{f.name: notes[f.name] for f in fields(kind) if f.name in notes})  # type: ignore[arg-type]
-
-
-def read_base(file: str | None, run: Path | None) -> Recipe:
-    """The recipe of a file, of a run that is resumed, or of the paper."""
-    from whatwhere.learning.run_reader import read_run_recipe
-    from whatwhere.spec.toml import read_recipe
-
-    if file is not None:
-        return read_recipe(file)
-    return Recipe.paper() if run is None else read_run_recipe(run)
 
 
 @contextmanager

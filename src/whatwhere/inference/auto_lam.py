@@ -1,4 +1,4 @@
-"""λ chosen from the images (`AutoLam`): by the level of their noise, or as a share of the largest useful penalty.
+"""λ chosen from the images (`AutoLam`): by their noise, as a share of the largest useful penalty, or by their strength.
 
 The code of λ/2 ‖M ⊙ (R p - v)‖² + Σ|p| starts at p = 0, and a feature leaves 0 only if it correlates with the image by
 more than 1/λ. So 1/λ is a threshold:
@@ -11,6 +11,12 @@ columns of R, about 1 for unit-length filters without pooling. If there is nothi
 NOISE_FACTOR times that, which almost no feature exceeds; the more of the image is signal, the lower it is. The formula
 was chosen by denoising photographs (benchmarks/auto_lam.py).
 
+    by strength  λ = relative · (strength / STROKES)^(α - 2)
+
+The strength of an image is the largest length of a patch of its signal v. An image that is s times as strong has s
+times the code, as it should, if λ is multiplied by s^(α - 2): then both terms of the objective grow by s^α. STROKES is
+the strength of the included digits, white on black.
+
 R is that of the start of inference, where the pooling variables are fitted to the images. λ is chosen once for all
 images of a call, from at most SAMPLE of them spread evenly over the set.
 """
@@ -22,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
@@ -33,6 +40,8 @@ from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 
 NOISE_FACTOR = 4.0
+PATCH = 5  # pixels on each side of the patches whose length is an image's strength
+STROKES = 4.17  # of 5 × 5 white strokes: the median of the included digits
 SAMPLE = 64  # images
 CROP = 128  # pixels on each side that the gain is measured on
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
@@ -64,6 +73,8 @@ def resolve_lam(
     layer = (tuple(plan) or joint(model.spec.depth))[-1].layer
     rows = sample_rows(len(images))
     with torch.no_grad():
+        if spec.lam.relative is not None:
+            return replace(spec, lam=spec.lam.relative * strength(model, images, mask, rows) ** (spec.alpha - 2))
         if spec.lam.share is None:
             threshold = noise_threshold(model, images, mask, rows, layer, spec)
         else:
@@ -94,6 +105,19 @@ def resolve_recipe(
     )
     inference = resolve_lam(model, images, recipe.inference, recipe.plan, mask=mask)
     return replace(recipe, learning=learning, inference=inference)
+
+
+def strength(model: DeconvNet, images: ImageSource, mask: ImageSource | None, rows: list[int]) -> float:
+    """The largest length of a patch of an image's signal, the median over images, in units of STROKES."""
+    lengths = []
+    for target in targets(model, images, mask, rows):
+        power = target.v.square().sum(1, keepdim=True)
+        side = min(PATCH, *power.shape[2:])
+        lengths.append((F.avg_pool2d(power, side, 1).max() * side**2).sqrt())
+    median = float(torch.stack(lengths).median())
+    if median == 0:
+        raise ImageError("AutoLam was given with images that are mostly plain; give lam as a number")
+    return median / STROKES
 
 
 def noise_level(images: Tensor, mask: Tensor | None = None) -> float:

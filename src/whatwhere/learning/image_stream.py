@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import load, load_for_training
+from whatwhere.data import Images, load, load_for_training
 from whatwhere.errors import ImageError
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
@@ -32,9 +32,13 @@ class StreamError(ImageError):
 
 @dataclass(frozen=True)
 class SizedStream:
-    """A sized source, from its first image on; after the last one the first follows again."""
+    """A sized source, from its first image on; after the last one the first follows again.
+
+    order  of its images, if another than theirs; the source is then read by arrays of rows
+    """
 
     images: ImageSource
+    order: np.ndarray | None = None
 
     @property
     def size(self) -> int:
@@ -45,9 +49,16 @@ class SizedStream:
         while start < stop:
             first = start % size
             last = min(first + stop - start, size)
-            parts.append(self.images[slice(first, last)])
+            rows: Any = slice(first, last) if self.order is None else self.order[first:last]
+            parts.append(self.images[rows])
             start += last - first
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def shuffled(self) -> SizedStream:
+        """The same images in a random order, always the same; images that can be read by slices alone keep theirs."""
+        if not isinstance(self.images, Tensor | Images):
+            return self
+        return replace(self, order=np.random.default_rng(0).permutation(len(self.images)))
 
     def first_images(self) -> Tensor:
         return self.images[slice(0, 1)]
@@ -62,12 +73,17 @@ class IterableStream:
     """An iterable of batches [n, C, H, W] of any sizes, or of tuples that begin with one, such as a DataLoader yields.
 
     It is read forwards only; what lies before `start` is skipped, so a run is resumed with the stream it began with.
+    A DataLoader whose data set has a length starts again after its end.
+
+    length  of the data set, if it is known
     """
 
     size = None
 
     def __init__(self, batches: Iterable[Any]) -> None:
-        self._batches: Iterator[Any] = iter(batches)
+        dataset: Any = getattr(batches, "dataset", None)
+        self.length = len(dataset) if hasattr(dataset, "__len__") else None
+        self._source, self._batches = batches, iter(batches)
         self._next = 0  # the number in the stream of the first image in `_waiting`
         self._waiting: list[Tensor] = []
 
@@ -97,6 +113,9 @@ class IterableStream:
 
     def _pull(self, wanted: int) -> None:
         given: Any = next(self._batches, _END)
+        if given is _END and self.length and self._end:
+            self._batches = iter(self._source)
+            given = next(self._batches, _END)
         if given is _END:
             raise StreamError(
                 f"the stream ended after {self._end:,} images; expected {wanted:,} or more (give image_count=N of "
@@ -122,8 +141,8 @@ _END = object()
 ImageStream = SizedStream | IterableStream
 
 
-def open_images(images: Any, spec: ModelSpec) -> ImageStream:
-    """What `train` was given, in the units of a model: a path or name, an array, `Images`, a tensor, an iterable."""
+def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
+    """What `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in the units of a model."""
     if isinstance(images, str | Path):
         images = load_for_training(images)[0]
     elif isinstance(images, np.ndarray):
@@ -133,7 +152,7 @@ def open_images(images: Any, spec: ModelSpec) -> ImageStream:
         return IterableStream(images)
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
-    return SizedStream(in_model_units(spec, images))
+    return SizedStream(images if spec is None else in_model_units(spec, images))
 
 
 def fingerprint(images: ImageSource) -> str:

@@ -108,7 +108,7 @@ class TrainingCallbacks:
     >>> epochs = []
     >>> callbacks = ww.TrainingCallbacks(on_epoch=lambda report: epochs.append(report.epoch))
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
-    >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10], callbacks=callbacks)
+    >>> _ = ww.train(ww.data.load("digits")[:10], ww.override(ww.Recipe.paper(), small), callbacks=callbacks)
     >>> epochs
     [1, 2]
     """

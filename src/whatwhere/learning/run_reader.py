@@ -72,7 +72,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     path  of the folder that training wrote, or of a .safetensors file; or the name of a model (`ww.models.names()`)
 
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
-    >>> _ = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:10], out="runs/small")
+    >>> _ = ww.train(ww.data.load("digits")[:10], ww.override(ww.Recipe.paper(), small), out="runs/small")
     >>> run = ww.read_run("runs/small")
     >>> run.name, [epoch.epoch for epoch in run.history]
     ('small', [1, 2])

@@ -24,6 +24,7 @@ from whatwhere.learning.algorithm import Hooks, moving_filters, training_phase
 from whatwhere.learning.filter_problem import Check, project_filters
 from whatwhere.learning.training_data import StreamData
 from whatwhere.model import DeconvNet, Problem
+from whatwhere.model.sized import masked
 from whatwhere.spec import EveryBatch, LearningSpec, Recipe
 
 
@@ -35,15 +36,16 @@ def learn_from_stream(
         phase, engine = training_phase(layer, learning), engines[layer - 1]
         for epoch in hooks.epochs(layer):
             for batch in hooks.batches():
-                v = data.read(layer, epoch, batch)
+                target = data.read(layer, epoch, batch)
+                v, M = target.v, target.mask
                 mean = partial(mean_over, images=len(v), check=hooks.check_sums)
-                solution = solve(engine, Problem(model, v, phase, learning.inference))
+                solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
                 for k in moving_filters(layer, learning):
-                    linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents), k)
+                    linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents, mask=M), k)
                     last = hooks.memory.get(f"direction{k}")
                     f, hooks.memory[f"direction{k}"] = step_filters(model, k, linear_map, mean, last, learning)
                     model = project_filters(model, k, f)
-                hooks.end_batch(model, v, solution)
+                hooks.end_batch(model, masked(v, M), solution)
             hooks.end_epoch(model)
     return model
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.environment import choose_device
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.checkpoint import RunFacts
-from whatwhere.learning.image_stream import ImageStream, SizedStream, StreamError, open_images
+from whatwhere.learning.defaults import choose_defaults
+from whatwhere.learning.image_stream import ImageStream, IterableStream, SizedStream, StreamError, open_images
 from whatwhere.learning.latent_store import LatentFiles, LatentStore
 from whatwhere.learning.memory import check_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.learning.progress import TrainingProgress
@@ -42,10 +44,12 @@ from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.training import TrainingOptions
 
+TrainingImages = ImageSource | Iterable[Any] | np.ndarray | str | Path
+
 
 def train(
-    recipe: Recipe,
-    images: ImageSource | Iterable[Any] | np.ndarray | str | Path,
+    images: TrainingImages | Recipe,
+    recipe: Recipe | TrainingImages | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
     mask: ImageSource | None = None,
@@ -56,15 +60,17 @@ def train(
     options: TrainingOptions | None = None,
     callbacks: TrainingCallbacks | None = None,
 ) -> TrainedRun:
-    """Train a model by a recipe: each layer in turn.
+    """Train a model on images: each layer in turn.
 
-    recipe     what is computed: the model and how each layer is trained
     images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as `data.load` takes them; with
                update = 'batch' also an iterable of tensors (a DataLoader, a generator), which is read once
+    recipe     what is computed: the model and how each layer is trained. None chooses settings from the images, which a
+               warning reports. `train(recipe, images)`, the order of earlier versions, works too
     out        folder of the run; None keeps everything in memory
     mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
     image_count  with update = 'batch': how many images each layer learns from, one layer's after the other's; a data
-               set starts again after its last image, an iterable that ends too early raises StreamError
+               set starts again after its last image, an iterable that ends too early raises StreamError. Default: all
+               of them, in every epoch or, from a DataLoader, once
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
     progress   show how far training is, on standard error
@@ -72,7 +78,7 @@ def train(
     callbacks  functions to call on the way, and when to stop
 
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 3}}}}
-    >>> run = ww.train(ww.override(ww.Recipe.paper(), small), ww.data.load("digits")[:20])
+    >>> run = ww.train(ww.data.load("digits")[:20], ww.override(ww.Recipe.paper(), small))
     >>> run.model
     DeconvNet(1 → 4 maps 5×5, gaussian 2×2; float32, cpu)
     >>> run.history[-1].cost < run.history[0].cost
@@ -83,7 +89,15 @@ def train(
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
     if out is not None and "\0" in os.fspath(out):
         raise SpecError(f"out = {os.fspath(out)!r} was given; expected a name without zero bytes")
-    source = open_images(images, recipe.model)
+    if isinstance(images, Recipe):
+        images, recipe = cast(TrainingImages, recipe), images
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise SpecError(f"a recipe of type {type(recipe).__name__} was given; expected a Recipe, or none")
+    source = open_images(images, None if recipe is None else recipe.model)
+    if image_count is None and isinstance(source, IterableStream):
+        image_count = source.length
+    if recipe is None:
+        recipe, image_count = default_recipe(source, image_count)
     recipe = stream_recipe(recipe, source, image_count, mask)
     first = source.first_images()
     if start is None:  # channels are those of the images
@@ -98,6 +112,14 @@ def train(
     size = images_per_epoch(recipe, source, image_count)
     with TrainingProgress(recipe, size) as display:
         return run_training(replace(job, callbacks=display.attach(callbacks)), folder, resume)
+
+
+def default_recipe(source: ImageStream, image_count: int | None) -> tuple[Recipe, int | None]:
+    """The settings for these images, reported in a warning."""
+    images = source.images if isinstance(source, SizedStream) else source.first_images()
+    chosen = choose_defaults(images)
+    warnings.warn(chosen.line, stacklevel=3)
+    return chosen.recipe, image_count or chosen.image_count
 
 
 @dataclass(frozen=True)
@@ -169,7 +191,7 @@ def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Re
 def open_data(job: TrainingJob, model: DeconvNet, folder: Path | None) -> Iterator[TrainingData | StreamData]:
     """A stream; or checked images, and a store for their latents, whose files are temporary without a folder."""
     if job.recipe.learning[0].streams:
-        yield open_stream(job.recipe, job.images, job.image_count, model)
+        yield open_stream(job.recipe, job.images, job.image_count, model, job.mask)
         return
     assert isinstance(job.images, SizedStream), "stream_recipe raises"
     images = job.images.images

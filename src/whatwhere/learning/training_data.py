@@ -11,10 +11,10 @@ from whatwhere.errors import WhatwhereError
 from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Latents
-from whatwhere.learning.image_stream import ImageStream, StreamError
+from whatwhere.learning.image_stream import ImageStream, SizedStream, StreamError
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet
-from whatwhere.spec import Recipe
+from whatwhere.spec import EveryBatch, Recipe
 from whatwhere.spec.checks import require, require_count
 
 BATCHES_PER_EPOCH = 100
@@ -72,6 +72,7 @@ class StreamData:
     """The batches of a run: each layer's `count` images, in epochs.
 
     passes  True: the source is sized and every epoch is one pass over it
+    masks   in the order of a sized source; None if all pixels that are not NaN count the same
     """
 
     stream: ImageStream
@@ -80,10 +81,11 @@ class StreamData:
     epochs: int
     batch_size: int
     passes: bool = False
+    masks: SizedStream | None = None
 
     def first_image(self) -> Tensor:
         """One image, for checks before anything is done."""
-        return self._signal(self.stream.first_images()[:1], 0)
+        return self._target(self.stream.first_images()[:1], None, 0).v
 
     def batch_count(self, epoch: int) -> int:
         """How many batches an epoch has."""
@@ -91,10 +93,11 @@ class StreamData:
             return self._batches
         return self._batches * epoch // self.epochs - self._batches * (epoch - 1) // self.epochs
 
-    def read(self, layer: int, epoch: int, batch: int) -> Tensor:
+    def read(self, layer: int, epoch: int, batch: int) -> Target:
         """What the model explains of a batch, on its device."""
         start, stop = self.rows(layer, epoch, batch)
-        return self._signal(self.stream.read(start, stop), start)
+        masks = None if self.masks is None else self.masks.read(start, stop)
+        return self._target(self.stream.read(start, stop), masks, start)
 
     def rows(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
         """Where in the stream the images of a batch begin and end."""
@@ -104,13 +107,12 @@ class StreamData:
         start, stop = (before + self.count * b // self._batches for b in (batch, batch + 1))
         return start, stop
 
-    def _signal(self, images: Tensor, start: int) -> Tensor:
+    def _target(self, images: Tensor, masks: Tensor | None, start: int) -> Target:
         """What the model explains: checked images after its input stage."""
         try:
-            self.model.check_images(images)
+            return make_target(self.model, images, masks)
         except WhatwhereError as error:
             raise StreamError(f"images {start + 1:,} to {start + len(images):,} of the stream: {error}") from error
-        return self.model.input_stage.forward(images.to(self.model.device, self.model.dtype), None)[0]
 
     @property
     def _batches(self) -> int:
@@ -131,7 +133,7 @@ def stream_recipe(recipe: Recipe, images: ImageStream, image_count: int | None, 
         "a tensor or a data set, or a recipe with learning.each.update = 'batch'",
     )
     require(image_count is not None or not once, "an iterable of batches alone", "image_count=N, images for each layer")
-    require(mask is None or not streaming, "a mask with update = 'batch'", "update = 'epoch'; a stream has no masks")
+    require(mask is None or not once, "a mask with an iterable of batches", "a tensor or a data set, or NaN in batches")
     if image_count is None:
         return recipe
     require_count("image_count", image_count)
@@ -141,12 +143,18 @@ def stream_recipe(recipe: Recipe, images: ImageStream, image_count: int | None, 
     return replace(recipe, learning=tuple(learning))
 
 
-def open_stream(recipe: Recipe, images: ImageStream, image_count: int | None, model: DeconvNet) -> StreamData:
+def open_stream(
+    recipe: Recipe, images: ImageStream, image_count: int | None, model: DeconvNet, mask: ImageSource | None = None
+) -> StreamData:
     """The batches of a run by this recipe (see `stream_recipe`)."""
     count = image_count or images.size
     assert count is not None, "stream_recipe raises"
     epochs = max(learning.epochs for learning in recipe.learning)
-    return StreamData(images, model, count, epochs, recipe.batch_size, passes=image_count is None)
+    update = recipe.learning[0].update
+    if isinstance(images, SizedStream) and isinstance(update, EveryBatch) and update.shuffle:
+        images = images.shuffled()
+    masks = None if mask is None else SizedStream(mask, images.order if isinstance(images, SizedStream) else None)
+    return StreamData(images, model, count, epochs, recipe.batch_size, passes=image_count is None, masks=masks)
 
 
 def images_per_epoch(recipe: Recipe, images: ImageStream, image_count: int | None) -> int:

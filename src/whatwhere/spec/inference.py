@@ -38,25 +38,29 @@ class MomentFit:
 
 @dataclass(frozen=True, kw_only=True)
 class AutoLam:
-    """λ chosen from the images (`inference.auto_lam`): by the level of their noise, or as a share.
+    """λ chosen from the images (`inference.auto_lam`): by the level of their noise, as a share, or by their strength.
 
-    noise  the standard deviation of the noise, in units of the images; None estimates it
-    share  instead of a noise level: 1/λ as a share of the smallest that leaves no feature
+    noise     the standard deviation of the noise, in units of the images; None estimates it
+    share     instead of a noise level: 1/λ as a share of the smallest that leaves no feature
+    relative  instead: λ for images as strong as white strokes on black; weaker ones get a larger one, by which they
+              have the same code
 
     >>> ww.InferenceSpec(lam=ww.AutoLam(noise=0.1)).lam
-    AutoLam(noise=0.1, share=None)
+    AutoLam(noise=0.1, share=None, relative=None)
     """
 
     kind: Literal["auto"] = field(default="auto", init=False, repr=False)
     noise: float | None = None
     share: float | None = None
+    relative: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        require(self.noise is None or self.noise > 0, f"noise = {self.noise}", "a number above 0")
-        require(self.share is None or 0 < self.share < 1, f"share = {self.share}", "a number between 0 and 1")
-        both = f"noise = {self.noise} and share = {self.share}"
-        require(self.noise is None or self.share is None, both, "one of them")
+        given = {name: value for name, value in vars(self).items() if value is not None and name != "kind"}
+        for name, value in given.items():
+            require(value > 0, f"{name} = {value}", "a number above 0")
+        require(self.share is None or self.share < 1, f"share = {self.share}", "a number between 0 and 1")
+        require(len(given) < 2, " and ".join(f"{name} = {value}" for name, value in given.items()), "one of them")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +197,8 @@ class InferenceSpec:
         check_fields(self)
         require(0.5 <= self.alpha <= 1, f"alpha = {self.alpha}", "a number from 0.5 to 1")
         if isinstance(self.lam, AutoLam):
-            require(self.alpha == 1, f"lam = {self.lam} with alpha = {self.alpha}", "alpha = 1, or a number for lam")
+            given = f"lam = {self.lam} with alpha = {self.alpha}"
+            require(self.alpha == 1 or self.lam.relative is not None, given, "alpha = 1, or a number for lam")
         else:
             require(self.lam > 0, f"lam = {self.lam}", "a number above 0, or AutoLam")
         require(

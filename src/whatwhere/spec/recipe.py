@@ -67,6 +67,7 @@ class EveryBatch:
     """Filters are updated after every batch of a stream, whose latents are not stored.
 
     direction_memory  share of the last batch's direction that the next one keeps
+    shuffle           take images that can be read in any order in a random one, always the same
 
     >>> ww.EveryBatch().direction_memory
     0.5
@@ -74,6 +75,7 @@ class EveryBatch:
 
     kind: Literal["batch"] = field(default="batch", init=False, repr=False)
     direction_memory: float = 0.5
+    shuffle: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,0 +1,67 @@
+"""Settings for the person who has pictures: the recipe `pictures`, with an input stage and an amount that suit them.
+
+    ground                 if                                       input stage
+    dark                   GROUND of all pixels are nearly black    none: the features are strokes and areas of light
+    another, photographs   otherwise                                onoff: bright and dark details
+
+λ follows the strength of what the input stage leaves (`AutoLam.relative`). Each layer learns from about VALUES pixel
+values, in several epochs or from the first images of a random order: a minute or two on two cores.
+How each choice was made: docs/explanation/defaults.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from whatwhere.inference.auto_lam import sample_rows
+from whatwhere.inference.checks import ImageSource
+from whatwhere.spec import InputSpec, Recipe
+from whatwhere.spec.toml import read_recipe
+
+GROUND = 0.4
+"""The share of pixels that are a plain ground: 0.83 of digits are, 0.55 of clothes, 0.06 of photographs."""
+
+NEAR = 0.1  # of white: how far a ground may be from black
+VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
+MOST_EPOCHS = 50
+
+
+class Defaults(NamedTuple):
+    """What was chosen for images, and the line that says so; `image_count` is None if all are learned from."""
+
+    recipe: Recipe
+    image_count: int | None
+    line: str
+
+
+def choose_defaults(images: ImageSource) -> Defaults:
+    """The recipe for images [N, C, H, W], and how many of them each layer learns from."""
+    sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
+    stage, words = choose_input(sample)
+    recipe, most = read_recipe("pictures"), max(1, VALUES // sample[0].numel())
+    epochs = min(MOST_EPOCHS, max(1, most // len(images)))
+    recipe = replace(
+        recipe,
+        model=replace(recipe.model, input=stage, channels=sample.shape[1]),
+        learning=tuple(replace(learning, epochs=epochs) for learning in recipe.learning),
+    )
+    passes = f"{most:,} of {len(images):,}" if most < len(images) else f"{epochs} epochs of {len(images):,}"
+    line = (
+        f"settings chosen from the images: {words}; each layer learns from {passes} images. Others: set "
+        "model.input.kind or learning.each.epochs, or take another recipe, such as 'paper'"
+    )
+    return Defaults(recipe, most if most < len(images) else None, line)
+
+
+def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
+    """The input stage for images like these, and the reason."""
+    values = sample.nan_to_num(0)
+    white = max(1.0, float(values.max()))
+    dark = float((values.abs() <= NEAR * white).all(1).float().mean())
+    if dark >= GROUND and values.min() >= 0:
+        return InputSpec(white=white), f"light on a dark ground ({dark:.0%} of the pixels), so no input stage"
+    return InputSpec(kind="onoff", white=white), "no plain dark ground, so bright and dark details as channels (onoff)"
