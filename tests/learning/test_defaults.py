@@ -70,7 +70,7 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(monkeypatch: 
     small = {"model": {"layers": [{"maps": 2, "filter_size": 3}]}, "learning": {"each": {"inference": {"steps": 2}}}}
     monkeypatch.setattr(defaults, "read_recipe", lambda name: override(read_recipe(name), small))
     v = digits(20)
-    with pytest.warns(UserWarning, match="light on a dark ground .* each layer learns from 8 of 20 images"):
+    with pytest.warns(UserWarning, match="light strokes .* each layer learns from 8 of 20 images"):
         run = ww.train(v, options=tiny.OPTIONS)
     recipe, count, _ = choose_defaults(v)
     expected = ww.train(recipe, v, image_count=count, options=tiny.OPTIONS)  # the order of earlier versions

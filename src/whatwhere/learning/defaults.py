@@ -1,30 +1,30 @@
 """Settings for the person who has pictures: the recipe `pictures`, with an input stage and an amount that suit them.
 
-    ground                 if                                       input stage
-    dark                   GROUND of all pixels are nearly black    none: the features are strokes and areas of light
-    another, photographs   otherwise                                onoff: bright and dark details
+    strokes, light on dark    GROUND of all pixels are nearly black    no input stage
+    all others                                                         onoff: bright and dark details as channels
 
-λ follows the strength of what the input stage leaves (`AutoLam.relative`). Each layer learns from about VALUES pixel
-values, in several epochs or from the first images of a random order: a minute or two on two cores.
+λ follows the strength of what the input stage leaves (`AutoLam.relative`), and is larger for details. Each layer learns
+from about VALUES pixel values, in several epochs or from the first images of a random order: a minute on two cores.
 How each choice was made: docs/explanation/defaults.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from whatwhere.inference.auto_lam import sample_rows
 from whatwhere.inference.checks import ImageSource
-from whatwhere.spec import InputSpec, Recipe
+from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
-GROUND = 0.4
-"""The share of pixels that are a plain ground: 0.83 of digits are, 0.55 of clothes, 0.06 of photographs."""
+GROUND = 0.7
+"""The share of pixels around strokes: 0.83 of digits are nearly black, 0.55 of clothes, 0.06 of photographs."""
 
+DETAIL_SIGMA, DETAIL_LAM = 2.0, 2.0  # of the input stage; the factor of λ
 NEAR = 0.1  # of white: how far a ground may be from black
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
 MOST_EPOCHS = 50
@@ -47,7 +47,8 @@ def choose_defaults(images: ImageSource) -> Defaults:
     recipe = replace(
         recipe,
         model=replace(recipe.model, input=stage, channels=sample.shape[1]),
-        learning=tuple(replace(learning, epochs=epochs) for learning in recipe.learning),
+        learning=tuple(replace(one, epochs=epochs, inference=suited(one.inference, stage)) for one in recipe.learning),
+        inference=suited(recipe.inference, stage),
     )
     passes = f"{most:,} of {len(images):,}" if most < len(images) else f"{epochs} epochs of {len(images):,}"
     line = (
@@ -63,5 +64,12 @@ def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
     white = max(1.0, float(values.max()))
     dark = float((values.abs() <= NEAR * white).all(1).float().mean())
     if dark >= GROUND and values.min() >= 0:
-        return InputSpec(white=white), f"light on a dark ground ({dark:.0%} of the pixels), so no input stage"
-    return InputSpec(kind="onoff", white=white), "no plain dark ground, so bright and dark details as channels (onoff)"
+        return InputSpec(white=white), f"light strokes ({dark:.0%} of the pixels are dark), so no input stage"
+    return InputSpec(kind="onoff", sigma=DETAIL_SIGMA, white=white), "bright and dark details as channels (onoff)"
+
+
+def suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
+    """The same settings with the λ for this input stage."""
+    lam = cast(AutoLam, spec.lam)
+    relative = cast(float, lam.relative) * (1 if stage.kind == "none" else DETAIL_LAM)
+    return replace(spec, lam=replace(lam, relative=relative))
