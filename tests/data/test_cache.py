@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whatwhere.data.cache import FileStatus, add, cache_folder, folder_of, missing_files, verified_path, verify
-from whatwhere.data.catalogue import Entry, File, Split
+from whatwhere.data.catalogue import Entry, File
 from whatwhere.errors import ImageError
 
 CONTENT = bytes(range(256)) * 4000
@@ -16,8 +16,7 @@ CONTENT = bytes(range(256)) * 4000
 def made(compressed: bool, content: bytes) -> Entry:
     """A data set of one file four times over."""
     file = File("file.gz" if compressed else "file", hashlib.sha256(content).hexdigest(), len(content))
-    split = Split(file, file)
-    return Entry("set", "A set", split, split, "a licence", "a citation")
+    return Entry("set", "A set", (file,) * 4, {"licence": "a licence"})
 
 
 @pytest.fixture(autouse=True)

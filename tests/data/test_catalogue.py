@@ -18,8 +18,8 @@ DIGITS, MNIST = CATALOGUE["digits"], CATALOGUE["mnist"]
 def test_every_entry_is_complete(entry: Entry) -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) and file.size > 0 for file in entry.files)
     assert len({file.sha256 for file in entry.files}) == len({file.name for file in entry.files}) == 4
-    assert entry.licence
-    assert entry.citation
+    assert entry.facts["licence"]
+    assert entry.facts["citation"]
     assert entry.embedded or all(re.fullmatch("https?://.*/", mirror) for mirror in entry.mirrors)
     assert bool(entry.mirrors) != bool(entry.embedded)
 

@@ -13,7 +13,7 @@ from file_server import Mirror, serving
 from whatwhere.data import cache, catalogue, load
 from whatwhere.data.array_file import read_array
 from whatwhere.data.cache import download
-from whatwhere.data.catalogue import CATALOGUE, Entry, File, Split
+from whatwhere.data.catalogue import CATALOGUE, Entry, File
 from whatwhere.errors import ImageError
 
 NOWHERE = "http://127.0.0.1:9/"
@@ -43,16 +43,8 @@ def mirror(contents: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.fixture
 def entry(contents: dict[str, bytes], mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
-    files = {name: File(name, hashlib.sha256(c).hexdigest(), len(c)) for name, c in contents.items()}
-    entry = Entry(
-        "small",
-        "A small set",
-        Split(files["train-images"], files["train-labels"]),
-        Split(files["test-images"], files["test-labels"]),
-        "a licence",
-        "a citation",
-        (mirror.address,),
-    )
+    files = tuple(File(name, hashlib.sha256(c).hexdigest(), len(c)) for name, c in contents.items())
+    entry = Entry("small", "A small set", files, {"licence": "a licence"}, (mirror.address,))
     monkeypatch.setitem(catalogue.CATALOGUE, "small", entry)
     return entry
 
@@ -87,14 +79,11 @@ def test_the_next_mirror_is_used_if_one_fails(entry: Entry) -> None:
 
 
 def test_a_file_stored_compressed_is_downloaded_as_it_is(entry: Entry, mirror: Mirror) -> None:
-    def compressed(split: Split) -> Split:
-        def file(name: str) -> File:
-            content = mirror.answers[f"{name}.gz"]
-            return File(f"{name}.gz", hashlib.sha256(content).hexdigest(), len(content))
+    def compressed(file: File) -> File:
+        content = mirror.answers[f"{file.name}.gz"]
+        return File(f"{file.name}.gz", hashlib.sha256(content).hexdigest(), len(content))
 
-        return Split(file(split.images.name), file(split.labels.name))
-
-    entry = replace(entry, train=compressed(entry.train), test=compressed(entry.test))
+    entry = replace(entry, files=tuple(map(compressed, entry.files)))
     download(entry)
     assert {name: (cache.folder_of(entry) / name).read_bytes() for name in cached(entry)} == mirror.answers
 
@@ -159,7 +148,7 @@ def test_from_a_folder_without_the_data_set(entry: Entry, contents: dict[str, by
 
 def test_images_and_labels_that_do_not_match_raise(entry: Entry, tmp_path: Path) -> None:
     download(entry)
-    mixed = replace(entry, train=Split(entry.train.images, entry.test.labels))
+    mixed = replace(entry, files=(entry.files[0], *entry.files[3:], *entry.files[2:]))
     catalogue.CATALOGUE["small"] = mixed
     with pytest.raises(ImageError, match="6 images and 3 labels"):
         load("small")

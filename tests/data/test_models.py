@@ -15,9 +15,8 @@ import whatwhere as ww
 from file_server import Mirror, serving
 from tiny_run import whatwhere
 from whatwhere.cli.inputs import source_of
-from whatwhere.data import cache
+from whatwhere.data import cache, models
 from whatwhere.data.catalogue import CATALOGUE
-from whatwhere.data.models import catalogue
 from whatwhere.errors import ImageError, RunError
 from whatwhere.model import load as load_file
 
@@ -30,22 +29,22 @@ def test_the_models_of_the_package_are_known_by_name() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_states_data_licence_recipe_result_and_checksum(name: str) -> None:
-    entry, content = catalogue.find(name), ww.models.path(name).read_bytes()
+    entry, content = models.find(name), ww.models.path(name).read_bytes()
     assert all(entry.facts[key] for key in ("data", "licence", "recipe", "input", "result"))
     assert entry.facts["sha256"] == hashlib.sha256(content).hexdigest()
     assert entry.files[0].size == len(content) <= 1_000_000
     assert entry.files[0].name == f"{name}.safetensors"
     (figure,) = re.findall(r"!\[[^]]+\]\(([\w.-]+)\)", entry.card)
-    assert (catalogue.FOLDER / figure).read_bytes().startswith(b"\x89PNG")
+    assert (models.FOLDER / figure).read_bytes().startswith(b"\x89PNG")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # such as that of a file without a checksum
-        assert ww.load(name) == load_file(catalogue.FOLDER / f"{name}.safetensors")
+        assert ww.load(name) == load_file(models.FOLDER / f"{name}.safetensors")
 
 
 def test_a_run_or_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mnist").mkdir()  # a folder that is not a run: of images, for example
-    assert ww.load("mnist") == ww.load(catalogue.FOLDER / "mnist.safetensors")
+    assert ww.load("mnist") == ww.load(models.FOLDER / "mnist.safetensors")
     other = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=3),)), seed=5)
     ww.save(other, "mnist/model.safetensors")
     assert ww.load("mnist") == ww.load(Path("mnist")) == other
@@ -78,17 +77,17 @@ def test_a_command_lists_models_with_their_numbers_and_shows_a_card() -> None:
     facts = json.loads(whatwhere("info", "fashion", "--json"))["model"]
     assert facts["available"]
     assert facts["files"] == {"fashion.safetensors": "verified"}
-    assert facts["sha256"] == catalogue.find("fashion").facts["sha256"]
+    assert facts["sha256"] == models.find("fashion").facts["sha256"]
     assert whatwhere("info", "fashion").startswith(ww.models.card("fashion").strip())
 
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     """A model `large` whose file is on a mirror, and an empty cache."""
-    content = (catalogue.FOLDER / "photographs.safetensors").read_bytes()
+    content = (models.FOLDER / "photographs.safetensors").read_bytes()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(catalogue, "FOLDER", tmp_path / "cards")
+    monkeypatch.setattr(models, "FOLDER", tmp_path / "cards")
     (tmp_path / "cards").mkdir()
     with serving({"large.safetensors.gz": gzip.compress(content)}) as server:
         (tmp_path / "cards" / "large.md").write_text(

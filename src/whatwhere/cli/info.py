@@ -12,7 +12,6 @@ from whatwhere.cli.command import command
 
 if TYPE_CHECKING:
     from whatwhere.data.catalogue import Entry
-    from whatwhere.data.models.catalogue import ModelEntry
 
 PACKAGES = ("whatwhere", "torch", "numpy", "numba", "triton", "scikit-learn", "matplotlib", "safetensors")
 
@@ -59,13 +58,13 @@ def get(name: str, *, from_: Path | None = None) -> None:
         typer.echo("\n".join(f"{key}: {value}" for key, value in entry.facts.items() if key in ("licence", "citation")))
 
 
-def find(name: str) -> dict[str, Entry | ModelEntry]:
+def find(name: str) -> dict[str, Entry]:
     """The model and the data set of this name; at least one of them exists."""
+    from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
-    from whatwhere.data.models import catalogue as models
     from whatwhere.errors import SpecError, did_you_mean
 
-    entries: dict[str, Entry | ModelEntry] = {}
+    entries: dict[str, Entry] = {}
     if name in models.names():
         entries["model"] = models.find(name)
     if name in CATALOGUE:
@@ -76,7 +75,7 @@ def find(name: str) -> dict[str, Entry | ModelEntry]:
     return entries
 
 
-def facts_of(entry: Entry | ModelEntry) -> dict[str, Any]:
+def facts_of(entry: Entry) -> dict[str, Any]:
     """What is known of a model or a data set, and the state of its files."""
     from whatwhere.data.cache import folder_of, missing_files, verify
 
@@ -85,11 +84,11 @@ def facts_of(entry: Entry | ModelEntry) -> dict[str, Any]:
     return {**facts, "available": not missing_files(entry), "files": files}
 
 
-def description(kind: str, entry: Entry | ModelEntry) -> list[str]:
+def description(kind: str, entry: Entry) -> list[str]:
     """A model's card, or the facts of a data set, and the state of the files."""
     facts = facts_of(entry)
     files = facts.pop("files")
-    card = getattr(entry, "card", "").splitlines() or [f"# {entry.name}", "", *map(row, facts.items())]
+    card = entry.card.splitlines() or [f"# {entry.name}", "", *map(row, facts.items())]
     states = [f"{state:<9} {facts['folder']}/{name}" for name, state in files.items()]
     return [*card, "", *states, *([] if facts["available"] else [f"not available: {entry.how_to_get}"]), ""]
 
@@ -104,8 +103,8 @@ def gather() -> dict[str, Any]:
 
     import torch
 
+    from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
-    from whatwhere.data.models import catalogue as models
 
     devices = {"cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"}
     for i in range(torch.cuda.device_count()):
@@ -120,7 +119,7 @@ def gather() -> dict[str, Any]:
     }
 
 
-def summary(entry: Entry | ModelEntry) -> str:
+def summary(entry: Entry) -> str:
     from whatwhere.data.cache import missing_files
 
     result = f" {entry.facts['result']}." if "result" in entry.facts else ""

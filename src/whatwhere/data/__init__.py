@@ -179,10 +179,9 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
             f"{entry.name}: {', '.join(file.name for file in missing)} not in {cache.folder_of(entry)}; "
             f"run `{entry.how_to_get}`, or set WHATWHERE_DATA to the folder that contains {entry.name}/"
         )
-    files = entry.train if split == "train" else entry.test
-    name = f"{entry.name}/{split}"
-    pixels = arrays.as_pixels(read_array(cache.verified_path(entry, files.images)), name)
-    return Images(pixels, arrays.as_labels(read_array(cache.verified_path(entry, files.labels)), name), name)
+    name, files = f"{entry.name}/{split}", entry.files[:2] if split == "train" else entry.files[2:]
+    pixels, labels = (read_array(cache.verified_path(entry, file)) for file in files)
+    return Images(arrays.as_pixels(pixels, name), arrays.as_labels(labels, name), name)
 
 
 def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from whatwhere.data.catalogue import File, FileSet
+from whatwhere.data.catalogue import Entry, File
 from whatwhere.errors import ImageError
 from whatwhere.files import is_regular, new_folder, open_atomic, open_regular
 
@@ -44,18 +44,18 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whatwhere"
 
 
-def folder_of(entry: FileSet) -> Path:
+def folder_of(entry: Entry) -> Path:
     """The folder of a data set's files."""
-    return entry.embedded or cache_folder() / entry.cache_name
+    return entry.embedded or cache_folder() / (entry.cache_name or entry.name)
 
 
-def missing_files(entry: FileSet) -> list[File]:
+def missing_files(entry: Entry) -> list[File]:
     """The files of a data set that are not in its folder with the right size."""
     folder = folder_of(entry)
     return [f for f in entry.files if not is_regular(folder / f.name) or (folder / f.name).stat().st_size != f.size]
 
 
-def verify(entry: FileSet, file: File) -> FileStatus:
+def verify(entry: Entry, file: File) -> FileStatus:
     """Read a file of the cache and compare its checksum."""
     path = folder_of(entry) / file.name
     if not is_regular(path):
@@ -70,7 +70,7 @@ def verify(entry: FileSet, file: File) -> FileStatus:
 _VERIFIED_FILES: set[tuple[Path, int, int, str]] = set()
 
 
-def verified_path(entry: FileSet, file: File) -> Path:
+def verified_path(entry: Entry, file: File) -> Path:
     """The path of a file of the cache, whose checksum is compared at its first use in this process."""
     path = folder_of(entry) / file.name
     status = path.stat()
@@ -83,7 +83,7 @@ def verified_path(entry: FileSet, file: File) -> Path:
     return path
 
 
-def download(entry: FileSet, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None) -> None:
+def download(entry: Entry, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None) -> None:
     """Bring the files of a data set that are missing or damaged into the cache; from `source` only, if it is given.
 
     progress  called after every file
@@ -104,7 +104,7 @@ def download(entry: FileSet, source: Path | None = None, progress: Callable[[int
         progress(1)
 
 
-def add(entry: FileSet, file: File, source: Path) -> None:
+def add(entry: Entry, file: File, source: Path) -> None:
     """Verify a file, compressed or not, and store it in the cache, where it appears only when it is complete."""
     folder, digest, size = folder_of(entry), hashlib.sha256(), 0
     wrong = f"{source}: not {file.name} of {entry.name}"
@@ -128,14 +128,14 @@ def add(entry: FileSet, file: File, source: Path) -> None:
         ) from None
 
 
-def _local_copy(entry: FileSet, file: File, source: Path | None) -> Path | None:
+def _local_copy(entry: Entry, file: File, source: Path | None) -> Path | None:
     """The file in the source, compressed or not; without a source, a compressed copy in the cache itself."""
     folder = source or folder_of(entry)
     names = {file.name, file.download_name} if source else {file.download_name} - {file.name}
     return next((folder / name for name in sorted(names) if is_regular(folder / name)), None)
 
 
-def _fetch(entry: FileSet, file: File) -> None:
+def _fetch(entry: Entry, file: File) -> None:
     """Download a file from the first mirror that serves all of it."""
     failures = []
     for mirror in entry.mirrors:

@@ -1,9 +1,10 @@
 """The data sets known by name, from catalogue.toml: their files with checksums, mirrors, licence and citation."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from whatwhere.errors import ImageError, did_you_mean
 
@@ -32,71 +33,38 @@ class File:
 
 
 @dataclass(frozen=True)
-class Split:
-    """The files of a split: images and labels."""
-
-    images: File
-    labels: File
-
-
-class FileSet(Protocol):
-    """What the cache and downloads need: files under one name, in the package or on mirrors."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def cache_name(self) -> str: ...
-    @property
-    def files(self) -> tuple[File, ...]: ...
-    @property
-    def mirrors(self) -> tuple[str, ...]: ...
-    @property
-    def embedded(self) -> Path | None: ...
-    @property
-    def how_to_get(self) -> str: ...
-
-
-@dataclass(frozen=True)
 class Entry:
-    """A data set with a training and a test split."""
+    """A data set or a model that is known by name.
+
+    title       what it is, in a sentence
+    files       of a data set the images and the labels for training, then those for testing; of a model its one file
+    facts       what else is known of it: licence, citation, …
+    mirrors     addresses that the files are downloaded from; none: they are part of the package
+    embedded    the folder of the files, if they are part of the package
+    cache_name  of the folder in the cache; default: the name
+    card        of a model: all that is known of it, in Markdown
+    """
 
     name: str
     title: str
-    train: Split
-    test: Split
-    licence: str
-    citation: str
+    files: tuple[File, ...]
+    facts: Mapping[str, str]
     mirrors: tuple[str, ...] = ()
     embedded: Path | None = None
-    """The folder of the files, if they are part of the package."""
+    cache_name: str = ""
+    card: str = ""
 
     @classmethod
     def of(cls, name: str, table: dict[str, Any]) -> "Entry":
-        """The entry that a table of catalogue.toml describes."""
-        train, test = (
-            Split(*(File(**table[split][kind]) for kind in ("images", "labels"))) for split in ("train", "test")
-        )
-        title, licence, citation, mirrors = (table[key] for key in ("title", "licence", "citation", "mirrors"))
-        return cls(name, title, train, test, licence, citation, tuple(mirrors), None if mirrors else FOLDER / name)
-
-    @property
-    def cache_name(self) -> str:
-        """The name of its folder in the cache."""
-        return self.name
+        """The data set that a table of catalogue.toml describes."""
+        files = tuple(File(**table[split][kind]) for split in ("train", "test") for kind in ("images", "labels"))
+        mirrors, facts = tuple(table["mirrors"]), {key: table[key] for key in ("licence", "citation")}
+        return cls(name, table["title"], files, facts, mirrors, None if mirrors else FOLDER / name)
 
     @property
     def how_to_get(self) -> str:
         """The command that downloads it."""
         return f"whatwhere get {self.name}"
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What is known of it besides its files."""
-        return {"licence": self.licence, "citation": self.citation}
-
-    @property
-    def files(self) -> tuple[File, ...]:
-        return (self.train.images, self.train.labels, self.test.images, self.test.labels)
 
 
 CATALOGUE = {

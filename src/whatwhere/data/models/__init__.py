@@ -1,18 +1,50 @@
-"""Trained models by name: `ww.load("mnist")`. Each has a card (Markdown) with its data, recipe and error."""
+"""Trained models by name: `ww.load("mnist")`. Everything about one is on its card, NAME.md: a title, a figure, a table.
+
+A model of at most 1 MB ships with the package. A larger one has a row `mirror` on its card and is downloaded like the
+files of a data set.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from whatwhere.data.cache import missing_files, verified_path
-from whatwhere.data.models.catalogue import find, names
-from whatwhere.errors import RunError
+from whatwhere.data.catalogue import Entry, File
+from whatwhere.errors import RunError, did_you_mean
 from whatwhere.files import is_regular
 
+FOLDER = Path(__file__).parent
+ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
 EXAMPLES = "digits"  # images for a model whose card names none
 
 __all__ = ["card", "names", "path"]
+
+
+def names() -> tuple[str, ...]:
+    """The models that are known by name.
+
+    >>> ww.models.names()
+    ('digits-demo', 'fashion', 'mnist', 'photographs')
+    """
+    return tuple(sorted(card.stem for card in FOLDER.glob("*.md")))
+
+
+def find(name: str) -> Entry:
+    """The model of this name, as its card describes it."""
+    if name not in names():
+        raise RunError(
+            f"{name!r} was given as a model; the models known by name are {', '.join(names())}"
+            f"{did_you_mean(name, names())}"
+        )
+    card = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    title = card.split("\n\n")[1].replace("\n", " ")
+    facts = {row["key"]: row["value"].replace("`", "") for row in ROW.finditer(card) if row["key"] != "---"}
+    file, size = facts["file"].removesuffix(" bytes").split(", ")
+    files = (File(file, facts["sha256"], int(size.replace(",", ""))),)
+    mirrors = (facts["mirror"],) if "mirror" in facts else ()
+    return Entry(name, title, files, facts, mirrors, None if mirrors else FOLDER, "models", card)
 
 
 def path(name: str) -> Path:
