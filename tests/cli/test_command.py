@@ -13,12 +13,12 @@ from whatwhere.cli.command import command, sentence
 from whatwhere.cli.settings import Settings, known_settings
 from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.restoration import INPAINTING, RestorationSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tea:
+class Tea(Checked):
     """How tea is made.
 
     minutes  of waiting; default: as the packet says
@@ -28,15 +28,11 @@ class Tea:
     kettle   which kettle
     """
 
-    minutes: int | None = None
+    minutes: Count | None = None
     sugar: float = 1.5
     milk: bool = False
     names: tuple[str, ...] = ()
     kettle: str = "black"
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("minutes", self.minutes or 1)
 
 
 def make(*arguments: object) -> tuple[Tea, dict[str, object]]:

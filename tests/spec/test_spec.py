@@ -1,4 +1,5 @@
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from whatwhere.spec import (
     Phase,
     Recipe,
 )
+from whatwhere.spec.checks import Checked, Count, Within
 
 
 def test_the_papers_settings() -> None:
@@ -34,6 +36,29 @@ def test_the_papers_settings() -> None:
         assert (learning.update_lower_filters, learning.update_lower_pooling) == (False, True)
     assert (recipe.inference.lam, recipe.inference.alpha, recipe.inference.steps) == (5.0, 1.0, 50)
     assert recipe.descriptor.patch == (9, 6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oven(Checked):
+    shelves: Count = 2
+    heat: Annotated[float, Within(0, 1, above=True, below=True)] | None = None
+    doses: tuple[Annotated[float, Within(0, 5)], ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"shelves": 0}, "shelves = 0 was given; expected an integer of at least 1"),
+        ({"shelves": None}, "shelves = None was given; expected int"),
+        ({"heat": 0}, "heat = 0.0 was given; expected a number above 0 and below 1"),
+        ({"heat": 1.0}, "heat = 1.0 was given; expected a number above 0 and below 1"),
+        ({"doses": [1, 6]}, "doses = 6.0 was given; expected a number of at least 0 and at most 5"),
+    ],
+)
+def test_an_annotation_is_checked_with_its_range(given: dict[str, Any], problem: str) -> None:
+    assert Oven(heat=0.5, doses=[0, 5]).doses == (0.0, 5.0)
+    with pytest.raises(SpecError, match=f"^{problem}"):
+        Oven(**given)
 
 
 def test_specs_are_frozen() -> None:

@@ -31,7 +31,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.files import canonical, checksum, model_checksum, read_tensors, readable, to_bytes
 from whatwhere.ops.distortions import distort
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.toml import build
 
@@ -41,7 +41,7 @@ TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
-class MetricSpec:
+class MetricSpec(Checked):
     """How a metric is learned.
 
     rank        columns of the result, fewer where descriptors or images are fewer
@@ -51,17 +51,11 @@ class MetricSpec:
     images      that it is learned from, at most
     """
 
-    rank: int = 400
-    share: float = 1.0
+    rank: Count = 400
+    share: Positive = 1.0
     power: float = -0.3
-    directions: int = 256
-    images: int = 10_000
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("rank", "directions", "images"):
-            require_count(name, getattr(self, name))
-        require(self.share > 0, f"share = {self.share}", "a number above 0")
+    directions: Count = 256
+    images: Count = 10_000
 
 
 @dataclass(frozen=True, eq=False)

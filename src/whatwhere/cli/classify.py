@@ -14,7 +14,7 @@ from whatwhere.cli.command import command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of, with_preset
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, Positive, require
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyOptions:
+class ClassifyOptions(Checked):
     """How `classify` classifies and measures.
 
     few       also classify with only N labels, over ten random draws; repeatable
@@ -35,15 +35,13 @@ class ClassifyOptions:
     balanced  with a table of labels: classes have about equally many pictures
     """
 
-    few: tuple[int, ...] = ()
-    C: tuple[float, ...] = (0.3, 3.0, 30.0)
+    few: tuple[Count, ...] = ()
+    C: tuple[Positive, ...] = (0.3, 3.0, 30.0)
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        for count in self.few:
-            require_count("few", count)
-        require(len(self.C) > 0 and min(self.C) > 0, f"C = {self.C}", "numbers above 0")
+        super().__post_init__()
+        require(len(self.C) > 0, "C = ()", "numbers above 0")
 
 
 @command(ClassifyOptions, DISTORTIONS, EXECUTION, (Recipe, "inference descriptor"), flags="few device")

@@ -13,7 +13,7 @@ from whatwhere.cli.command import command
 from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, source_of
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import LineSearch, Recipe
-from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.distillation import DistillSpec
 from whatwhere.spec.training import TrainingOptions
 
@@ -24,19 +24,15 @@ HELD_OUT = 500  # images at most, and at most a tenth
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedStepsOptions:
+class LearnedStepsOptions(Checked):
     """What `distill` learns.
 
     steps   how many steps
     untied  learn filters for the pass up, too; otherwise only the sizes of the steps
     """
 
-    steps: int = 5
+    steps: Count = 5
     untied: bool = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("steps", self.steps)
 
 
 @command(LearnedStepsOptions, DistillSpec, EXECUTION, (Recipe, "inference"), flags="steps device")

@@ -12,12 +12,12 @@ from whatwhere.cli.command import command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, with_preset
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.checks import Checked, CountOrZero
 from whatwhere.spec.training import TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodeOptions:
+class EncodeOptions(Checked):
     """What `encode` writes, and how it cuts large pictures.
 
     where    also write the pooling variables, which decoding needs
@@ -29,13 +29,8 @@ class EncodeOptions:
 
     where: bool = False
     descriptors: bool = False
-    tile: int | None = None
-    overlap: int = 64
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("tile", self.tile or 0, least=0)
-        require_count("overlap", self.overlap, least=0)
+    tile: CountOrZero | None = None
+    overlap: CountOrZero = 64
 
 
 @command(

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whatwhere.cli.command import command
 from whatwhere.cli.inputs import open_run, read_examples, source_of
 from whatwhere.cli.settings import Settings
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, Within
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExploreOptions:
+class ExploreOptions(Checked):
     """How `explore` shows its page.
 
     examples  how many images the page carries, at most
@@ -30,14 +30,9 @@ class ExploreOptions:
     browser   open the page in a browser
     """
 
-    examples: int = 1000
-    port: int = 0
+    examples: Count = 1000
+    port: Annotated[int, Within(0, 65535)] = 0
     browser: bool = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("examples", self.examples)
-        require(0 <= self.port <= 65535, f"port = {self.port}", "a number from 0 to 65535")
 
 
 @command(ExploreOptions, (TrainingOptions, "engine"), flags="examples port browser")

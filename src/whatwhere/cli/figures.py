@@ -12,7 +12,7 @@ import typer
 from whatwhere.cli.command import command
 from whatwhere.cli.inputs import read_examples, source_of
 from whatwhere.cli.settings import Settings
-from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.checks import Checked, Count, CountOrZero
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ VALUES = 100_000  # values (pixels × channels) of all images together, which bo
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigureOptions:
+class FigureOptions(Checked):
     """What `figures` draws.
 
     only     draw only this figure; repeatable
@@ -36,16 +36,10 @@ class FigureOptions:
     """
 
     only: tuple[str, ...] = ()
-    count: int | None = None
-    image: int | None = None
-    feature: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name, least in (("count", 1), ("image", 0), ("feature", 1), ("seed", 0)):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name), least)
+    count: Count | None = None
+    image: CountOrZero | None = None
+    feature: Count | None = None
+    seed: CountOrZero = 0
 
 
 @command(FigureOptions, (TrainingOptions, "engine"), flags="only")

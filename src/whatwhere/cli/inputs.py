@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whatwhere.cli.settings import Settings
-from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
 
@@ -22,7 +22,7 @@ DISTORTIONS = (Distortions, "rotation shear scale shift elastic brightness colou
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageInput:
+class ImageInput(Checked):
     """Images of a command; a run records those that it learns from, and --resume reads the same.
 
     source       a name or a path
@@ -37,15 +37,9 @@ class ImageInput:
 
     source: str = "digits"
     mask: str | None = None
-    crop: int | None = None
-    limit: int | None = None
-    image_count: int | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("crop", "limit", "image_count"):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name))
+    crop: Count | None = None
+    limit: Count | None = None
+    image_count: Count | None = None
 
     def absolute(self) -> ImageInput:
         """The same with paths in full; names, `alpha` and `nan` stay as they are."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, CountOrZero, Within, require
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnomalySpec:
+class AnomalySpec(Checked):
     """Settings of `AnomalyDetector`, chosen on validation pictures of magnetic tiles.
 
     aligned       pictures of objects in a fixed position: a place is compared with the same place of normal pictures.
@@ -21,16 +22,13 @@ class AnomalySpec:
     """
 
     aligned: bool = False
-    false_alarms: float = 0.05
+    false_alarms: Annotated[float, Within(0, 0.5, above=True)] = 0.05
     scales: tuple[int, ...] = ()
-    memory: int = 64
-    seed: int = 0
+    memory: Count = 64
+    seed: CountOrZero = 0
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("memory", self.memory)
-        require_count("seed", self.seed, least=0)
-        require(0 < self.false_alarms <= 0.5, f"false_alarms = {self.false_alarms}", "a number above 0, up to 0.5")
+        super().__post_init__()
         powers = all(scale >= 1 and scale & (scale - 1) == 0 for scale in self.scales)
         near = not self.scales or max(self.scales) <= 4 * min(self.scales)
         require(powers and near, f"scales = {self.scales}", "powers of 2, the largest at most 4 times the smallest")

@@ -1,4 +1,10 @@
-"""What the value of a setting may be: checks that say what was given and what was expected."""
+"""What the value of a setting may be: its annotation, which is checked, and errors that say what was expected.
+
+@dataclass(frozen=True, kw_only=True)
+class Steps(Checked):
+    count: Count = 50                                   # an integer of at least 1
+    size: Annotated[float, Within(0, 1)] | None = None  # a number from 0 to 1, or none
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,8 @@ import math
 import numbers
 import types
 from collections.abc import Hashable, Iterable
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from whatwhere.errors import SpecError
 
@@ -30,29 +36,63 @@ def require_count(name: str, value: object, least: int = 1) -> None:
     require(is_integer, f"{name} = {shown(value)}", f"an integer of at least {least}")
 
 
-def check_fields(spec: Any) -> None:
-    """Check every field of a frozen spec against its annotation, so that whatever is made can be written to a file.
+@dataclass(frozen=True)
+class Within:
+    """The range of a number, as a part of its annotation.
+
+    above, below   the bounds themselves are not in the range
+    """
+
+    least: float
+    most: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def check(self, name: str, value: float) -> None:
+        low = self.least < value if self.above else self.least <= value
+        high = value < self.most if self.below else value <= self.most
+        expected = "an integer" if isinstance(value, int) else "a number"
+        expected += f" above {self.least:g}" if self.above else f" of at least {self.least:g}"
+        if self.most < math.inf:
+            expected += f" and below {self.most:g}" if self.below else f" and at most {self.most:g}"
+        require(low and high, f"{name} = {shown(value)}", expected)
+
+
+Count = Annotated[int, Within(1)]
+CountOrZero = Annotated[int, Within(0)]
+Positive = Annotated[float, Within(0, above=True)]
+NonNegative = Annotated[float, Within(0)]
+
+
+class Checked:
+    """A frozen dataclass whose fields are checked against their annotations, so that it can be written to a file.
 
     Lists become tuples and numbers of NumPy become Python's.
     """
-    hints = type_hints(type(spec))
-    for f in fields(spec):
-        object.__setattr__(spec, f.name, convert(getattr(spec, f.name), hints[f.name], f.name))
+
+    def __post_init__(self) -> None:
+        for name, hint in _cached_hints(cast(Hashable, type(self)), include_extras=True).items():
+            object.__setattr__(self, name, convert(getattr(self, name), hint, name))
 
 
 def type_hints(kind: type) -> dict[str, Any]:
-    """The name and the type of every setting of a spec."""
+    """The name and the type of every setting of a spec; without their ranges."""
     return _cached_hints(cast(Hashable, kind))
 
 
 @functools.cache
-def _cached_hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
+def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=include_extras)
     return {f.name: hints[f.name] for f in fields(kind)}
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
     """The value as the type of its setting; only numbers and sequences are converted, nothing is guessed."""
+    if get_origin(hint) is Annotated:
+        plain_hint, bounds = get_args(hint)
+        value = convert(value, plain_hint, name)
+        bounds.check(name, value)
+        return value
     members = [h for h in union_members(hint) if h is not type(None)]
     if value is None and len(members) < len(union_members(hint)):
         return None
@@ -61,10 +101,12 @@ def convert(value: Any, hint: Any, name: str) -> Any:
             return value
         plain = [h for h in members if not is_dataclass(h)]
         if not plain or not isinstance(value, numbers.Real):
-            expected = " or ".join("a number" if h is float else h.__name__ for h in members)
+            expected = " or ".join("a number" if h in plain else h.__name__ for h in members)
             raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
         members = plain
-    (hint,) = members
+    (member,) = members
+    if member is not hint:
+        return convert(value, member, name)
     if get_origin(hint) is Literal:
         require_choice(name, value, get_args(hint))
         return value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, NonNegative
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistillSpec:
+class DistillSpec(Checked):
     """Settings of `distill`.
 
     batches        how many random batches to learn from
@@ -22,16 +22,9 @@ class DistillSpec:
     20
     """
 
-    batches: int = 200
-    batch_size: int = 20
-    learning_rate: float = 0.1
-    filter_rate: float = 0.03
-    imitation: float = 10.0
+    batches: Count = 200
+    batch_size: Count = 20
+    learning_rate: NonNegative = 0.1
+    filter_rate: NonNegative = 0.03
+    imitation: NonNegative = 10.0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("batches", "batch_size"):
-            require_count(name, getattr(self, name))
-        for name in ("learning_rate", "filter_rate", "imitation"):
-            require(getattr(self, name) >= 0, f"{name} = {getattr(self, name)}", "a number of at least 0")

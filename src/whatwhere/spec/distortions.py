@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Within
+
+Share = Annotated[float, Within(0, 1)]
 
 
 @dataclass(frozen=True)
-class Distortions:
+class Distortions(Checked):
     """How much images are distorted. Each amount is the largest one, to either side; 0 leaves a kind out.
 
     rotation    in degrees
@@ -25,20 +28,12 @@ class Distortions:
     4
     """
 
-    rotation: float = 15.0
-    shear: float = 0.2
-    scale: float = 0.15
-    shift: float = 0.03
-    elastic: float = 0.04
-    brightness: float = 0.0
-    colour: float = 0.0
-    copies: int = 4
+    rotation: Annotated[float, Within(0, 180)] = 15.0
+    shear: Share = 0.2
+    scale: Share = 0.15
+    shift: Share = 0.03
+    elastic: Share = 0.04
+    brightness: Share = 0.0
+    colour: Share = 0.0
+    copies: Annotated[int, Within(2)] = 4  # they are compared with their mean
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("rotation", "shear", "scale", "shift", "elastic", "brightness", "colour"):
-            value = getattr(self, name)
-            most = 180.0 if name == "rotation" else 1.0
-            require(0 <= value <= most, f"{name} = {value}", f"a number from 0 to {most:g}")
-        require_count("copies", self.copies, least=2)  # copies are compared with their mean

@@ -6,13 +6,13 @@ A choice between ways is a value with fields of its own (`step`, `lam`); `kind` 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, CountOrZero, NonNegative, Positive, Within, require
 
 
 @dataclass(frozen=True)
-class MomentFit:
+class MomentFit(Checked):
     """How a region's Gaussian is fitted: μ and 1/γ are the mean and variance of the position, weighted by |s|^power.
 
     gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
@@ -22,22 +22,18 @@ class MomentFit:
     2
     """
 
-    gamma_min: float = 0.01
-    gamma_max: float = 100.0
-    power: int = 2
+    gamma_min: NonNegative = 0.01
+    gamma_max: NonNegative = 100.0
+    power: Annotated[int, Within(1, 2)] = 2
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            0 <= self.gamma_min <= self.gamma_max,
-            f"gamma_min = {self.gamma_min}, gamma_max = {self.gamma_max}",
-            "0 ≤ gamma_min ≤ gamma_max",
-        )
-        require(self.power in (1, 2), f"power = {self.power}", "1 or 2")
+        super().__post_init__()
+        bounds = f"gamma_min = {self.gamma_min}, gamma_max = {self.gamma_max}"
+        require(self.gamma_min <= self.gamma_max, bounds, "gamma_min ≤ gamma_max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoLam:
+class AutoLam(Checked):
     """λ chosen from the images (`inference.auto_lam`): by the level of their noise, as a share, or by their strength.
 
     noise     the standard deviation of the noise, in units of the images; None estimates it
@@ -50,21 +46,18 @@ class AutoLam:
     """
 
     kind: Literal["auto"] = field(default="auto", init=False, repr=False)
-    noise: float | None = None
-    share: float | None = None
-    relative: float | None = None
+    noise: Positive | None = None
+    share: Annotated[float, Within(0, 1, above=True, below=True)] | None = None
+    relative: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         given = {name: value for name, value in vars(self).items() if value is not None and name != "kind"}
-        for name, value in given.items():
-            require(value > 0, f"{name} = {value}", "a number above 0")
-        require(self.share is None or self.share < 1, f"share = {self.share}", "a number between 0 and 1")
         require(len(given) < 2, " and ".join(f"{name} = {value}" for name, value in given.items()), "one of them")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineSearch:
+class LineSearch(Checked):
     """β by the exact line search of the smooth term, in every step.
 
     per       β for each 'image', or one for the 'batch' from a tenth of it (the paper)
@@ -78,12 +71,9 @@ class LineSearch:
     per: Literal["image", "batch"] = "image"
     momentum: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Fixed:
+class Fixed(Checked):
     """The same safe β in every step, from a bound on the filters' gain.
 
     momentum  accelerate the features' steps (FISTA with restart)
@@ -95,12 +85,9 @@ class Fixed:
     kind: Literal["fixed"] = field(default="fixed", init=False, repr=False)
     momentum: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class StepSpec:
+class StepSpec(Checked):
     """The sizes of one step of a `Schedule`.
 
     size           β, the size of the features' step
@@ -112,17 +99,14 @@ class StepSpec:
     0.0
     """
 
-    size: float
-    threshold: float
-    extrapolation: float = 0.0
-    pooling_step: tuple[float, ...] = (3.0,)
+    size: NonNegative
+    threshold: NonNegative
+    extrapolation: NonNegative = 0.0
+    pooling_step: tuple[NonNegative, ...] = (3.0,)
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("size", "threshold", "extrapolation"):
-            require(getattr(self, name) >= 0, f"{name} = {getattr(self, name)}", "a number of at least 0")
+        super().__post_init__()
         require(len(self.pooling_step) > 0, "pooling_step = ()", "a number for each layer")
-        require(min(self.pooling_step) >= 0, f"pooling_step = {self.pooling_step}", "numbers of at least 0")
 
     def pooling_step_of(self, k: int) -> float:
         """β_U of layer k."""
@@ -130,7 +114,7 @@ class StepSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(Checked):
     """The sizes of every step, given in advance. `inference.unrolled` learns them.
 
     steps        a `StepSpec` for each step
@@ -145,17 +129,15 @@ class Schedule:
 
     kind: Literal["schedule"] = field(default="schedule", init=False, repr=False)
     steps: tuple[StepSpec, ...]
-    contrast: float | None = None
-    mu_scale: tuple[float, ...] = (1.0,)
-    gamma_scale: tuple[float, ...] = (1.0,)
+    contrast: Positive | None = None
+    mu_scale: tuple[Positive, ...] = (1.0,)
+    gamma_scale: tuple[Positive, ...] = (1.0,)
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(len(self.steps) > 0, "a schedule without steps", "at least one StepSpec")
-        require(self.contrast is None or self.contrast > 0, f"contrast = {self.contrast}", "a number above 0")
         for name in ("mu_scale", "gamma_scale"):
-            scales = getattr(self, name)
-            require(len(scales) > 0 and min(scales) > 0, f"{name} = {scales}", "a number above 0 for each layer")
+            require(len(getattr(self, name)) > 0, f"{name} = ()", "a number for each layer")
 
 
 CODING: Final[dict[str, Any]] = {"step": LineSearch(momentum=True), "steps": 1000, "tolerance": 3e-4}
@@ -163,7 +145,7 @@ CODING: Final[dict[str, Any]] = {"step": LineSearch(momentum=True), "steps": 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferenceSpec:
+class InferenceSpec(Checked):
     """How features and pooling variables are inferred.
 
     lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam` chooses it from the images
@@ -184,33 +166,27 @@ class InferenceSpec:
     whatwhere.errors.SpecError: lam = -1... expected a number above 0...
     """
 
-    lam: float | AutoLam = 5.0
-    alpha: float = 1.0
+    lam: Positive | AutoLam = 5.0
+    alpha: Annotated[float, Within(0.5, 1)] = 1.0
     shrinkage: Literal["gradient", "exact"] = "gradient"
-    steps: int = 50
-    tolerance: float = 0.0
+    steps: CountOrZero = 50
+    tolerance: NonNegative = 0.0
     step: LineSearch | Fixed | Schedule = LineSearch()
-    pooling_step: float = 3.0
+    pooling_step: NonNegative = 3.0
     moments: MomentFit = MomentFit()
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(0.5 <= self.alpha <= 1, f"alpha = {self.alpha}", "a number from 0.5 to 1")
+        super().__post_init__()
         if isinstance(self.lam, AutoLam):
             given = f"lam = {self.lam} with alpha = {self.alpha}"
             require(self.alpha == 1 or self.lam.relative is not None, given, "alpha = 1, or a number for lam")
-        else:
-            require(self.lam > 0, f"lam = {self.lam}", "a number above 0, or AutoLam")
         require(
             self.shrinkage == "gradient" or self.alpha in (0.5, 1),
             f"shrinkage = 'exact' with alpha = {self.alpha}",
             "alpha = 0.5 or 1 (the proximal map has a closed form there), or shrinkage = 'gradient'",
         )
-        require_count("steps", self.steps, least=0)
         if isinstance(self.step, Schedule):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
-        for name in ("tolerance", "pooling_step"):
-            require(getattr(self, name) >= 0, f"{name} = {getattr(self, name)}", "a number of at least 0")
 
     @classmethod
     def coding(cls, **overrides: Any) -> InferenceSpec:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, Within, require
 
 PoolingKind = Literal["gaussian", "max", "sum"]
 InputKind = Literal["none", "highpass", "onoff"]
+Scale = Annotated[float, Within(0, 1e6, above=True, below=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerSpec:
+class LayerSpec(Checked):
     """One layer: its unpooled maps z, the filters that reconstruct the layer below, the pooling above.
 
     maps          number of unpooled maps, B
@@ -27,32 +28,26 @@ class LayerSpec:
     2
     """
 
-    maps: int
-    filter_size: int = 5
+    maps: Count
+    filter_size: Count = 5
     pooling_kind: PoolingKind = "gaussian"
-    pool_size: int = 2
-    pool_stride: int | None = None
-    pool_maps: int = 1
-    fan_in: int | None = None
+    pool_size: Count = 2
+    pool_stride: Count | None = None
+    pool_maps: Count = 1
+    fan_in: Count | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("maps", "filter_size", "pool_size", "pool_maps"):
-            require_count(name, getattr(self, name))
-        if self.pool_stride is not None:
-            require_count("pool_stride", self.pool_stride)
-            require(
-                self.pool_stride <= self.pool_size,
-                f"pool_stride = {self.pool_stride} with pool_size = {self.pool_size}",
-                "a stride no larger than the region, so that every element has a region",
-            )
+        super().__post_init__()
+        require(
+            self.stride <= self.pool_size,
+            f"pool_stride = {self.pool_stride} with pool_size = {self.pool_size}",
+            "a stride no larger than the region, so that every element has a region",
+        )
         require(
             self.maps % self.pool_maps == 0,
             f"maps = {self.maps} with pool_maps = {self.pool_maps}",
             "a number of maps that pool_maps divides",
         )
-        if self.fan_in is not None:
-            require_count("fan_in", self.fan_in)
 
     @property
     def stride(self) -> int:
@@ -66,7 +61,7 @@ class LayerSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputSpec:
+class InputSpec(Checked):
     """What happens to an image before the model explains it, and is undone in the reconstruction.
 
     kind             'none' (the image as it is), 'highpass' (a Gaussian low-pass is subtracted) or
@@ -80,22 +75,15 @@ class InputSpec:
     """
 
     kind: InputKind = "none"
-    sigma: float = 4.0
-    contrast: float = 0.0
-    contrast_sigma: float = 4.0
-    contrast_floor: float = 0.1
-    white: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("sigma", "contrast_sigma", "contrast_floor", "white"):
-            value = getattr(self, name)
-            require(0 < value < 1e6, f"{name} = {value}", "a number above 0")
-        require(0 <= self.contrast <= 1, f"contrast = {self.contrast}", "a number from 0 to 1")
+    sigma: Scale = 4.0
+    contrast: Annotated[float, Within(0, 1)] = 0.0
+    contrast_sigma: Scale = 4.0
+    contrast_floor: Scale = 0.1
+    white: Scale = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec:
+class ModelSpec(Checked):
     """The architecture: colour channels of the image, its input stage, and the layers from the image upwards.
 
     layers       one `LayerSpec` for each layer
@@ -111,15 +99,14 @@ class ModelSpec:
     """
 
     layers: tuple[LayerSpec, ...]
-    channels: int = 1
+    channels: Count = 1
     nonnegative: bool = True
     normalise: Literal["filter", "plane"] = "plane"
     input: InputSpec = InputSpec()
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(len(self.layers) > 0, "a model without layers", "at least one LayerSpec")
-        require_count("channels", self.channels)
         require(
             self.input.kind != "highpass" or not self.nonnegative,
             "input.kind = 'highpass' with nonnegative = true",

@@ -8,16 +8,16 @@ validation images (reproduction/scales/paper.toml says how).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from whatwhere.errors import listed
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, CountOrZero, Within, require
 from whatwhere.spec.inference import InferenceSpec, LineSearch
 from whatwhere.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
+class Phase(Checked):
     """What one run of ISTA infers.
 
     layer           the layer whose features are inferred
@@ -29,12 +29,11 @@ class Phase:
     torch.Size([2, 48, 10, 10])
     """
 
-    layer: int
+    layer: Count
     update_pooling: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("layer", self.layer)
+        super().__post_init__()
         for k in self.update_pooling:
             require(
                 1 <= k <= self.layer,
@@ -44,7 +43,7 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EveryEpoch:
+class EveryEpoch(Checked):
     """Filters are updated once an epoch, from the stored latents of all images (the paper).
 
     reset_at  epochs after which all features are set to 0
@@ -54,16 +53,11 @@ class EveryEpoch:
     """
 
     kind: Literal["epoch"] = field(default="epoch", init=False, repr=False)
-    reset_at: tuple[int, ...] = (25,)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for epoch in self.reset_at:
-            require_count("reset_at", epoch)
+    reset_at: tuple[Count, ...] = (25,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EveryBatch:
+class EveryBatch(Checked):
     """Filters are updated after every batch of a stream, whose latents are not stored.
 
     direction_memory  share of the last batch's direction that the next one keeps
@@ -74,17 +68,12 @@ class EveryBatch:
     """
 
     kind: Literal["batch"] = field(default="batch", init=False, repr=False)
-    direction_memory: float = 0.5
+    direction_memory: Annotated[float, Within(0, 1, below=True)] = 0.5
     shuffle: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        share = self.direction_memory
-        require(0 <= share < 1, f"direction_memory = {share}", "a number from 0 to below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningSpec:
+class LearningSpec(Checked):
     """How one layer is trained.
 
     inference      settings of the inference inside training
@@ -99,16 +88,11 @@ class LearningSpec:
     """
 
     inference: InferenceSpec
-    epochs: int = 50
+    epochs: CountOrZero = 50
     update: EveryEpoch | EveryBatch = EveryEpoch()
-    cg_steps: int = 2
+    cg_steps: Count = 2
     update_lower_filters: bool = False
     update_lower_pooling: bool = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require_count("epochs", self.epochs, least=0)
-        require_count("cg_steps", self.cg_steps)
 
     @property
     def reset_at(self) -> tuple[int, ...]:
@@ -122,7 +106,7 @@ class LearningSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescriptorSpec:
+class DescriptorSpec(Checked):
     """How features become the vector that a linear classifier sees.
 
     layers          layers whose features are described, concatenated; empty means the top one
@@ -136,21 +120,17 @@ class DescriptorSpec:
     (1, 2)
     """
 
-    layers: tuple[int, ...] = ()
-    patch: tuple[int, ...] = (9, 6)
-    stride: tuple[int, ...] = (1,)
-    cell: int = 3
+    layers: tuple[Count, ...] = ()
+    patch: tuple[Count, ...] = (9, 6)
+    stride: tuple[Count, ...] = (1,)
+    cell: Count = 3
     cell_statistic: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for name in ("patch", "stride"):
             require(len(getattr(self, name)) > 0, f"{name} = ()", f"a {name} for each layer, or one for all")
-        for name in ("layers", "patch", "stride"):
-            for value in getattr(self, name):
-                require_count(name, value)
-        require_count("cell", self.cell)
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:
@@ -159,7 +139,7 @@ def _paper_learning() -> tuple[LearningSpec, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Checked):
     """An entire experiment: the model, how each layer is trained, how features are inferred and described.
 
     model       the architecture
@@ -182,11 +162,11 @@ class Recipe:
     inference: InferenceSpec = field(default_factory=InferenceSpec)
     plan: tuple[Phase, ...] = ()
     descriptor: DescriptorSpec = DescriptorSpec()
-    batch_size: int = 1000
-    seed: int = 0
+    batch_size: Count = 1000
+    seed: CountOrZero = 0
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         depth = self.model.depth
         require(
             len(self.learning) == depth,
@@ -199,8 +179,6 @@ class Recipe:
             require(phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}")
         for k in self.descriptor.layers:
             require(k <= depth, f"a descriptor of layer {k}", f"layers up to {depth}")
-        require_count("batch_size", self.batch_size)
-        require_count("seed", self.seed, least=0)
 
     @classmethod
     def paper(cls, model: ModelSpec | None = None) -> Recipe:

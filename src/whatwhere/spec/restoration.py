@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whatwhere.spec.checks import check_fields, require, require_count
+from whatwhere.spec.checks import Checked, Count, CountOrZero, Positive, require
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestorationSpec:
+class RestorationSpec(Checked):
     """Settings of `denoise` and `inpaint`, chosen on validation pictures (docs/explanation/restoration.md).
 
     threshold     of a feature, in standard deviations σ of the noise; the share of noise in the signal is added to it:
@@ -26,22 +26,16 @@ class RestorationSpec:
     1.3
     """
 
-    threshold: float = 1.3
-    steps: int | None = None
-    scales: int = 1
+    threshold: Positive = 1.3
+    steps: Count | None = None
+    scales: Count = 1
     shifts: int = 16
-    tile: int = 640
-    overlap: int = 64
+    tile: Count = 640
+    overlap: CountOrZero = 64
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("scales", "tile"):
-            require_count(name, getattr(self, name))
+        super().__post_init__()
         require(self.shifts in (8, 16, 32, 64), f"shifts = {self.shifts}", "8, 16, 32 or 64")
-        require_count("overlap", self.overlap, least=0)
-        if self.steps is not None:
-            require_count("steps", self.steps)
-        require(0 < self.threshold < float("inf"), f"threshold = {self.threshold}", "a number above 0")
         require(
             2 * self.overlap <= self.tile,
             f"overlap = {self.overlap} with tile = {self.tile}",

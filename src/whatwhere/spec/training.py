@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from whatwhere.spec.checks import check_fields, require_count
+from whatwhere.spec.checks import Checked, CountOrZero
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
+class TrainingOptions(Checked):
     """How a training runs; the recipe says what it computes.
 
     engine            what computes inference: one that `whatwhere info` lists; 'auto' takes the fastest that supports
@@ -27,11 +27,9 @@ class TrainingOptions:
     engine: str = "auto"
     device: str = "auto"
     store: Literal["auto", "memory", "file"] = "auto"
-    checkpoint_every: int | None = None
+    checkpoint_every: CountOrZero | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "device", str(self.device))  # a torch.device is accepted
-        check_fields(self)
-        if self.checkpoint_every is not None:
-            require_count("checkpoint_every", self.checkpoint_every, least=0)
+        super().__post_init__()
