@@ -61,7 +61,7 @@ class Region(NamedTuple):
     z: int
     w: int
     values: int
-    axes: tuple[Axis, Axis, Axis]
+    axes: tuple[Axis, Axis]
     outside: int
 
 
@@ -181,7 +181,7 @@ def store_values(work: Array, at: Region, p: Any, rows: Any, columns: Any) -> No
 @inline_jit
 def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
     """w_y and w_x of θ_y and θ_x."""
-    y, x, _ = at.axes
+    y, x = at.axes
     axis_weights(work, at.w, y, rows, y.size, at.outside)
     axis_weights(work, at.w, x, columns, x.size, at.outside)
 
@@ -189,7 +189,7 @@ def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
 @inline_jit
 def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
     """The largest |z|, Σ strength, θ_y, θ_x and variances, by `how` = (γ_min, γ_max, power); sets the weights."""
-    largest, total, (mu_y, v_y), (mu_x, v_x), _ = fit_moments(work, at.z, at.axes, how[2], 0.0)
+    largest, total, (mu_y, v_y), (mu_x, v_x) = fit_moments(work, at.z, at.axes, how[2], 0.0)
     rows = mu_y, formulas.precision(v_y, total, how[0], how[1])
     columns = mu_x, formulas.precision(v_x, total, how[0], how[1])
     set_weights(work, at, rows, columns)
@@ -199,7 +199,7 @@ def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
 @jit
 def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None:
     """Replace z by ∇z from the gradients of p, μ and γ: those through p = Σ w z, and those through the fit."""
-    y, x, _ = at.axes
+    y, x = at.axes
     d_p, d_rows, d_columns = load_values(work, at)
     largest, total, rows, columns, (v_y, v_x) = fit(work, at, how)
     _, of_rows, of_columns = pool_with_gradient(work, at.z, at.w, at.axes, (rows, columns))
@@ -222,7 +222,7 @@ def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None
 @inline_jit
 def compute(work: Array, at: Region, operation: int, how: tuple[float, float, int]) -> None:
     """One operation on LANES regions: what it reads and writes are the elements and values in work memory."""
-    y, x, _ = at.axes
+    y, x = at.axes
     if operation == FIT_POOL:
         _, _, rows, columns, _ = fit(work, at, how)
         store_values(work, at, pool_plane(work, at.z, at.w, y, x), rows, columns)
@@ -251,7 +251,7 @@ def run(source: str) -> Any:
         source  # noqa: B018
         g = geometry[0]
         M, elements, weights = g.pitch, g.size_y * g.size_x, g.size_y + g.size_x
-        axes = Axis(g.size_y, g.size_x * M, 0, M), Axis(g.size_x, M, g.size_y * M, M), Axis(1, 0, 0, 0)
+        axes = Axis(g.size_y, g.size_x * M, 0, M), Axis(g.size_x, M, g.size_y * M, M)
         outside, values = 0 if g.inside else weights * M, (elements + 2 * weights) * M
         for start in range(rows[0], rows[1], g.tile):
             tile = start, min(start + g.tile, rows[1])

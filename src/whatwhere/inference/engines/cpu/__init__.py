@@ -46,4 +46,6 @@ class CPUEngine:
             return f"images and filters on {model.device} were given, it needs both on the CPU"
         if model.dtype not in (torch.float32, torch.float64):
             return f"{model.dtype} images and filters were given, it needs float32 or float64 for both"
+        if any(layer.pool_maps > 1 for layer in model.spec.layers[: problem.phase.layer]):
+            return "regions of several maps (pool_maps > 1) are pooled by the reference only"
         return None

@@ -147,7 +147,6 @@ def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
     record["gamma_min"], record["gamma_max"] = spec.moments.gamma_min, spec.moments.gamma_max
     record["moment_power"] = spec.moments.power
     record["momentum"] = spec.momentum or spec.schedule is not None
-    record["exact"] = spec.shrinkage == "exact"
     record["nonnegative"] = model.spec.nonnegative
     record["line_search"] = record["own_step"] = isinstance(spec.step, LineSearch) and not spec.per_batch
     return record

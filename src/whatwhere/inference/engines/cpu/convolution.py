@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.pooling import element_offset, weights_offset
 from whatwhere.inference.engines.cpu.records import Layer, Map
-from whatwhere.inference.engines.cpu.register_tiles import Windows
-from whatwhere.inference.engines.cpu.rows import Repeats, dots_rows, product_rows
+from whatwhere.inference.engines.cpu.products import Repeats, Windows, dots_rows, product_rows
 from whatwhere.inference.engines.cpu.winograd import correlate
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, store
@@ -26,7 +25,7 @@ def signal_map(layer: Layer, start: int) -> Map:
 @inline_jit
 def unpooled_map(layer: Layer, start: int) -> Map:
     """A map at z_k that begins at `start`, without what regions reach beyond it."""
-    return Map(start, layer.z_columns * layer.z_maps, layer.z_maps, layer.height, layer.width)
+    return Map(start, layer.z_columns * layer.maps, layer.maps, layer.height, layer.width)
 
 
 @inline_jit
@@ -43,7 +42,7 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
 def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
     """The same as a sum over the filter's elements: slower, but exactly zero where the signal is."""
     noinline()
-    K, C, B = layer.size, below.maps, layer.z_maps
+    K, C, B = layer.size, below.maps, layer.maps
     signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
     y = 0
     while y < layer.height:
@@ -59,7 +58,7 @@ def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Laye
 @inline_jit
 def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int) -> None:
     """From z_k to the signal at p_{k-1}: a valid convolution."""
-    K, C, B = layer.size, below.maps, layer.z_maps
+    K, C, B = layer.size, below.maps, layer.maps
     jump, pitch, first = layer.z_columns * B, signal_map(below, target).pitch, element_offset(below, target, 0, 0)
     if layer.winograd:
         out = Map(first, pitch, C, below.rows, below.columns)
@@ -91,15 +90,8 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
                 out = Map(target + row * stride * jump + column * stride * C, jump, C, height, width)
                 w = weights_offset(layer, row, column) + first
                 for b in range(LANES):
-                    if state[p_at + b] == 0:
-                        continue
-                    p = state[p_at + b]
-                    if layer.depth == 1:
-                        scatter_one(state, filters, layer, (p, w + b), first + b, out)
-                        continue
-                    for i in range(layer.depth):
-                        part = p * state[w + b + (2 * s + i) * B]
-                        scatter_one(state, filters, layer, (part, w + b), i * B + first + b, out)
+                    if state[p_at + b] != 0:
+                        scatter_one(state, filters, layer, (state[p_at + b], w + b), first + b, out)
 
 
 @inline_jit
@@ -113,9 +105,7 @@ def element(state: Array, layer: Layer, feature: tuple[float, int], i: int, j: i
 
 
 @jit
-def scatter_one(
-    state: Array, filters: Array, layer: Layer, feature: tuple[float, int], b: int, out: Map
-) -> None:  # fmt: skip
+def scatter_one(state: Array, filters: Array, layer: Layer, feature: tuple[float, int], b: int, out: Map) -> None:
     """Add one feature: filter b, weighted and shifted to every element of the region, on the places of `out`.
 
     The stored filter has a border of s - 1 zeros, so that shifted reads stay inside it.

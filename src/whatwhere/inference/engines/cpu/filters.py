@@ -14,12 +14,11 @@ from torch import Tensor
 
 from whatwhere.inference.engines.cpu.batch_solver import pack_images, pack_latents, pack_mask, thread_pool
 from whatwhere.inference.engines.cpu.convolution import convolve_up, element
-from whatwhere.inference.engines.cpu.features import penalty_and_nonzeros
-from whatwhere.inference.engines.cpu.layout import maps_of_model, pack_filters, plan_state, round_up
+from whatwhere.inference.engines.cpu.layout import pack_filters, plan_state, round_up
 from whatwhere.inference.engines.cpu.pooling import compute_weights, element_offset, pool, weights_offset
 from whatwhere.inference.engines.cpu.records import Layer, Network, Target
 from whatwhere.inference.engines.cpu.start import copy_latents
-from whatwhere.inference.engines.cpu.steps import reconstruct
+from whatwhere.inference.engines.cpu.steps import penalty_and_nonzeros, reconstruct
 from whatwhere.inference.engines.jit import Array, cached_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, store
 from whatwhere.inference.engines.jit.vector_math import fma
@@ -49,8 +48,8 @@ class CPUFilterMap:
     def gradient(self, f: Tensor, images: np.ndarray) -> Tensor:
         """Aᵀ (A f - M ⊙ images), [C, B, K, K]. The order of sums does not depend on the number of threads."""
         filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
-        C, _, K, _ = f.shape
-        maps_below, maps = int(self.layers[self.k - 1]["maps"]), int(self.layers[self.k]["z_maps"])
+        C, B, K, _ = f.shape
+        maps_below, maps = int(self.layers[self.k - 1]["maps"]), int(self.layers[self.k]["maps"])
         line = round_up(K * maps_below)
 
         def work(chunk: slice) -> Tensor:
@@ -64,14 +63,12 @@ class CPUFilterMap:
             parts = list(pool.map(work, (slice(i, i + CHUNK) for i in range(0, len(images), CHUNK))))
         total = torch.stack(parts).sum(0, dtype=torch.float64).view(maps, K, line)
         total = total[:, :, : K * maps_below].reshape(maps, K, K, maps_below)[..., :C]
-        return maps_of_model(total.permute(3, 0, 1, 2), self.layers[self.k]).to(f.dtype)
+        return total[:B].permute(3, 0, 1, 2).to(f.dtype)
 
 
 @cached_jit
 def add_gradients(source: str) -> Any:
-    def add_gradients(
-        targets: Target, packed: Array, state: Array, network: Network, k: int, total: Array
-    ) -> None:  # fmt: skip
+    def add_gradients(targets: Target, packed: Array, state: Array, network: Network, k: int, total: Array) -> None:
         """Add Aᵀ (A f - M ⊙ image) of every image to `total`, [map, row, a line of columns and maps below]."""
         source  # noqa: B018
         layers, filters = network
@@ -94,24 +91,20 @@ def add_gradients(source: str) -> Any:
 def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array) -> None:
     """total(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j), over the z that are not zero."""
     noinline()
-    C, B, s, line = below.maps, layer.maps, layer.pool, len(total) // (layer.z_maps * layer.size)
+    C, line = below.maps, len(total) // (layer.maps * layer.size)
     jump = (below.columns + 2 * below.border) * C
     for row in range(layer.rows):
         for column in range(layer.columns):
             p_at = element_offset(layer, layer.features, row, column)
             w_at = weights_offset(layer, row, column)
             error = below.error + row * layer.stride * jump + column * layer.stride * C
-            for first in range(0, B, LANES):
+            for first in range(0, layer.maps, LANES):
                 if not any_nonzero(load(state, p_at + first)):
                     continue
                 for b in range(first, first + LANES):
-                    if state[p_at + b] == 0:
-                        continue
-                    for i in range(layer.depth):
-                        part, to = state[p_at + b], (i * B + b) * layer.size * line
-                        if layer.depth > 1:
-                            part *= state[w_at + b + (2 * s + i) * B]
-                        correlate_one(state, layer, (part, w_at + b), (error, jump, C), total, (to, line))
+                    if state[p_at + b] != 0:
+                        feature, to = (state[p_at + b], w_at + b), b * layer.size * line
+                        correlate_one(state, layer, feature, (error, jump, C), total, (to, line))
 
 
 @jit

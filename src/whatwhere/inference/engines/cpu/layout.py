@@ -1,9 +1,7 @@
 """How the state of one image and the filters are stored: flat arrays, and a table of offsets.
 
 Every map is stored as [row, column, map], with the number of maps rounded up to a multiple of LANES (except the
-channels of the image). The signals at p_k have a border of zeros as wide as the filters of the layer above need. Where
-m neighbouring maps are pooled together, z is stored as [row, column, m, pooled map]: what belongs to LANES regions is
-whole vectors again.
+channels of the image). The signals at p_k have a border of zeros as wide as the filters of the layer above need.
 Row k of the table is layer k of the paper; row 0 is the image.
 """
 
@@ -80,11 +78,8 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
     table[0]["rows"], table[0]["columns"] = height, width
     for k, (layer, regions) in enumerate(zip(layers, model.at(height, width).regions, strict=False), start=1):
         row = table[k]
-        row["real_maps"], row["maps"], row["size"], row["pool"] = (
-            layer.pooled_maps, round_up(layer.pooled_maps), layer.filter_size, layer.pool_size,
-        )  # fmt: skip
-        row["stride"], row["depth"], row["axes"] = layer.stride, layer.pool_maps, len(regions.axes)
-        row["z_maps"] = row["depth"] * row["maps"]
+        row["real_maps"], row["maps"] = layer.maps, round_up(layer.maps)
+        row["size"], row["pool"], row["stride"] = layer.filter_size, layer.pool_size, layer.stride
         _, row["height"], row["width"] = regions.shape
         _, row["rows"], row["columns"] = regions.grid
         _, row["z_rows"], row["z_columns"] = regions.extent
@@ -93,17 +88,17 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
         row["sparse"] = sparse_threshold(table[k - 1], row)
         table[k - 1]["border"] = layer.filter_size - 1
     # whatever its Gaussian, the weight of the one element is 1
-    table[top]["unpooled"] = table[top]["pool"] == 1 and table[top]["depth"] == 1
+    table[top]["unpooled"] = table[top]["pool"] == 1
     return table, _place_state(table)
 
 
 def sparse_threshold(below: np.void, row: np.void) -> int:
     """The number of non-zero features from which the dense pass down is faster (by measurement)."""
     s, size = int(row["pool"]), int(row["size"])
-    rows = row["depth"] * (4 * (size + 1) if s == 2 else s * s * size)
+    rows = 4 * (size + 1) if s == 2 else s * s * size
     visit = (OVERHEAD + rows) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
     taps = (POINTS / (POINTS + 1 - row["size"])) ** 2 if row["winograd"] else row["size"] ** 2
-    products = below["rows"] * below["columns"] * taps * row["z_maps"] * below["maps"]
+    products = below["rows"] * below["columns"] * taps * row["maps"] * below["maps"]
     if below["maps"] % LANES == 0:
         return int(products / (1920 * visit))
     return int(products / (50 * LANES * visit * -(-below["maps"] * row["size"] // LANES)))
@@ -127,38 +122,19 @@ def _place_state(table: np.ndarray) -> int:
             if row["unpooled"]:
                 row["z_error"] = row["error"]
             else:
-                reserve(row, ("z", "z_error"), int(row["z_rows"] * row["z_columns"] * row["z_maps"]))
-                reserve(row, ("weights",), regions * weights_of_region(row))
-            reserve(row, ("mu", "gamma"), regions * int(row["axes"]))
+                reserve(row, ("z", "z_error"), int(row["z_rows"] * row["z_columns"] * row["maps"]))
+                reserve(row, ("weights",), 2 * int(row["pool"]) * regions)
+            reserve(row, ("mu", "gamma"), 2 * regions)
         if row["winograd"]:
             reserve(row, ("work",), 2 * POINTS**2 * LANES)
-            reserve(row, ("patches", "products"), POINTS**2 * TILES * int(max(row["z_maps"], table[k - 1]["maps"])))
+            reserve(row, ("patches", "products"), POINTS**2 * TILES * int(max(row["maps"], table[k - 1]["maps"])))
     return end
 
 
-def weights_of_region(row: np.void) -> int:
-    """The number of a region's weights in one map."""
-    return int(2 * row["pool"] + (row["depth"] if row["axes"] == 3 else 0))
-
-
-def maps_in_memory(f: Tensor, row: np.void) -> Tensor:
-    """Filters [C, B, K, K] with maps in the order of z in memory, [C, z_maps, K, K]; zero where there is no map."""
-    m, real, maps = int(row["depth"]), int(row["real_maps"]), int(row["maps"])
-    wide = f.new_zeros(len(f), m, maps, *f.shape[2:])
-    wide[:, :, :real] = f.unflatten(1, (real, m)).transpose(1, 2)
-    return wide.flatten(1, 2)
-
-
-def maps_of_model(f: Tensor, row: np.void) -> Tensor:
-    """The way back from `maps_in_memory`: [C, z_maps, K, K] → [C, B, K, K]."""
-    planes: Tensor = f.unflatten(1, (int(row["depth"]), int(row["maps"])))
-    return planes[:, :, : int(row["real_maps"])].transpose(1, 2).flatten(1, 2)
-
-
 def wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:
-    """Filters of layer k [C, B, K, K] with as many maps as there are in memory."""
-    wide = f.new_zeros(int(table[k - 1]["maps"]), int(table[k]["z_maps"]), *f.shape[2:])
-    wide[: f.shape[0]] = maps_in_memory(f.detach(), table[k])
+    """Filters of layer k [C, B, K, K] with as many maps as there are in memory, 0 where the model has none."""
+    wide = f.new_zeros(int(table[k - 1]["maps"]), int(table[k]["maps"]), *f.shape[2:])
+    wide[: f.shape[0], : f.shape[1]] = f.detach()
     return wide
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from whatwhere.inference.engines.cpu.features import copy
 from whatwhere.inference.engines.cpu.records import Network, Settings, Step, Target
-from whatwhere.inference.engines.cpu.start import copy_latents, first_gradient, start_pooling
+from whatwhere.inference.engines.cpu.start import copy, copy_latents, first_gradient, start_pooling
 from whatwhere.inference.engines.cpu.steps import line_search_norms, propagate, record_objective, update_latents
 from whatwhere.inference.engines.jit import Array, cached_jit
 from whatwhere.inference.engines.jit.vector_math import formulas

@@ -1,12 +1,12 @@
-"""Pooling, unpooling and the weights of one image, LANES maps at a time."""
+"""Pooling, unpooling, the weights and the step of the pooling variables of one image, LANES maps at a time."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from whatwhere.inference.engines.cpu.records import Layer
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
-from whatwhere.inference.engines.jit.region import Axis, axis_weights, pool_plane, spread
+from whatwhere.inference.engines.jit.region import Axis, axis_moments, axis_weights, pool_plane, spread
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, splat, store
 from whatwhere.inference.engines.jit.vector_math import fma, formulas
 
@@ -22,33 +22,31 @@ def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
 @jit
 def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
     """The offset of the first element of a region, in an unpooled map that begins at `start`."""
-    offset: int = start + (row * layer.z_columns + column) * layer.stride * layer.z_maps
+    offset: int = start + (row * layer.z_columns + column) * layer.stride * layer.maps
     return offset
 
 
 @jit
 def weights_offset(layer: Layer, row: int, column: int) -> int:
-    """The offset of the weights of a region: along rows, along columns, and where m > 1 along maps."""
-    count = 2 * layer.pool + (layer.depth if layer.axes == 3 else 0)
-    offset: int = layer.weights + (row * layer.columns + column) * count * layer.maps
+    """The offset of the weights of a region: along rows, then along columns."""
+    offset: int = layer.weights + (row * layer.columns + column) * 2 * layer.pool * layer.maps
     return offset
 
 
 @inline_jit
-def axes_of(layer: Layer) -> tuple[Axis, Axis, Axis]:
-    """Rows, columns and maps of a layer's regions."""
+def axes_of(layer: Layer) -> tuple[Axis, Axis]:
+    """Rows and columns of a layer's regions."""
     s, B = layer.pool, layer.maps
-    rows, columns = Axis(s, layer.z_columns * layer.z_maps, 0, B), Axis(s, layer.z_maps, s * B, B)
-    return rows, columns, Axis(layer.depth, B, 2 * s * B, B)
+    return Axis(s, layer.z_columns * B, 0, B), Axis(s, B, s * B, B)
 
 
 @jit
 def unpool(state: Array, layer: Layer, source: int) -> None:
-    """z = w_y w_x p everywhere, times the weight along maps in 3-D; summed where regions overlap."""
+    """z = w_y w_x p everywhere; summed where regions overlap."""
     noinline()
-    B, overlap, (y, x, d) = layer.maps, layer.stride < layer.pool, axes_of(layer)
+    B, overlap, axes = layer.maps, layer.stride < layer.pool, axes_of(layer)
     if overlap:
-        for i in range(layer.z, layer.z + layer.z_rows * layer.z_columns * layer.z_maps, LANES):
+        for i in range(layer.z, layer.z + layer.z_rows * layer.z_columns * B, LANES):
             store(state, i, splat(state, 0))
     for row in range(layer.rows):
         for column in range(layer.columns):
@@ -58,29 +56,20 @@ def unpool(state: Array, layer: Layer, source: int) -> None:
                 p = load(state, p_at + b)
                 if overlap and not any_nonzero(p):
                     continue
-                for h in range(d.size):
-                    part = p * load(state, w_at + b + d.weights + h * B) if d.size > 1 else p
-                    spread(state, z_at + b + h * B, w_at + b, part, (y, x), overlap)
+                spread(state, z_at + b, w_at + b, p, axes, overlap)
 
 
 @jit
 def pool(state: Array, layer: Layer) -> None:
-    """The error at z_k to the error at p_k:  Σ w_y w_x error, and in 3-D the same along maps."""
+    """The error at z_k to the error at p_k:  Σ w_y w_x error."""
     noinline()
-    B, (y, x, d) = layer.maps, axes_of(layer)
+    y, x = axes_of(layer)
     for row in range(layer.rows):
         for column in range(layer.columns):
             e_at, w_at = element_offset(layer, layer.error, row, column), weights_offset(layer, row, column)
             z_at = region_offset(layer, layer.z_error, row, column)
-            for b in range(0, B, LANES):
-                w = w_at + b
-                pooled = pool_plane(state, z_at + b, w, y, x)
-                if d.size > 1:
-                    pooled = pooled * load(state, w + d.weights)
-                for h in range(1, d.size):
-                    plane = pool_plane(state, z_at + b + h * B, w, y, x)
-                    pooled = fma(plane, load(state, w + d.weights + h * B), pooled)
-                store(state, e_at + b, pooled)
+            for b in range(0, layer.maps, LANES):
+                store(state, e_at + b, pool_plane(state, z_at + b, w_at + b, y, x))
 
 
 @inline_jit
@@ -96,30 +85,29 @@ def store_pair_weights(state: Array, w: int, B: int, y: Any, x: Any) -> None:
 
 
 @inline_jit
-def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int, int]:
-    """How many elements of a region lie in the map, along rows, columns and maps."""
+def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
+    """How many elements of a region lie in the map, along rows and columns."""
     s, down, right = layer.pool, layer.height - row * layer.stride, layer.width - column * layer.stride
-    return min(s, down), min(s, right), layer.depth
+    return min(s, down), min(s, right)
 
 
 @jit
 def compute_weights(state: Array, layer: Layer) -> None:
     """The weights of every region from its pooling variables."""
     noinline()
-    B, axes, own = layer.maps, layer.axes, axes_of(layer)
+    B, axes = layer.maps, axes_of(layer)
     for row in range(layer.rows):
         for column in range(layer.columns):
             w_at, inside = weights_offset(layer, row, column), elements_inside(layer, row, column)
             for b in range(0, B, LANES):
-                theta = (row * layer.columns + column) * axes * B + b
+                theta = (row * layer.columns + column) * 2 * B + b
                 mu, gamma = layer.mu + theta, layer.gamma + theta
-                if layer.pool == 2 and axes == 2 and inside[0] == 2 and inside[1] == 2:
-                    y, x = (load(state, mu), load(state, gamma)), (load(state, mu + B), load(state, gamma + B))
+                y, x = (load(state, mu), load(state, gamma)), (load(state, mu + B), load(state, gamma + B))
+                if inside[0] == 2 and inside[1] == 2 and layer.pool == 2:
                     store_pair_weights(state, w_at + b, B, y, x)
-                    continue
-                for a in range(axes):
-                    along = load(state, mu + a * B), load(state, gamma + a * B)
-                    axis_weights(state, w_at + b, own[a], along, inside[a], 0)
+                else:
+                    axis_weights(state, w_at + b, axes[0], y, inside[0], 0)
+                    axis_weights(state, w_at + b, axes[1], x, inside[1], 0)
 
 
 @jit
@@ -129,3 +117,78 @@ def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float
     for i in range(layer.rows * layer.columns * 2 * layer.maps):
         state[layer.mu + i] = 0
         state[layer.gamma + i] = min(max(state[layer.gamma + i], gamma_min), gamma_max)
+
+
+class Places(NamedTuple):
+    """Where μ, γ and the weights of LANES regions begin, and their elements."""
+
+    mu: int
+    gamma: int
+    w: int
+    z: int
+
+
+@jit
+def update_pooling(state: Array, layer: Layer, step: float, bounds: tuple[float, float], everywhere: bool) -> None:
+    """θ ← bound(θ - step ∇θ) and new weights where p̂ ≠ 0; elsewhere the gradient is zero. `bounds` are those of γ.
+
+    `everywhere` is for the first step: variables that the caller gave may lie outside their bounds.
+    """
+    noinline()
+    B, axes = layer.maps, axes_of(layer)
+    for row in range(layer.rows):
+        for column in range(layer.columns):
+            p_at, w_at = element_offset(layer, layer.features, row, column), weights_offset(layer, row, column)
+            z_at, inside = region_offset(layer, layer.z_error, row, column), elements_inside(layer, row, column)
+            theta = (row * layer.columns + column) * 2 * B
+            for b in range(0, B, LANES):
+                p = load(state, p_at + b)
+                if not (everywhere or any_nonzero(p)):
+                    continue
+                at = Places(layer.mu + theta + b, layer.gamma + theta + b, w_at + b, z_at + b)
+                if inside[0] == 2 and inside[1] == 2 and layer.pool == 2:
+                    move_pair(state, at, axes, p * step, bounds)
+                else:
+                    move_region(state, at, axes, inside, (p * step, bounds[0], bounds[1]))
+
+
+@inline_jit
+def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: tuple[float, float]) -> None:
+    """Regions of 2×2. Nothing is stored before all is loaded, so that both axes are computed in parallel."""
+    B, down, right, limits = axes[0].step, axes[0].stride, axes[1].stride, (0.5, bounds[0], bounds[1])
+    y0, y1, x0, x1 = load(state, at.w), load(state, at.w + B), load(state, at.w + 2 * B), load(state, at.w + 3 * B)
+    z00, z01 = load(state, at.z), load(state, at.z + right)
+    z10, z11 = load(state, at.z + down), load(state, at.z + down + right)
+    my, mx = load(state, at.mu), load(state, at.mu + B)
+    gy, gx = load(state, at.gamma), load(state, at.gamma + B)
+    first_y = formulas.pair_moment(y0, y1, fma(z00, x0, z01 * x1), fma(z10, x0, z11 * x1))
+    first_x = formulas.pair_moment(x0, x1, fma(z00, y0, z10 * y1), fma(z01, y0, z11 * y1))
+    rows = formulas.step_theta((my, gy), formulas.theta_gradient(my, gy, first_y, 0.0), step, limits)
+    columns = formulas.step_theta((mx, gx), formulas.theta_gradient(mx, gx, first_x, 0.0), step, limits)
+    store_pair_weights(state, at.w, B, rows, columns)
+    store(state, at.mu, rows[0])
+    store(state, at.mu + B, columns[0])
+    store(state, at.gamma, rows[1])
+    store(state, at.gamma + B, columns[1])
+
+
+@jit
+def move_region(state: Array, at: Places, axes: Any, inside: tuple[int, int], how: Any) -> None:
+    """Regions of any size, by `how` = (step, γ_min, γ_max). All gradients come before the first new weight."""
+    y, x = axes
+    rows, columns = axis_moments(state, at.z, at.w, y, x, 0.0), axis_moments(state, at.z, at.w, x, y, 0.0)
+    move_axis(state, at, 0, (y, inside[0]), rows, how)
+    move_axis(state, at, 1, (x, inside[1]), columns, how)
+
+
+@jit
+def move_axis(state: Array, at: Places, a: int, elements: tuple[Axis, int], moments: Any, how: Any) -> None:
+    """The step of axis a and its new weights; `elements` = (the axis, how many of its elements lie in the map)."""
+    axis, inside = elements
+    mu_at, gamma_at = at.mu + a * axis.step, at.gamma + a * axis.step
+    mu, gamma = load(state, mu_at), load(state, gamma_at)
+    gradient = formulas.theta_gradient(mu, gamma, moments[1], moments[2])
+    theta = formulas.step_theta((mu, gamma), gradient, how[0], ((axis.size - 1) / 2, how[1], how[2]))
+    store(state, mu_at, theta[0])
+    store(state, gamma_at, theta[1])
+    axis_weights(state, at.w, axis, theta, inside, 0)

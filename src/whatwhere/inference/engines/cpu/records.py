@@ -12,14 +12,11 @@ LAYER = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "real_maps",  # pooled maps of the model
-            "maps",  # pooled maps in memory
-            "z_maps",  # unpooled maps in memory
+            "real_maps",  # of the model
+            "maps",  # in memory
             "size",  # side of the filters, K
             "pool",  # side of a pooling region, s
             "stride",  # from one region to the next
-            "depth",  # maps that a region holds, m
-            "axes",  # of a region's Gaussian: 2, or 3 where m > 1
             "height",  # of the unpooled map z
             "width",
             "z_rows",  # of z together with what the regions reach beyond it
@@ -38,7 +35,7 @@ LAYER = np.dtype(
             "gain",  # R g, for the line search
             "z",  # the unpooled map of the pass down
             "z_error",  # the error at the unpooled map
-            "weights",  # [row, column, axis and element, map]: s of rows, s of columns, m of maps where m > 1
+            "weights",  # [row, column, axis and element, map]: s of rows, s of columns
             "mu",  # [row, column, axis, map], the axes in the same order
             "gamma",
             "work",  # memory for Winograd's transforms
@@ -63,7 +60,6 @@ SETTINGS = np.dtype(
         ("gamma_min", np.float64),
         ("gamma_max", np.float64),
         ("moment_power", np.int64),
-        ("exact", np.bool_),
         ("momentum", np.bool_),
         ("nonnegative", np.bool_),
         ("line_search", np.bool_),  # measure ‖M ⊙ R g‖² too

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whatwhere.inference.engines.cpu.convolution import convolve_up, convolve_up_directly
-from whatwhere.inference.engines.cpu.mask import apply_mask
 from whatwhere.inference.engines.cpu.pooling import axes_of, compute_weights, element_offset, pool, region_offset
 from whatwhere.inference.engines.cpu.records import Layer, Network, Settings, Target
+from whatwhere.inference.engines.cpu.steps import apply_mask
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.region import fit_moments
 from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store, total, transpose
@@ -53,6 +53,13 @@ def copy_map(packed: Array, state: Array, layer: Layer, copy: Copy) -> int:
     return end
 
 
+@inline_jit
+def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None:
+    """Copy a slice. As a slice assignment Numba would spend seconds compiling an error message that cannot occur."""
+    for i in range(length):
+        target[at + i] = source[begin + i]
+
+
 @jit
 def copy_latents(packed: Array, state: Array, layers: Array, to_state: bool) -> None:
     """Copy p and every layer's μ and γ from the caller's order to the state's (`to_state`), or back."""
@@ -62,9 +69,9 @@ def copy_latents(packed: Array, state: Array, layers: Array, to_state: bool) -> 
     for k in range(1, len(layers)):
         layer = layers[k]
         for start in (layer.mu, layer.gamma):
-            for axis in range(layer.axes):  # the caller's order is maps, rows, columns
-                at = start + (axis if layer.axes == 2 else (axis + 2) % 3) * layer.maps
-                end = copy_map(packed, state, layer, Copy(end, at, layer.axes * layer.maps, to_state))
+            for axis in range(2):
+                at = Copy(end, start + axis * layer.maps, 2 * layer.maps, to_state)
+                end = copy_map(packed, state, layer, at)
 
 
 @inline_jit
@@ -130,7 +137,7 @@ def largest_signal(state: Array, layer: Layer) -> float:
     """The sum over lanes of the largest |s| at z in each: no less than the largest of all."""
     noinline()
     largest = splat(state, 0)
-    for i in range(layer.z_error, layer.z_error + layer.z_rows * layer.z_columns * layer.z_maps, LANES):
+    for i in range(layer.z_error, layer.z_error + layer.z_rows * layer.z_columns * layer.maps, LANES):
         largest = maximum(largest, absolute(load(state, i)))
     size: float = total(largest)
     return size
@@ -140,24 +147,22 @@ def largest_signal(state: Array, layer: Layer) -> float:
 def fit(state: Array, layer: Layer, scales: Array, settings: Settings, floor: float) -> None:
     """`ops.pooling.fit_moments`, times `scales`, `fit_switches` or `fit_flat`, from the signal at z."""
     noinline()
-    B, axes, power, bounds = layer.maps, layer.axes, settings.moment_power, (settings.gamma_min, settings.gamma_max)
+    B, power, bounds = layer.maps, settings.moment_power, (settings.gamma_min, settings.gamma_max)
     if layer.fit == KNOWN:
         return
     for row in range(layer.rows):
         for column in range(layer.columns):
-            theta, z = (row * layer.columns + column) * axes * B, region_offset(layer, layer.z_error, row, column)
+            theta, z = (row * layer.columns + column) * 2 * B, region_offset(layer, layer.z_error, row, column)
             for b in range(0, B, LANES):
                 mu, gamma, own = layer.mu + theta + b, layer.gamma + theta + b, axes_of(layer)
                 if layer.fit == MOMENTS:
-                    _, mass, rows, columns, maps = fit_moments(state, z + b, own, power, floor)
+                    _, mass, rows, columns = fit_moments(state, z + b, own, power, floor)
                     store_moments(state, (mu, gamma), (own[0].size, mass, rows), scales, bounds)
                     store_moments(state, (mu + B, gamma + B), (own[1].size, mass, columns), scales, bounds)
-                    if axes == 3:
-                        store_moments(state, (mu + 2 * B, gamma + 2 * B), (own[2].size, mass, maps), scales, bounds)
                 elif layer.fit == SWITCHES:
                     fit_switch(state, layer, z + b, mu, gamma)
                 else:
-                    for axis in range(axes):
+                    for axis in range(2):
                         store(state, mu + axis * B, splat(state, 0))
                         store(state, gamma + axis * B, splat(state, 0))
 
@@ -175,21 +180,16 @@ def store_moments(state: Array, at: tuple[int, int], fitted: Any, scales: Array,
 @jit
 def fit_switch(state: Array, layer: Layer, z: int, mu: int, gamma: int) -> None:
     """All weight on the largest |s| of each of LANES regions; on the first of equals."""
-    B, s, m = layer.maps, layer.pool, layer.depth
-    pitch, centre, middle = layer.z_columns * layer.z_maps, (s - 1) / 2, (m - 1) / 2
-    largest, d = absolute(load(state, z)), splat(state, -middle)
-    y, x = splat(state, -centre), splat(state, -centre)
-    for h in range(m):
-        for i in range(s):
-            for j in range(s):
-                size = absolute(load(state, z + h * B + i * pitch + j * layer.z_maps))
-                y = where(size - largest > 0, splat(state, i - centre), y)
-                x = where(size - largest > 0, splat(state, j - centre), x)
-                d = where(size - largest > 0, splat(state, h - middle), d)
-                largest = maximum(largest, size)
+    B, s = layer.maps, layer.pool
+    pitch, centre = layer.z_columns * B, (s - 1) / 2
+    largest, y, x = absolute(load(state, z)), splat(state, -centre), splat(state, -centre)
+    for i in range(s):
+        for j in range(s):
+            size = absolute(load(state, z + i * pitch + j * B))
+            y = where(size - largest > 0, splat(state, i - centre), y)
+            x = where(size - largest > 0, splat(state, j - centre), x)
+            largest = maximum(largest, size)
     store(state, mu, y)
     store(state, mu + B, x)
-    if layer.axes == 3:
-        store(state, mu + 2 * B, d)
-    for axis in range(layer.axes):
-        store(state, gamma + axis * B, splat(state, SWITCH))
+    store(state, gamma, splat(state, SWITCH))
+    store(state, gamma + B, splat(state, SWITCH))

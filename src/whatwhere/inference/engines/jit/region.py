@@ -16,7 +16,7 @@ OUTSIDE = -1e30  # the exponent of an element outside the map: its weight is exa
 
 class Axis(NamedTuple):
     """An axis of regions in memory: `size` elements at a distance of `stride`, and weights for them at a distance of
-    `step`, the first at `weights` from where the region's weights begin. An axis of one element needs no weight."""
+    `step`, the first at `weights` from where the region's weights begin."""
 
     size: int
     stride: int
@@ -60,26 +60,35 @@ def axis_weights(memory: Array, w: int, axis: Axis, theta: Any, inside: int, out
 
 
 @inline_jit
+def pool_line(memory: Array, z: int, w: int, axis: Axis) -> Any:
+    """Σ w e over the elements e along one axis."""
+    at = w + axis.weights
+    if axis.size == 2:
+        return fma(load(memory, z), load(memory, at), load(memory, z + axis.stride) * load(memory, at + axis.step))
+    pooled = splat(memory, 0)
+    for i in range(axis.size):
+        pooled = fma(load(memory, z + i * axis.stride), load(memory, at + i * axis.step), pooled)
+    return pooled
+
+
+@inline_jit
 def pool_plane(memory: Array, z: int, w: int, y: Axis, x: Axis) -> Any:
-    """Σ w_y w_x e over the elements e of one plane."""
-    y_at, x_at = w + y.weights, w + x.weights
+    """Σ w_y w_x e over the elements e of regions."""
+    at = w + y.weights
     if y.size == 2 and x.size == 2:
-        left, right = load(memory, x_at), load(memory, x_at + x.step)
+        left, right = load(memory, w + x.weights), load(memory, w + x.weights + x.step)
         top = fma(load(memory, z), left, load(memory, z + x.stride) * right)
         bottom = fma(load(memory, z + y.stride), left, load(memory, z + y.stride + x.stride) * right)
-        return fma(top, load(memory, y_at), bottom * load(memory, y_at + y.step))
+        return fma(top, load(memory, at), bottom * load(memory, at + y.step))
     pooled = splat(memory, 0)
     for i in range(y.size):
-        row, at = splat(memory, 0), z + i * y.stride
-        for j in range(x.size):
-            row = fma(load(memory, at + j * x.stride), load(memory, x_at + j * x.step), row)
-        pooled = row if y.size == 1 else fma(row, load(memory, y_at + i * y.step), pooled)
+        pooled = fma(pool_line(memory, z + i * y.stride, w, x), load(memory, at + i * y.step), pooled)
     return pooled
 
 
 @jit
 def spread(memory: Array, z: int, w: int, p: Any, axes: tuple[Axis, Axis], add: bool) -> None:
-    """e = w_y w_x p for the elements of one plane, added to what is there or in place of it."""
+    """e = w_y w_x p for the elements of regions, added to what is there or in place of it."""
     y, x = axes
     y_at, x_at = w + y.weights, w + x.weights
     if y.size == 2 and x.size == 2 and not add:
@@ -98,16 +107,16 @@ def spread(memory: Array, z: int, w: int, p: Any, axes: tuple[Axis, Axis], add: 
 
 
 @jit
-def axis_moments(memory: Array, z: int, w: int, own: Axis, others: tuple[Axis, Axis], centre: Any) -> Any:
-    """Of an axis, with r_i the elements pooled along the others: Σ w_i r_i, and the sums of `formulas.theta_gradient`:
+def axis_moments(memory: Array, z: int, w: int, own: Axis, other: Axis, centre: Any) -> Any:
+    """Of an axis, with r_i the elements pooled along the other: Σ w_i r_i, and the sums of `formulas.theta_gradient`:
 
     Σ w_i r_i (x_i - Σ q x)   and   Σ w_i r_i (x_i² - Σ q x²)
 
     with x counted from `centre`, as μ then has to be: from μ itself they lose no digits to cancellation.
     """
-    (y, x), at = others, w + own.weights
+    at = w + own.weights
     if own.size == 2:
-        r0, r1 = pool_plane(memory, z, w, y, x), pool_plane(memory, z + own.stride, w, y, x)
+        r0, r1 = pool_line(memory, z, w, other), pool_line(memory, z + own.stride, w, other)
         w0, w1 = load(memory, at), load(memory, at + own.step)
         first = formulas.pair_moment(w0, w1, r0, r1)
         return fma(w0, r0, w1 * r1), first, first * (centre * -2.0)
@@ -115,18 +124,18 @@ def axis_moments(memory: Array, z: int, w: int, own: Axis, others: tuple[Axis, A
     total, first, second, mean, square = zero, zero, zero, zero, zero
     for i in range(own.size):
         place, weight = coordinate(i, own.size) - centre, load(memory, at + i * own.step)
-        share, q = weight * pool_plane(memory, z + i * own.stride, w, y, x), weight * weight
+        share, q = weight * pool_line(memory, z + i * own.stride, w, other), weight * weight
         total, first, second = total + share, fma(share, place, first), fma(share, place * place, second)
         mean, square = fma(q, place, mean), fma(q, place * place, square)
     return total, first - mean * total, second - square * total
 
 
 @inline_jit
-def pool_with_gradient(memory: Array, z: int, w: int, axes: tuple[Axis, Axis, Axis], theta: Any) -> Any:
-    """P = Σ w_y w_x e of one plane, and its gradients by θ = (μ, γ) along rows and along columns."""
-    (y, x, one), ((mu_y, gamma_y), (mu_x, gamma_x)) = axes, theta
-    pooled, first_y, second_y = axis_moments(memory, z, w, y, (one, x), mu_y)
-    _, first_x, second_x = axis_moments(memory, z, w, x, (one, y), mu_x)
+def pool_with_gradient(memory: Array, z: int, w: int, axes: tuple[Axis, Axis], theta: Any) -> Any:
+    """P = Σ w_y w_x e of regions, and its gradients by θ = (μ, γ) along rows and along columns."""
+    (y, x), ((mu_y, gamma_y), (mu_x, gamma_x)) = axes, theta
+    pooled, first_y, second_y = axis_moments(memory, z, w, y, x, mu_y)
+    _, first_x, second_x = axis_moments(memory, z, w, x, y, mu_x)
     rows = formulas.theta_gradient(0.0, gamma_y, first_y, second_y)
     return pooled, rows, formulas.theta_gradient(0.0, gamma_x, first_x, second_x)
 
@@ -143,48 +152,36 @@ def fit_pair_moments(memory: Array, z: int, down: int, right: int, power: int, f
     total = s00 + s01 + (s10 + s11)
     share = 1 / formulas.or_one(total)
     top, bottom, left, right_ = (s00 + s01) * share, (s10 + s11) * share, (s00 + s10) * share, (s01 + s11) * share
-    zero = splat(memory, 0)
-    rows, columns = ((bottom - top) * 0.5, top * bottom), ((right_ - left) * 0.5, left * right_)
-    return largest, total, rows, columns, (zero, zero)
+    return largest, total, ((bottom - top) * 0.5, top * bottom), ((right_ - left) * 0.5, left * right_)
 
 
 @inline_jit
-def fit_moments(memory: Array, z: int, axes: tuple[Axis, Axis, Axis], power: int, floor: float) -> Any:
-    """The moments of |s|^power in regions of these rows, columns and maps: the largest |s|, the sum of |s|^power
-    relative to it, and mean and variance of the position along each axis. Up to the floor there is no signal."""
-    y, x, d = axes
-    if y.size == 2 and x.size == 2 and d.size == 1:
+def fit_moments(memory: Array, z: int, axes: tuple[Axis, Axis], power: int, floor: float) -> Any:
+    """The moments of |s|^power in regions of these rows and columns: the largest |s|, the sum of |s|^power relative
+    to it, and mean and variance of the position along each axis. Up to the floor there is no signal."""
+    y, x = axes
+    if y.size == 2 and x.size == 2:
         return fit_pair_moments(memory, z, y.stride, x.stride, power, floor)
     zero = splat(memory, 0)
     largest = zero
-    for h in range(d.size):
-        for i in range(y.size):
-            for j in range(x.size):
-                largest = maximum(largest, absolute(load(memory, z + h * d.stride + i * y.stride + j * x.stride)))
+    for i in range(y.size):
+        for j in range(x.size):
+            largest = maximum(largest, absolute(load(memory, z + i * y.stride + j * x.stride)))
     scale = where(largest > floor, 1 / formulas.or_one(largest), 0.0)
-    total, mean_y, mean_x, mean_d = zero, zero, zero, zero
-    for h in range(d.size):
-        plane = zero
-        for i in range(y.size):
-            row, at = zero, z + h * d.stride + i * y.stride
-            for j in range(x.size):
-                s = formulas.strength(load(memory, at + j * x.stride) * scale, power)
-                row, mean_x = row + s, fma(s, coordinate(j, x.size), mean_x)
-            plane, mean_y = plane + row, fma(row, coordinate(i, y.size), mean_y)
-        total, mean_d = total + plane, fma(plane, coordinate(h, d.size), mean_d)
+    total, mean_y, mean_x = zero, zero, zero
+    for i in range(y.size):
+        row, at = zero, z + i * y.stride
+        for j in range(x.size):
+            s = formulas.strength(load(memory, at + j * x.stride) * scale, power)
+            row, mean_x = row + s, fma(s, coordinate(j, x.size), mean_x)
+        total, mean_y = total + row, fma(row, coordinate(i, y.size), mean_y)
     share = 1 / formulas.or_one(total)
-    mean_y, mean_x, mean_d = mean_y * share, mean_x * share, mean_d * share
-    v_y, v_x, v_d = zero, zero, zero
-    for h in range(d.size):
-        plane, from_d = zero, coordinate(h, d.size) - mean_d
-        for i in range(y.size):
-            row, at, from_y = zero, z + h * d.stride + i * y.stride, coordinate(i, y.size) - mean_y
-            for j in range(x.size):
-                s, from_x = (
-                    formulas.strength(load(memory, at + j * x.stride) * scale, power),
-                    coordinate(j, x.size) - mean_x,
-                )
-                row, v_x = row + s, fma(s, from_x * from_x, v_x)
-            plane, v_y = plane + row, fma(row, from_y * from_y, v_y)
-        v_d = fma(plane, from_d * from_d, v_d)
-    return largest, total, (mean_y, v_y * share), (mean_x, v_x * share), (mean_d, v_d * share)
+    mean_y, mean_x = mean_y * share, mean_x * share
+    v_y, v_x = zero, zero
+    for i in range(y.size):
+        row, at, from_y = zero, z + i * y.stride, coordinate(i, y.size) - mean_y
+        for j in range(x.size):
+            s, from_x = formulas.strength(load(memory, at + j * x.stride) * scale, power), coordinate(j, x.size) - mean_x
+            row, v_x = row + s, fma(s, from_x * from_x, v_x)
+        v_y = fma(row, from_y * from_y, v_y)
+    return largest, total, (mean_y, v_y * share), (mean_x, v_x * share)

@@ -1,4 +1,4 @@
-"""The two inner loops that take most of the time, as LLVM instructions: a block of a matrix product in registers.
+"""Rows of a convolution in blocks of a matrix product in registers, written as LLVM instructions: where the time goes.
 
 A convolution of maps stored as [row, column, map] is a matrix product: the columns and maps that one row of the
 filter covers are contiguous in memory, so a row of a window is a run of `depth` numbers, and the next row of the
@@ -15,12 +15,14 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 
+from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.simd import (
     LANES,
     broadcast,
     call,
     intrinsic,
     load_vector,
+    noinline,
     pointer,
     store_vector,
     sum_lanes,
@@ -51,9 +53,7 @@ def product(outputs: int, vectors: int) -> Any:
     """
 
     @intrinsic
-    def tile(
-        typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, matrix: Any
-    ) -> Any:  # fmt: skip
+    def tile(typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, matrix: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             source, f, (out_at, out_step), (at, step, jump, rows, depth), (f_at, maps) = unpack(builder, arguments)
             dtype = state.dtype
@@ -95,9 +95,7 @@ def dots(outputs: int) -> Any:
     """
 
     @intrinsic
-    def tile(
-        typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, filters_at: Any
-    ) -> Any:  # fmt: skip
+    def tile(typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, filters_at: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             source, f, (out_at, out_step), (at, step, jump, rows, depth), f_at = unpack(builder, arguments)
             dtype = state.dtype
@@ -134,3 +132,95 @@ def _affine(builder: Any, start: Any, *terms: tuple[Any, Any]) -> Any:
         count = _number(count) if isinstance(count, int) else count
         start = builder.add(start, builder.mul(count, stride))
     return start
+
+
+OUTPUTS = LANES // 2  # of a block: OUTPUTS × 3 vectors take 24 of 32 registers, or 12 of 16
+HALF = OUTPUTS // 2
+ONE_MORE = OUTPUTS + 1 if LANES == 16 else OUTPUTS  # 27 of 32 registers: one output is not left over then
+class Repeats(NamedTuple):
+    """Equal rows of `length` outputs: how many, and how far from one to the next outputs, windows and filters are."""
+
+    times: int
+    out_jump: int
+    signal_jump: int
+    filters_jump: int
+    length: int
+
+
+@inline_jit
+def shifted(windows: Windows, by: int) -> Windows:
+    return Windows(windows.at + by, windows.step, windows.jump, windows.rows, windows.depth)
+
+
+def row_of(vectors: int) -> Any:
+    """Make the function that computes a row of `count` outputs of so many vectors of maps."""
+    more, whole, half, one = (product(n, vectors) for n in (ONE_MORE, OUTPUTS, HALF, 1))
+
+    @jit
+    def row(state: Array, filters: Array, count: int, out: Any, windows: Windows, matrix: Any) -> None:
+        noinline()
+        i = 0
+        while i < count:
+            at, signal, left = (out[0] + i * out[1], out[1]), shifted(windows, i * windows.step), count - i
+            if left > OUTPUTS and left % HALF == 1:
+                more(state, filters, at, signal, matrix)
+                i += ONE_MORE
+            elif left >= OUTPUTS:
+                whole(state, filters, at, signal, matrix)
+                i += OUTPUTS
+            elif left >= HALF:
+                half(state, filters, at, signal, matrix)
+                i += HALF
+            else:
+                one(state, filters, at, signal, matrix)
+                i += 1
+
+    return row
+
+
+row_of_1, row_of_2, row_of_3 = row_of(1), row_of(2), row_of(3)
+
+
+@jit
+def product_rows(
+    state: Array, filters: Array, repeats: Repeats, outputs: tuple[int, int], windows: Windows, matrix: tuple[int, int]
+) -> None:
+    """Rows of outputs of all maps, whose number is a multiple of LANES (see `product`)."""
+    noinline()
+    maps, count = matrix[1], repeats.length
+    for k in range(repeats.times):
+        for first in range(0, maps, 3 * LANES):
+            out = (outputs[0] + first + k * repeats.out_jump, outputs[1])
+            signal = shifted(windows, k * repeats.signal_jump)
+            f = (matrix[0] + first + k * repeats.filters_jump, maps)
+            if maps - first >= 3 * LANES:
+                row_of_3(state, filters, count, out, signal, f)
+            elif maps - first == 2 * LANES:
+                row_of_2(state, filters, count, out, signal, f)
+            else:
+                row_of_1(state, filters, count, out, signal, f)
+
+
+dots_8, dots_4, dots_1 = dots(8), dots(4), dots(1)
+
+
+@jit
+def dots_rows(
+    state: Array, filters: Array, repeats: Repeats, outputs: tuple[int, int], windows: Windows, f: int
+) -> None:
+    """Rows of outputs of one map, with its filter at f (see `dots`)."""
+    noinline()
+    i = 0
+    while i < repeats.length:
+        left = repeats.length - i
+        size = 8 if left >= 8 else 4 if left >= 4 else 1
+        for k in range(repeats.times):
+            out = (outputs[0] + k * repeats.out_jump + i * outputs[1], outputs[1])
+            signal = shifted(windows, k * repeats.signal_jump + i * windows.step)
+            if size == 8:
+                dots_8(state, filters, out, signal, f)
+            elif size == 4:
+                dots_4(state, filters, out, signal, f)
+            else:
+                dots_1(state, filters, out, signal, f)
+        i += size
