@@ -17,13 +17,13 @@ from typing import Any
 import numba
 import torch
 
-from whatwhere import Latents
 from whatwhere.data import load
 from whatwhere.inference import machine
-from whatwhere.inference.engines.cpu import convolution, features, pooling, pooling_step, start, steps
+from whatwhere.inference.engines.cpu import convolution, pooling, start, steps
 from whatwhere.inference.engines.cpu.batch_solver import BatchSolver
+from whatwhere.inference.engines.cpu.records import Codes
 from whatwhere.inference.engines.jit import OPTIONS
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 ROUNDS, CALLS, STEPS = 7, 1000, 20
@@ -43,10 +43,10 @@ PARTS = {
     "pool 1": (pooling.pool, "state, layers[1]"),
     "up 2": (convolution.convolve_up, "state, filters, layers[1], layers[2]"),
     "pool 2": (pooling.pool, "state, layers[2]"),
-    "θ 1": (pooling_step.update_pooling, "state, layers[1], 0.0, 0.01, 100.0, False"),
-    "θ 2": (pooling_step.update_pooling, "state, layers[2], 0.0, 0.01, 100.0, False"),
-    "features": (features.update_features, "state, layers[2], state, top, top, 0.0, 0.0, 0.0, 1.0, False, False"),
-    "penalty": (features.penalty_and_nonzeros, "state, layers[2], 1.0"),
+    "θ 1": (pooling.update_pooling, "state, layers[1], 0.0, (0.01, 100.0), False"),
+    "θ 2": (pooling.update_pooling, "state, layers[2], 0.0, (0.01, 100.0), False"),
+    "features": (steps.update_features, "state, layers[2], Codes(state, top, top), settings[0], 0.0, 0.0"),
+    "penalty": (steps.penalty_and_nonzeros, "state, layers[2], 1.0"),
     "weights of layer 1, at the start": (pooling.compute_weights, "state, layers[1]"),
     "weights of layer 2, at the start": (pooling.compute_weights, "state, layers[2]"),
     "latents in or out, once": (start.copy_latents, "packed, state, layers, True"),
@@ -56,12 +56,12 @@ PARTS = {
 def timed(part: Any, arguments: str, at_hand: tuple[Any, ...]) -> float:
     """Microseconds of one call."""
     source = f"""
-def many(calls, state, filters, layers, packed):
+def many(calls, state, filters, layers, packed, settings):
     top = layers[2].features
     for _ in range(calls):
         part({arguments})
 """
-    names = {"part": part}
+    names = {"part": part, "Codes": Codes}
     exec(source, names)
     many = numba.njit(**OPTIONS)(names["many"])
     many(1, *at_hand)
@@ -80,23 +80,18 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     spec = InferenceSpec(steps=STEPS)
-    solver = BatchSolver(
-        DeconvNet(ModelSpec.paper()),
-        load("digits")[slice(0, 1)],
-        Latents(),
-        Phase(layer=2, update_pooling=(1, 2)),
-        spec,
-    )
-    buffers = solver.buffers(1)
+    digit, phase = load("digits")[slice(0, 1)], Phase(layer=2, update_pooling=(1, 2))
+    solver = BatchSolver(Problem(DeconvNet(ModelSpec.paper()), digit, phase, spec))
+    memory = solver.new_memory(1)
     step = float("inf")
     for _ in range(1 + ROUNDS):  # the first compiles
         since = time.perf_counter()
-        solver.advance(0, STEPS, slice(0, 1), buffers)
+        solver.advance(0, STEPS, slice(0, 1), memory)
         step = min(step, (time.perf_counter() - since) / STEPS * 1e6)
-    at_hand = buffers[0][0], solver.filters, solver.layers, solver.packed.numpy()[0]
+    at_hand = memory.states[0], solver.filters, solver.layers, solver.packed.numpy()[0], solver.settings
     microseconds = {name: round(timed(part, arguments, at_hand), 1) for name, (part, arguments) in PARTS.items()}
     microseconds["a whole step with line search"] = round(step, 1)
-    nonzeros = int(solver.trace[0, -1, 2])
+    nonzeros = int(solver.all.trace[0, -1, 2])
     text = json.dumps(
         {"benchmark": "parts of a step", "machine": machine(), "nonzeros": nonzeros, "microseconds": microseconds},
         indent=1,

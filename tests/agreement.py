@@ -39,13 +39,12 @@ ONOFF = replace(TWO, input=InputSpec(kind="onoff", sigma=1.0, contrast=0.8))
 UNPOOLED = ModelSpec(layers=(LayerSpec(maps=5, filter_size=4, pool_size=1),))
 LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=12, pool_size=7),))
 ONE_MAP = ModelSpec(layers=(LayerSpec(maps=1, filter_size=8, pool_size=1),))
-DEEP = ModelSpec(
-    layers=(
-        LayerSpec(maps=40, pool_size=4, pool_stride=3, pool_maps=2),
-        LayerSpec(maps=51, filter_size=3, pool_stride=1, pool_maps=3),
-    )
+OVERLAPPING = ModelSpec(
+    layers=(LayerSpec(maps=40, pool_size=4, pool_stride=3), LayerSpec(maps=51, filter_size=3, pool_stride=1))
 )
-DEEP_MAX = replace(DEEP, layers=tuple(replace(layer, maps=6, pooling_kind="max") for layer in DEEP.layers))
+OVERLAPPING_MAX = replace(
+    OVERLAPPING, layers=tuple(replace(layer, maps=6, pooling_kind="max") for layer in OVERLAPPING.layers)
+)
 AGREEMENTS = {
     "1 layer, 12×12 filters, 7×7 regions": Agreement(LARGE, height=17, width=23, fresh=True),
     "1 layer, 12×12 filters, 7×7 regions, dense": Agreement(LARGE, height=17, width=23),
@@ -63,7 +62,6 @@ AGREEMENTS = {
     "1 image, batch step": Agreement(TWO, images=1, spec={"step": LineSearch(per="batch")}),
     "2 layers, momentum, fixed step": Agreement(TWO, spec={"step": Fixed(momentum=True)}),
     "2 layers, momentum, batch step": Agreement(TWO, images=25, spec={"step": LineSearch(per="batch", momentum=True)}),
-    "2 layers, exact shrinkage, α ½": Agreement(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
     "2 layers, α 0.7": Agreement(TWO, spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen": Agreement(TWO, still=(1,)),
     "2 layers, θ frozen": Agreement(TWO, still=(1, 2)),
@@ -73,10 +71,8 @@ AGREEMENTS = {
     "2 layers, overlapping, fresh": Agreement(
         SPECS["2 layers, overlapping"], fresh=True, spec={"step": LineSearch(momentum=True)}
     ),
-    "2 layers, 3-D pooling": Agreement(SPECS["2 layers, 3-D pooling"], height=17, width=23),
-    "2 layers, 3-D pooling, fresh": Agreement(SPECS["2 layers, 3-D pooling"], fresh=True, spec={"alpha": 0.5}),
-    "overlapping 3-D, many maps": Agreement(DEEP, images=1, height=12, width=14, fresh=True),
-    "overlapping 3-D, max, weights": Agreement(DEEP_MAX, images=2, mask="weights"),
+    "overlapping, many maps": Agreement(OVERLAPPING, images=1, height=12, width=14, fresh=True),
+    "overlapping, max, weights": Agreement(OVERLAPPING_MAX, images=2, mask="weights"),
     "2 layers, max": Agreement(SPECS["2 layers, max"]),
     "2 layers, sum": Agreement(SPECS["2 layers, sum"]),
     "2 layers, signed": Agreement(SPECS["2 layers, signed"]),

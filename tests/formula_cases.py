@@ -40,7 +40,6 @@ CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "shrink, α 1": ("shrink", ("x", "share", 1.0)),
     "shrink, α ½": ("shrink", ("x", "share", 0.5)),
     "shrink, α 0.7": ("shrink", ("x", "share", 0.7)),
-    "shrink_exact": ("shrink_exact", ("x", "share")),
     "line_search": ("line_search", ("share", "maybe")),
     "next_momentum": ("next_momentum", ("gamma", "x")),
     "ahead": ("ahead", ("x", "y", 0.4)),

@@ -62,14 +62,13 @@ def draw(number: int) -> Problem:
     for _ in range(chance.choice((1, 1, 2, 2, 3))):
         maps = chance.choice((1, 2, 3, 5, 8, 16, 17, 20))
         filter_size, pool_size = chance.choice((1, 2, 3, 3, 4, 5, 5, 6, 7)), chance.choice((1, 2, 2, 2, 3, 4))
-        depth = footnotes.choice((1, 1, 1, 2, 3, 4))
+        footnotes.choice((1, 1, 1, 2, 3, 4))  # of no use; the draws that follow stay those of earlier versions
         layers.append(
             LayerSpec(
                 maps=maps,
                 filter_size=filter_size,
                 pool_size=pool_size,
                 pool_stride=footnotes.choice((None, None, footnotes.randint(1, pool_size))),
-                pool_maps=depth if maps % depth == 0 else 1,
                 pooling_kind=chance.choice(("gaussian", "gaussian", "gaussian", "max", "sum")),
                 fan_in=chance.choice((None, None, chance.randint(1, below))),
             )
@@ -89,10 +88,12 @@ def draw(number: int) -> Problem:
         images = extreme(images, footnotes)
         contrast = max(float(images.abs().max()), 1e-12)
     alpha = chance.choice((1.0, 1.0, 0.5, 0.7))
+    lam = 10 ** chance.uniform(-1, 2)
+    if alpha != 0.7:
+        chance.choice((0, 1))  # of no use, as above
     settings = InferenceSpec(
-        lam=10 ** chance.uniform(-1, 2),
+        lam=lam,
         alpha=alpha,
-        shrinkage=chance.choice(("gradient", "exact")) if alpha in (0.5, 1) else "gradient",
         steps=chance.randint(0, 6),
         step=random_step(chance),
         pooling_step=chance.choice((0.0, 0.1, 3.0)) / contrast**2,
@@ -206,14 +207,13 @@ def judge(engine: str, problem: Problem, truth: Solution) -> Comparison:
 def describe(number: int) -> str:
     p = draw(number)
     layers = "; ".join(
-        f"{s.maps} maps {s.filter_size}×{s.filter_size} {s.pooling_kind} {s.pool_size}×{s.pool_size}"
-        f", stride {s.stride}, {s.pool_maps} maps together"
+        f"{s.maps} maps {s.filter_size}×{s.filter_size} {s.pooling_kind} {s.pool_size}×{s.pool_size}, stride {s.stride}"
         for s in p.model.spec.layers
     )
     s = p.spec
     return (
         f"{layers}; images {list(p.images.shape)} up to {float(p.images.abs().max()):.3g}, λ {s.lam:.3g}, α {s.alpha}, "
-        f"{s.shrinkage}, {s.steps} steps, {s.step}, β_U {s.pooling_step:.3g}"
+        f"{s.steps} steps, {s.step}, β_U {s.pooling_step:.3g}"
     )
 
 

@@ -15,8 +15,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from agreement import DEEP as WIDE_DEEP
 from agreement import FIVE_CHANNELS, ONOFF, TWO_CHANNELS, influence_of_unknown_pixels
+from agreement import OVERLAPPING as WIDE_OVERLAPPING
 from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from whatwhere.inference import ista
 from whatwhere.inference.engines import get_engine
@@ -52,9 +52,9 @@ class Case:
 
 
 ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
-OVERLAPPING, THREE_D = SPECS["2 layers, overlapping"], SPECS["2 layers, 3-D pooling"]
+OVERLAPPING = SPECS["2 layers, overlapping"]
 SPARSE = ModelSpec(layers=(LayerSpec(maps=16, filter_size=3),))
-DEEP = ModelSpec(layers=(LayerSpec(maps=4, filter_size=3, pool_stride=1, pool_maps=2),))
+CLOSE = ModelSpec(layers=(LayerSpec(maps=2, filter_size=3, pool_stride=1),))
 
 
 def with_switches(layer: LayerSpec) -> LayerSpec:
@@ -90,12 +90,11 @@ CASES = {
     "3×3 regions, schedule from zero, mask": Case(
         SPECS["2 layers, 3×3 regions"], start=None, mask="weights", spec={**schedule(1), "moments": MomentFit(power=1)}
     ),
-    "2 layers, exact shrinkage": Case(TWO, spec={"shrinkage": "exact", "alpha": 0.5}),
     "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen, bright": Case(TWO, still=(1,), loud=255.0),
     "2 layers, 3×3 regions": Case(SPECS["2 layers, 3×3 regions"]),
     "2 layers, overlapping": Case(OVERLAPPING, images=1, height=6, width=5, spec={"step": Fixed()}),
-    "overlapping 3-D, momentum": Case(DEEP, images=1, height=3, width=4, spec={"step": LineSearch(momentum=True)}),
+    "overlapping, momentum": Case(CLOSE, images=1, height=3, width=4, spec={"step": LineSearch(momentum=True)}),
     "2 layers, max": Case(SPECS["2 layers, max"]),
     "2 layers, sum": Case(SPECS["2 layers, sum"]),
     "2 layers, signed": Case(SPECS["2 layers, signed"]),
@@ -122,12 +121,11 @@ CASES = {
 LARGE_CASES = {  # on the device only: the interpreter would take minutes
     "overlapping, batch step, α ½": Case(OVERLAPPING, 25, 17, 23, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
     "overlapping, max": Case(replace(OVERLAPPING, layers=tuple(map(with_switches, OVERLAPPING.layers)))),
-    "3-D pooling": Case(THREE_D, 25, 17, 23),
-    "3-D pooling, weights": Case(THREE_D, mask="weights", spec={"step": LineSearch(momentum=True)}),
+    "overlapping, weights": Case(OVERLAPPING, mask="weights", spec={"step": LineSearch(momentum=True)}),
     # with so many maps, steps of θ as in the other cases lead from one bound of μ to the other, and where a gradient is
     # near 0, rounding decides to which: the float64 reference with inputs rounded to float16 then differs by 3e-3, too
-    "overlapping 3-D, many maps": Case(
-        WIDE_DEEP, 3, 28, 28, spec={"step": LineSearch(per="batch"), "pooling_step": 0.0005}
+    "overlapping, many maps": Case(
+        WIDE_OVERLAPPING, 3, 28, 28, spec={"step": LineSearch(per="batch"), "pooling_step": 0.0005}
     ),
     "2 layers, 6001 images": Case(TWO, images=6001, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
     "paper, batch step": Case(
@@ -144,7 +142,7 @@ FILTER_CASES = {  # the model, and the kind of mask
 }
 LARGE_FILTER_CASES = {  # on the device only
     "filters, overlapping": ("2 layers, overlapping", ""),
-    "filters, 3-D pooling": ("2 layers, 3-D pooling", "weights"),
+    "filters, overlapping, weights": ("2 layers, overlapping", "weights"),
 }
 UNKNOWN = "unknown pixels"  # changes them, and reports what else changes
 

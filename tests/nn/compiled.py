@@ -1,33 +1,49 @@
 """Compile every kernel for sm_90, which needs no GPU. Run in a process of its own."""
 
-import triton
-import triton.language as tl
+import torch
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
 
-from whatwhere.nn import triton_overlap, triton_pooling
-
-SQUARE = {"KY": 2, "KX": 2, "INSIDE": True, "CHANNELS_LAST": False, "ACC": tl.float32, "BLOCK": 256, "WIDE": False}
-ALL = {"POWER": 2, "D_MU": True, "D_GAMMA": True}
-OVERLAP = {"TY": 2, "TX": 2, "MY": 2, "MX": 2, "GROUP": 1, "NUMBERS": triton_overlap.NUMBERS, "UNPOOL": True}
-KERNELS = (
-    (triton_pooling.fit_pool_kernel, {"POWER": 2, "WHERE": True, "WIDE": True, "CHANNELS_LAST": True}),
-    (triton_pooling.pool_kernel, {"SLOPES": True}),
-    (triton_pooling.unpool_kernel, {"INSIDE": False}),
-    (triton_pooling.fit_pool_backward_kernel, ALL),
-    (triton_overlap.overlap_kernel, {**ALL, **OVERLAP, "KY": 3, "KX": 3, "INSIDE": False}),
-)
-POINTERS = ("z", "p", "mu", "gamma", "d_p", "d_mu", "d_gamma", "d_z", "out", "notes")
+from whatwhere.latents import PoolingParams
+from whatwhere.nn import fused, triton_pooling
+from whatwhere.ops.pooling import Regions
+from whatwhere.spec import MomentFit
 
 
-def kind(name: str, constants: dict) -> str:
-    if name in constants:
-        return "constexpr"
-    return "*fp32" if name in POINTERS else "fp32" if name in ("lo", "hi") else "i32"
+class NoDevice:  # a driver that only says what to compile for
+    get_current_device = lambda self: 0  # noqa: E731
+    get_current_stream = lambda self, device: 0  # noqa: E731
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)  # noqa: E731
 
 
-for kernel, own in KERNELS:
-    constants = {**SQUARE, **own}
-    signature = {name: kind(name, constants) for name in kernel.arg_names}
-    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    assert "sm_90" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+compiled = []
+
+
+def compile_only(kernel, grid):
+    def launch(*arguments, **options):
+        result = kernel.run(*arguments, grid=grid, warmup=True, **options)
+        compiled.append((kernel.__name__, options["RULE"].operation, result.asm["ptx"]))
+
+    return launch
+
+
+driver.set_active(NoDevice())
+JITFunction.__getitem__ = compile_only
+fused.kernels = lambda maps: triton_pooling
+for dtype, size, stride, last in (
+    (torch.float32, 2, 2, False),
+    (torch.bfloat16, 3, 2, True),
+    (torch.float64, 3, 3, False),
+):
+    z = torch.zeros(2, 3, 9, 8, dtype=dtype)
+    z = (z.contiguous(memory_format=torch.channels_last) if last else z).requires_grad_()
+    regions = Regions((3, 9, 8), (1, size, size), (1, stride, stride))
+    p, where = fused.fit_pool(z, regions, MomentFit(), True)
+    torch.autograd.grad((p, where.mu), z, (p, where.mu))
+    theta = PoolingParams(*(x.detach().requires_grad_() for x in (where.mu, where.gamma)))
+    fused.pool(z, theta, regions).sum().backward()
+    fused.unpool(p.detach(), theta, regions)
+assert {name for name, _, _ in compiled} == {"pooling_kernel", "overlap_kernel"}
+assert {operation for _, operation, _ in compiled} == set(range(5))
+assert all("sm_90" in ptx for _, _, ptx in compiled)

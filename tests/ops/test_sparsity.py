@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whatwhere.ops.sparsity import penalty, project, shrink, shrink_exact
+from whatwhere.ops.sparsity import penalty, project, shrink
 
 
 def by_brute_force(p: float, beta: float, alpha: float) -> float:
@@ -18,15 +18,6 @@ def by_brute_force(p: float, beta: float, alpha: float) -> float:
         width = (high - low) / 1000
         low, high = best - width, best + width
     return float(best)
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.0])
-@given(p=st.floats(-5, 5), beta=st.floats(0.001, 3))
-def test_exact_shrinkage_minimises(alpha: float, p: float, beta: float) -> None:
-    if abs(abs(p) - 1.5 * beta ** (2 / 3)) < 1e-6:
-        return  # at the threshold both 0 and the root are minima
-    found = float(shrink_exact(torch.tensor([p], dtype=torch.float64), torch.tensor(beta, dtype=torch.float64), alpha))
-    assert found == pytest.approx(by_brute_force(p, beta, alpha), abs=1e-6)
 
 
 @given(p=st.floats(-5, 5), beta=st.floats(0.001, 3))
@@ -49,13 +40,6 @@ def test_gradient_shrinkage_as_printed(alpha: float, p: float, beta: float) -> N
 def test_zero_stays_zero(alpha: float, beta: float) -> None:
     zero = torch.zeros(3)
     assert (shrink(zero, torch.tensor(beta), alpha) == 0).all()
-    if alpha != 0.7:
-        assert (shrink_exact(zero, torch.tensor(beta), alpha) == 0).all()
-
-
-def test_exact_shrinkage_has_no_form_between() -> None:
-    with pytest.raises(ValueError, match=r"0\.7"):
-        shrink_exact(torch.ones(1), torch.tensor(0.1), 0.7)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.75, 1.0])

@@ -86,7 +86,6 @@ BAD = {
     "layers = 'a'": lambda: ModelSpec(layers=("a",)),
     "lam = nan": lambda: InferenceSpec(lam=float("nan")),
     "alpha = 0.4": lambda: InferenceSpec(alpha=0.4),
-    "shrinkage = 'exact' with alpha = 0.7": lambda: InferenceSpec(alpha=0.7, shrinkage="exact"),
     "steps = -1": lambda: InferenceSpec(steps=-1),
     "per = 'big'": lambda: LineSearch(per="big"),
     "step = 'fixed'": lambda: InferenceSpec(step="fixed"),

@@ -63,7 +63,7 @@ class Explorer:
     def training(self) -> InferenceSpec:
         """The settings of the top layer's training, by the rule that the page's engine has."""
         spec = self.recipe.learning[-1].inference
-        return replace(spec, step=LineSearch(), shrinkage="gradient")
+        return replace(spec, step=LineSearch())
 
     def codes(self, part: int) -> str:
         """The codes of `PART` examples, compressed; they are inferred now."""

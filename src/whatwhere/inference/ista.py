@@ -79,8 +79,7 @@ def step(problem: Problem, state: IstaState, sizes: StepSizes | None = None) -> 
     else:
         beta = threshold = line_search(problem, g, U) if isinstance(spec.step, LineSearch) else state.beta
 
-    shrink = sparsity.shrink_exact if spec.shrinkage == "exact" else sparsity.shrink
-    p = shrink(y - lam * beta * g, threshold, spec.alpha)  # gradient and shrinkage step
+    p = sparsity.shrink(y - lam * beta * g, threshold, spec.alpha)  # gradient and shrinkage step
     p = sparsity.project(p, model.spec.nonnegative)  #      projection step
     for k in problem.moving:  #                             pooling variables
         beta_U = spec.pooling_step if sizes is None else sizes.pooling_step_of(k) * state.pooling_rate

@@ -26,8 +26,8 @@ from whatwhere.inference.engines.jit.region import (
 )
 from whatwhere.inference.engines.jit.simd import LANES, load, noinline, store
 from whatwhere.inference.engines.jit.vector_math import fma, formulas
+from whatwhere.nn.operator import FIT_POOL, FIT_POOL_BACKWARD, POOL, UNPOOL
 
-FIT_POOL, FIT_POOL_BACKWARD, POOL, SLOPES, UNPOOL = range(5)
 VALUES = 5  # p, μ_y, μ_x, γ_y, γ_x
 GEOMETRY = np.dtype(
     [

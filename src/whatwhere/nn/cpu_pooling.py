@@ -1,4 +1,4 @@
-"""Gaussian pooling on the CPU: the five functions of `triton_pooling` with the loop of `cpu_kernels`.
+"""Gaussian pooling on the CPU: `launch`, as `triton_pooling` has it, with the loop of `cpu_kernels`.
 
 Threads share the planes (one channel of one image each), so that results do not depend on their number.
 """
@@ -21,59 +21,27 @@ from whatwhere.nn import cpu_kernels as kernels
 TILE = 512  # regions that are processed together, about
 PER_THREAD = 20_000  # regions for which another thread pays
 Given = Tensor | None
-NONE: tuple[Given, Given, Given] = (None, None, None)
-
-
-def fit_pool(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int], *fit: float) -> None:
-    """`fit` is γ_min, γ_max and the power."""
-    launch(kernels.FIT_POOL, geometry, (z, *NONE, None, p, mu, gamma), fit)
-
-
-def fit_pool_backward(
-    z: Tensor, d_p: Tensor, d_mu: Given, d_gamma: Given, d_z: Tensor, geometry: Sequence[int], *fit: float
-) -> None:
-    clear(d_z, geometry)
-    launch(kernels.FIT_POOL_BACKWARD, geometry, (z, d_p, d_mu, d_gamma, d_z, *NONE), fit)
-
-
-def pool(z: Tensor, mu: Tensor, gamma: Tensor, p: Tensor, geometry: Sequence[int]) -> None:
-    launch(kernels.POOL, geometry, (z, None, mu, gamma, None, p, None, None))
-
-
-def slopes(
-    z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, d_p: Tensor, d_mu: Tensor, d_gamma: Tensor, geometry: Sequence[int]
-) -> None:
-    launch(kernels.SLOPES, geometry, (z, p, mu, gamma, None, d_p, d_mu, d_gamma))
-
-
-def unpool(p: Tensor, mu: Tensor, gamma: Tensor, z: Tensor, geometry: Sequence[int]) -> None:
-    clear(z, geometry)
-    launch(kernels.UNPOOL, geometry, (None, p, mu, gamma, z, *NONE))
-
-
-def clear(z: Tensor, geometry: Sequence[int]) -> None:
-    """Set the map to zero if regions overlap, since they add to it, or if they leave elements out."""
-    axes = (geometry[axis::2] for axis in range(2))
-    if any(t != s or (regions - 1) * t + s - before < n for s, t, before, n, regions in axes):
-        z.zero_()
 
 
 def launch(
-    operation: int, geometry: Sequence[int], tensors: Sequence[Given], fit: tuple[float, ...] = (0.0, 0.0, 2)
+    operation: int, geometry: Sequence[int], tensors: Sequence[Given], fit: Sequence[float] = (0.0, 0.0, 2)
 ) -> None:
-    """Run an operation on all rows of regions, in as many threads as pay.
+    """Run an operation on all rows of regions, in as many threads as pay; see `fused` for what it is given.
 
     tensors  z, p, μ and γ that are read, and then those that are written
     """
     p = next(tensor for tensor in (tensors[1], tensors[5]) if tensor is not None)
+    if tensors[4] is not None and leaves_out_or_adds(geometry):
+        tensors[4].zero_()
     if p.numel() == 0:
         return
-    (n, channels), (rows, _) = p.shape[:2], p.shape[2:]
+    (n, channels), rows = p.shape[:2], p.shape[2]
     planes, (record, length), maps = n * channels, describe(tuple(geometry), channels, operation), flat_maps(tensors)
+    how = float(fit[0]), float(fit[1]), int(fit[2])
 
     def work(first: int, last: int) -> None:
         memory = torch.zeros(length, dtype=p.dtype).numpy()
-        kernels.run((first * rows, last * rows), record, fit, *maps, memory)
+        kernels.run((first * rows, last * rows), record, how, *maps, memory)
 
     threads = max(1, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
     if threads == 1:
@@ -81,6 +49,12 @@ def launch(
         return
     cuts = [planes * i // threads for i in range(threads + 1)]
     list(thread_pool(os.getpid(), threads).map(lambda pair: work(*pair), pairwise(cuts)))
+
+
+def leaves_out_or_adds(geometry: Sequence[int]) -> bool:
+    """Whether regions overlap, so that they add to the map, or leave elements out: it is then set to zero first."""
+    axes = (geometry[axis::2] for axis in range(2))
+    return any(t != s or (regions - 1) * t + s - before < n for s, t, before, n, regions in axes)
 
 
 @lru_cache(256)

@@ -26,7 +26,7 @@ from torch.jit._trace import is_tracing
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
-from whatwhere.nn.operator import Operator
+from whatwhere.nn.operator import FIT_POOL, FIT_POOL_BACKWARD, POOL, SLOPES, UNPOOL, Operator
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
@@ -35,6 +35,7 @@ HAS_TRITON, HAS_NUMBA = find_spec("triton") is not None, find_spec("numba") is n
 # Regions as an argument of an operator: size, stride, padding, shape and grid, each of rows and columns
 Geometry = Sequence[int]
 SHAPE, GRID = slice(6, 8), slice(8, 10)
+NONE = (None, None, None)  # maps that an operation does not read, or write
 
 
 def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
@@ -74,7 +75,7 @@ def _unsupported_on_cpu(regions: Regions, *tensors: Tensor) -> str | None:
 
 
 def kernels(maps: Tensor) -> ModuleType:
-    """The module with the kernels for the device of a tensor."""
+    """The module with the kernels for the device of a tensor: its `launch` runs one of the operations."""
     return importlib.import_module("whatwhere.nn.triton_pooling" if maps.is_cuda else "whatwhere.nn.cpu_pooling")
 
 
@@ -141,7 +142,7 @@ def _fit_pool_kernel(
     z: Tensor, geometry: Sequence[int], fit: Sequence[float], return_where: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     p, mu, gamma = _new_fit_pool(z, geometry, fit, return_where)
-    kernels(z).fit_pool(z, p, mu, gamma, geometry, fit[0], fit[1], int(fit[2]))
+    kernels(z).launch(FIT_POOL, geometry, (z, *NONE, None, p, mu, gamma), fit)
     return p, mu, gamma
 
 
@@ -149,19 +150,19 @@ def _fit_pool_backward_kernel(
     z: Tensor, d_p: Tensor, d_mu: Tensor | None, d_gamma: Tensor | None, geometry: Sequence[int], fit: Sequence[float]
 ) -> Tensor:
     d_z = _new(z, z.shape[2:])
-    kernels(z).fit_pool_backward(z, d_p, d_mu, d_gamma, d_z, geometry, fit[0], fit[1], int(fit[2]))
+    kernels(z).launch(FIT_POOL_BACKWARD, geometry, (z, d_p, d_mu, d_gamma, d_z, *NONE), fit)
     return d_z
 
 
 def _pool_kernel(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
     p = _new(z, geometry[GRID])
-    kernels(z).pool(z, mu, gamma, p, geometry)
+    kernels(z).launch(POOL, geometry, (z, None, mu, gamma, None, p, None, None))
     return p
 
 
 def _unpool_kernel(p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
     z = _new(p, geometry[SHAPE])
-    kernels(p).unpool(p, mu, gamma, z, geometry)
+    kernels(p).launch(UNPOOL, geometry, (None, p, mu, gamma, z, *NONE))
     return z
 
 
@@ -174,7 +175,7 @@ def _slopes_kernel(
     z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:
     d_p, d_mu, d_gamma = _new_slopes(z, p, mu, gamma, geometry)
-    kernels(z).slopes(z, p, mu, gamma, d_p, d_mu, d_gamma, geometry)
+    kernels(z).launch(SLOPES, geometry, (z, p, mu, gamma, None, d_p, d_mu, d_gamma))
     return d_p, d_mu, d_gamma
 
 

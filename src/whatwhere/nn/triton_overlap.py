@@ -11,20 +11,33 @@ and written once, and the sum has a fixed order.
 # mypy: disable-error-code="assignment,var-annotated"
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.nn.triton_region import Region, element, fit_slopes, gradient, load_slopes, norm, place
+from whatwhere.nn.operator import UNPOOL
+from whatwhere.nn.triton_region import (
+    BLOCK,
+    Maps,
+    Region,
+    Rule,
+    Sizes,
+    accumulator,
+    element,
+    fit_slopes,
+    gradient,
+    load_values,
+    norm,
+    place,
+)
 
-BLOCK = 256  # regions or elements at a time
 BAND = 1024  # regions of a band, about
 CHANNELS = 32  # channels of a band in channels_last
-NUMBERS = 12  # that determine the contribution of a region
+NUMBERS = tl.constexpr(12)  # that determine the contribution of a region
+IS_UNPOOL = tl.constexpr(UNPOOL)
 
 
 @triton.jit
@@ -37,23 +50,28 @@ def load_numbers(note, count, holds):
 
 
 @triton.jit
-def overlap_kernel(
-    z, p, mu, gamma, out, notes, N, C, H, W, h, w, TY: tl.constexpr, TX: tl.constexpr, PY, PX, lo, hi,
-    zn, zc, zy, zx, pn, pc, py, px, mn, ma, mc, my, mx, gn, ga, gc, gy, gx, on, oc, oy, ox,
-    rows, bands, groups, columns,
-    UNPOOL: tl.constexpr, POWER: tl.constexpr, D_MU: tl.constexpr, D_GAMMA: tl.constexpr,
-    KY: tl.constexpr, KX: tl.constexpr, MY: tl.constexpr, MX: tl.constexpr, GROUP: tl.constexpr,
-    INSIDE: tl.constexpr, CHANNELS_LAST: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
-    NUMBERS: tl.constexpr,
-):  # fmt: skip
-    """UNPOOL: out = Σ_j w(i) p(j) with θ = (mu, gamma). Otherwise out = ∇z from ∇p, ∇μ, ∇γ = p, mu, gamma.
+def overlap_kernel(read, written, notes, sizes, bands, bounds, RULE: tl.constexpr):
+    """UNPOOL: z = Σ_j w(i) p(j). Otherwise ∇z, from z, ∇p, ∇μ and ∇γ.
 
-    A band is `rows` rows of regions of GROUP channels of one image; MY × MX regions at most hold an element.
-    In cell (y, x), TY × TX elements, lie the first elements of region (y, x); `columns` cells make up a row.
+    A band is `rows` rows of regions of GROUP channels of one image; MY × MX regions at most hold an element. In cell
+    (y, x), TY × TX elements, lie the first elements of region (y, x); `columns` cells make up a row.
     """
+    KY: tl.constexpr = RULE.size[0]
+    KX: tl.constexpr = RULE.size[1]
+    TY: tl.constexpr = RULE.stride[0]
+    TX: tl.constexpr = RULE.stride[1]
+    MY: tl.constexpr = RULE.holders[0]
+    MX: tl.constexpr = RULE.holders[1]
+    GROUP: tl.constexpr = RULE.group
+    IS_SUM: tl.constexpr = RULE.operation == IS_UNPOOL
+    N, C, H, W, h, w = sizes.N, sizes.C, sizes.H, sizes.W, sizes.h, sizes.w
+    PY, PX = sizes.padding_y, sizes.padding_x
+    rows, bands, groups, columns = bands
+    zn, zc, zy, zx = read.z_strides
+    on, oc, oy, ox = written.z_strides
     unit = tl.program_id(0)
     step = tl.num_programs(0)
-    if WIDE:
+    if RULE.wide:
         unit, step = unit.to(tl.int64), step.to(tl.int64)
     above: tl.constexpr = MY - 1
     count = (rows + above) * w * GROUP
@@ -65,24 +83,21 @@ def overlap_kernel(
         start = 0
         while start < count:
             index = start + tl.arange(0, BLOCK)
-            _, c, y, x = place(index, GROUP, rows + above, w, CHANNELS_LAST)
+            _, c, y, x = place(index, GROUP, rows + above, w, RULE.channels_last)
             y += band * rows - above
             c += first_c
             live = (index < count) & (y >= 0) & (y < h) & (c < C)
             top, left = y * TY - PY, x * TX - PX
-            p_at = p + n * pn + c * pc + y * py + x * px
-            mu_at = mu + n * mn + c * mc + y * my + x * mx
-            gamma_at = gamma + n * gn + c * gc + y * gy + x * gx
             note = notes + index
-            slopes = load_slopes((p_at, mu_at, gamma_at), (ma, ga), live, D_MU, D_GAMMA, ACC)
-            if UNPOOL:
+            slopes = load_values(read, (n, c, y, x), live, RULE)
+            if IS_SUM:
                 feature, mu_y, mu_x, g_y, g_x = slopes
-                peak_y, scale_y = norm((top, H, mu_y, g_y), KY, INSIDE)
-                peak_x, scale_x = norm((left, W, mu_x, g_x), KX, INSIDE)
+                peak_y, scale_y = norm((top, H, mu_y, g_y), KY, RULE.inside)
+                peak_x, scale_x = norm((left, W, mu_x, g_x), KX, RULE.inside)
                 known = mu_y, mu_x, g_y, g_x, feature * scale_y * scale_x, peak_y + peak_x
             else:
-                r = Region(z + n * zn + c * zc, top, left, live, H, W, zy, zx)
-                known, more = fit_slopes(r, slopes, (lo, hi), KY, KX, POWER, INSIDE, ACC)
+                r = Region(read.z + n * zn + c * zc, top, left, live, H, W, zy, zx)
+                known, more = fit_slopes(r, slopes, bounds, RULE)
                 for i in tl.static_range(6):
                     tl.store(note + (6 + i) * count, more[i], mask=live)
             for i in tl.static_range(6):
@@ -93,26 +108,26 @@ def overlap_kernel(
         start = 0
         while start < cells:
             index = start + tl.arange(0, BLOCK)
-            _, in_group, in_band, x = place(index, GROUP, rows, columns, CHANNELS_LAST)
+            _, in_group, in_band, x = place(index, GROUP, rows, columns, RULE.channels_last)
             y, c = band * rows + in_band, first_c + in_group
             live = (index < cells) & (c < C)
             top, left = y * TY - PY, x * TX - PX
             values, totals = (), ()
             for e in tl.static_range(TY):
                 for f in tl.static_range(TX):
-                    v = tl.zeros((BLOCK,), ACC)
-                    if not UNPOOL:
-                        v = element(Region(z + n * zn + c * zc, top, left, live, H, W, zy, zx), e, f, False, ACC)
+                    v = accumulator(written.z)
+                    if not IS_SUM:
+                        v = element(Region(read.z + n * zn + c * zc, top, left, live, H, W, zy, zx), e, f, False)
                     values += (v,)
-                    totals += (tl.zeros((BLOCK,), ACC),)
+                    totals += (accumulator(written.z),)
             for a in tl.static_range(MY):
                 for b in tl.static_range(MX):
                     holds = live & (y >= a) & (y - a < h) & (x >= b) & (x - b < w)
                     at = (in_band + above - a) * w + x - b
-                    note = notes + (at * GROUP + in_group if CHANNELS_LAST else in_group * (rows + above) * w + at)
+                    note = notes + (at * GROUP + in_group if RULE.channels_last else in_group * (rows + above) * w + at)
                     known = load_numbers(note, count, holds)
                     more = known
-                    if not UNPOOL:
+                    if not IS_SUM:
                         more = load_numbers(note + 6 * count, count, holds)
                     mu_y, mu_x, g_y, g_x, G, peak = known
                     added = ()
@@ -122,10 +137,10 @@ def overlap_kernel(
                             if e + a * TY < KY and f + b * TX < KX:
                                 from_y = e + a * TY - (KY - 1) / 2 - mu_y
                                 from_x = f + b * TX - (KX - 1) / 2 - mu_x
-                                if UNPOOL:
+                                if IS_SUM:
                                     share = G * tl.exp(-0.25 * (g_y * from_y * from_y + g_x * from_x * from_x) - peak)
                                 else:
-                                    share = gradient(values[e * TX + f], from_y, from_x, known, more, POWER)
+                                    share = gradient(values[e * TX + f], from_y, from_x, known, more, RULE.power)
                                 total += tl.where(holds, share, 0.0)
                             added += (total,)
                     totals = added
@@ -133,40 +148,28 @@ def overlap_kernel(
                 for f in tl.static_range(TX):
                     row, col = top + e, left + f
                     there = live & (row >= 0) & (row < H) & (col >= 0) & (col < W)
-                    tl.store(out + n * on + c * oc + row * oy + col * ox, totals[e * TX + f], mask=there)
+                    tl.store(written.z + n * on + c * oc + row * oy + col * ox, totals[e * TX + f], mask=there)
             start += BLOCK
         tl.debug_barrier()
         unit += step
 
 
-def launch(
-    z: Tensor,
-    p: Tensor,
-    geometry: Sequence[int],
-    tensors: tuple[Tensor, ...],
-    bounds: tuple[float, float],
-    strides: tuple[int, ...],
-    constants: dict[str, Any],
-) -> None:
+def launch(read: Maps, written: Maps, sizes: Sizes, bounds: tuple[float, float], rule: Rule) -> None:
     """Launch a few programs per multiprocessor, each for several bands; nothing for an empty map."""
+    z: Tensor = written.z
     if z.numel() == 0:
         return
-    size, step, before = geometry[:2], geometry[2:4], geometry[4:6]
-    (n, c), (h, w) = z.shape[:2], p.shape[2:]
-    group = min(CHANNELS, triton.next_power_of_2(c)) if constants["CHANNELS_LAST"] else 1
+    step, before = (sizes.stride_y, sizes.stride_x), (sizes.padding_y, sizes.padding_x)
+    n, c, w = sizes.N, sizes.C, sizes.w
+    group = min(CHANNELS, triton.next_power_of_2(c)) if rule.channels_last else 1
     cells, columns = ((n - 1 + b) // t + 1 for n, b, t in zip(z.shape[2:], before, step, strict=True))
     rows = min(cells, triton.cdiv(BAND, w * group))
     bands, groups = triton.cdiv(cells, rows), triton.cdiv(c, group)
-    most = [triton.cdiv(s, t) for s, t in zip(size, step, strict=True)]
-    programs = min(n * groups * bands, 4 * processors(z))
-    length = (rows + most[0] - 1) * w * group * NUMBERS
+    holders = triton.cdiv(rule.size[0], step[0]), triton.cdiv(rule.size[1], step[1])
+    processors = torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 1
+    programs = min(n * groups * bands, 4 * processors)
+    length = (rows + holders[0] - 1) * w * group * NUMBERS.value
     notes = z.new_empty(programs * length, dtype=torch.float64 if z.dtype == torch.float64 else torch.float32)
+    rule = replace(rule, stride=step, holders=holders, group=group)
     with torch.cuda.device_of(z):
-        overlap_kernel[(programs,)](
-            *tensors, notes, *z.shape, h, w, *geometry[2:6], *bounds, *strides, rows, bands, groups, columns,
-            MY=most[0], MX=most[1], GROUP=group, BLOCK=BLOCK, NUMBERS=NUMBERS, **constants,
-        )  # fmt: skip
-
-
-def processors(z: Tensor) -> int:
-    return torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 1
+        overlap_kernel[(programs,)](read, written, notes, sizes, (rows, bands, groups, columns), bounds, RULE=rule)

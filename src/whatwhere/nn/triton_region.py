@@ -5,15 +5,54 @@ the same expressions, which the compiler computes once.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
+# mypy: disable-error-code="assignment,var-annotated"
 from __future__ import annotations
 
 from collections import namedtuple
+from dataclasses import dataclass
 
 import triton
 import triton.language as tl
 
+from whatwhere.inference.engines.triton.formulas import formulas
+
+BLOCK = tl.constexpr(256)  # regions or elements that are processed at a time
+# What the kernels read, or write: z and p [N, C, …], μ and γ [N, 2, C, h, w] of rows and columns, each with its strides
+Maps = namedtuple("Maps", "z p mu gamma z_strides p_strides mu_strides gamma_strides")
+# Sizes of the map and of the grid of regions, the distance of regions, and how far the first begins before the map
+Sizes = namedtuple("Sizes", "N C H W h w stride_y stride_x padding_y padding_x")
 # Regions in a map: its memory, where they begin, which exist, the map's size and strides along rows and columns
 Region = namedtuple("Region", "z top left live H W zy zx")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a kernel is compiled for.
+
+    inside           all regions lie inside the map
+    mu, gamma        these are given, or wanted
+    wide             offsets need 64 bits
+    stride, holders, group  where regions overlap: see `triton_overlap`
+    """
+
+    operation: int
+    size: tuple[int, int]
+    power: int
+    inside: bool
+    channels_last: bool
+    mu: bool
+    gamma: bool
+    wide: bool
+    stride: tuple[int, int] = (0, 0)
+    holders: tuple[int, int] = (1, 1)
+    group: int = 1
+
+
+@triton.jit
+def accumulator(x):
+    """Zeros of the dtype that everything is computed in: float64 for float64 maps, else float32."""
+    ACC: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
+    return tl.zeros((BLOCK,), ACC)
 
 
 @triton.jit
@@ -29,20 +68,58 @@ def place(index, C, H, W, CHANNELS_LAST: tl.constexpr):
 
 
 @triton.jit
-def element(r, i: tl.constexpr, j: tl.constexpr, INSIDE: tl.constexpr, ACC: tl.constexpr):
-    """z(i) of every region; 0 beyond the map."""
+def map_offset(strides, at):
+    """Where the elements at = (n, c, y, x) of a map are."""
+    return at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2] + at[3] * strides[3]
+
+
+@triton.jit
+def theta_offset(strides, at):
+    """Where μ or γ along rows of the regions at = (n, c, y, x) is; along columns it is strides[1] further on."""
+    return at[0] * strides[0] + at[1] * strides[2] + at[2] * strides[3] + at[3] * strides[4]
+
+
+@triton.jit
+def load_values(maps, at, live, RULE: tl.constexpr):
+    """p, μ_y, μ_x, γ_y, γ_x of each region, or their gradients; 0 for what is not given."""
+    p = tl.load(maps.p + map_offset(maps.p_strides, at), mask=live, other=0).to(accumulator(maps.p).dtype)
+    mu_y, mu_x, g_y, g_x = p * 0, p * 0, p * 0, p * 0
+    if RULE.mu:
+        mu = maps.mu + theta_offset(maps.mu_strides, at)
+        mu_y, mu_x = (
+            tl.load(mu, mask=live, other=0).to(p.dtype),
+            tl.load(mu + maps.mu_strides[1], mask=live, other=0).to(p.dtype),
+        )
+    if RULE.gamma:
+        gamma = maps.gamma + theta_offset(maps.gamma_strides, at)
+        g_y, g_x = (
+            tl.load(gamma, mask=live, other=0).to(p.dtype),
+            tl.load(gamma + maps.gamma_strides[1], mask=live, other=0).to(p.dtype),
+        )
+    return p, mu_y, mu_x, g_y, g_x
+
+
+@triton.jit
+def inside(r, i: tl.constexpr, j: tl.constexpr, INSIDE: tl.constexpr):
+    """Whether element (i, j) of every region lies in the map."""
     there = r.live
     if not INSIDE:
         there = r.live & (r.top + i >= 0) & (r.top + i < r.H) & (r.left + j >= 0) & (r.left + j < r.W)
-    return tl.load(r.z + (r.top + i) * r.zy + (r.left + j) * r.zx, mask=there, other=0).to(ACC)
+    return there
+
+
+@triton.jit
+def element(r, i: tl.constexpr, j: tl.constexpr, INSIDE: tl.constexpr):
+    """z(i) of every region; 0 beyond the map."""
+    z = tl.load(r.z + (r.top + i) * r.zy + (r.left + j) * r.zx, mask=inside(r, i, j, INSIDE), other=0)
+    return z.to(accumulator(r.z).dtype)
 
 
 @triton.jit
 def exponent(i: tl.constexpr, axis, K: tl.constexpr, INSIDE: tl.constexpr):
-    """log w_i but for its norm: -γ (x_i - μ)² / 4, or -∞ beyond the map; `axis` = (first, extent, μ, γ)."""
+    """log w_i but for its norm, or -∞ beyond the map; `axis` = (first, extent, μ, γ)."""
     first, extent, mu, gamma = axis
-    x = i - (K - 1) / 2 - mu
-    h = -0.25 * gamma * x * x
+    h = formulas.exponent(i - (K - 1) / 2, mu, gamma) * 0.5
     if not INSIDE:
         h = tl.where((first + i >= 0) & (first + i < extent), h, float("-inf"))
     return h
@@ -67,64 +144,52 @@ def weight(i: tl.constexpr, axis, norm, K: tl.constexpr, INSIDE: tl.constexpr):
 
 
 @triton.jit
-def strength(v, largest, POWER: tl.constexpr):
-    """|s|^power, relative to the largest of the region."""
-    a = tl.abs(v) / largest
-    if POWER == 2:
-        a = a * a
-    return a
-
-
-@triton.jit
-def fit(r, KY: tl.constexpr, KX: tl.constexpr, POWER: tl.constexpr, INSIDE: tl.constexpr, ACC: tl.constexpr):
-    """The moments of each region: largest |s| and Σ|s|^power (1 in empty regions), μ and variance along both axes."""
-    largest = tl.zeros(r.top.shape, ACC)
+def fit(r, bounds, RULE: tl.constexpr):
+    """The moments of each region: largest |s|, Σ|s|^power (1 in empty regions), θ = (μ_y, μ_x, γ_y, γ_x), variances."""
+    KY: tl.constexpr = RULE.size[0]
+    KX: tl.constexpr = RULE.size[1]
+    zero = accumulator(r.z)
+    largest, total, mu_y, mu_x, v_y, v_x = zero, zero, zero, zero, zero, zero
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
-            largest = tl.maximum(largest, tl.abs(element(r, i, j, INSIDE, ACC)))
+            largest = tl.maximum(largest, tl.abs(element(r, i, j, RULE.inside)))
     empty = largest == 0
-    largest = tl.where(empty, 1.0, largest)
-    total, mu_y, mu_x = tl.zeros(r.top.shape, ACC), tl.zeros(r.top.shape, ACC), tl.zeros(r.top.shape, ACC)
+    largest = formulas.or_one(largest)
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
-            a = strength(element(r, i, j, INSIDE, ACC), largest, POWER)
+            a = formulas.strength(element(r, i, j, RULE.inside) / largest, RULE.power)
             total += a
             mu_y += a * (i - (KY - 1) / 2)
             mu_x += a * (j - (KX - 1) / 2)
-    total = tl.where(empty, 1.0, total)
+    total = formulas.or_one(total)
     mu_y, mu_x = mu_y / total, mu_x / total
-    v_y, v_x = tl.zeros(r.top.shape, ACC), tl.zeros(r.top.shape, ACC)
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
-            a = strength(element(r, i, j, INSIDE, ACC), largest, POWER)
+            a = formulas.strength(element(r, i, j, RULE.inside) / largest, RULE.power)
             v_y += a * (i - (KY - 1) / 2 - mu_y) * (i - (KY - 1) / 2 - mu_y)
             v_x += a * (j - (KX - 1) / 2 - mu_x) * (j - (KX - 1) / 2 - mu_x)
     v_y, v_x = tl.where(empty, float("inf"), v_y / total), tl.where(empty, float("inf"), v_x / total)
-    return largest, total, mu_y, mu_x, v_y, v_x
+    g_y = formulas.precision(v_y, total, bounds[0], bounds[1])
+    return largest, total, (mu_y, mu_x, g_y, formulas.precision(v_x, total, bounds[0], bounds[1])), (v_y, v_x)
 
 
 @triton.jit
-def precision(variance, lo, hi):
-    """γ = 1 / variance, bounded."""
-    gamma = 1 / tl.maximum(variance, 1 / tl.maximum(hi, 1.0))
-    return tl.minimum(tl.maximum(gamma, lo), hi)
-
-
-@triton.jit
-def sums(r, theta, KY: tl.constexpr, KX: tl.constexpr, INSIDE: tl.constexpr, ACC: tl.constexpr):
+def sums(r, theta, RULE: tl.constexpr):
     """P = Σ w z of each region and its derivatives by θ = (μ_y, μ_x, γ_y, γ_x); then the norms of both axes."""
+    KY: tl.constexpr = RULE.size[0]
+    KX: tl.constexpr = RULE.size[1]
+    INSIDE: tl.constexpr = RULE.inside
     mu_y, mu_x, g_y, g_x = theta
     axis_y, axis_x = (r.top, r.H, mu_y, g_y), (r.left, r.W, mu_x, g_x)
     norm_y, norm_x = norm(axis_y, KY, INSIDE), norm(axis_x, KX, INSIDE)
-    p, m_y, m_x = tl.zeros(r.top.shape, ACC), tl.zeros(r.top.shape, ACC), tl.zeros(r.top.shape, ACC)
-    s_y, s_x = tl.zeros(r.top.shape, ACC), tl.zeros(r.top.shape, ACC)
-    q_y, q_x, r_y, r_x = s_y, s_x, s_y, s_x  # first and second moments of q about μ
+    p = accumulator(r.z)
+    m_y, m_x, s_y, s_x, q_y, q_x, r_y, r_x = p, p, p, p, p, p, p, p  # of w z and of q: first and second moments about μ
     for i in tl.static_range(KY):
         w_y, y = weight(i, axis_y, norm_y, KY, INSIDE), i - (KY - 1) / 2 - mu_y
-        row = tl.zeros(r.top.shape, ACC)
+        row = accumulator(r.z)
         for j in tl.static_range(KX):
             w_x, x = weight(j, axis_x, norm_x, KX, INSIDE), j - (KX - 1) / 2 - mu_x
-            share = w_x * element(r, i, j, INSIDE, ACC)
+            share = w_x * element(r, i, j, INSIDE)
             row += share
             m_x += w_y * share * x
             s_x += w_y * share * x * x
@@ -136,57 +201,28 @@ def sums(r, theta, KY: tl.constexpr, KX: tl.constexpr, INSIDE: tl.constexpr, ACC
         s_y += w_y * row * y * y
         q_y += w_y * w_y * y
         r_y += w_y * w_y * y * y
-    d_mu_y, d_mu_x = g_y * (m_y - p * q_y) / 2, g_x * (m_x - p * q_x) / 2
-    d_g_y, d_g_x = (p * r_y - s_y) / 4, (p * r_x - s_x) / 4
+    d_mu_y, d_g_y = formulas.theta_gradient(0.0, g_y, m_y - p * q_y, s_y - p * r_y)
+    d_mu_x, d_g_x = formulas.theta_gradient(0.0, g_x, m_x - p * q_x, s_x - p * r_x)
     return p, (d_mu_y, d_mu_x, d_g_y, d_g_x), norm_y, norm_x
 
 
 @triton.jit
-def fit_slopes(
-    r, slopes, bounds,
-    KY: tl.constexpr, KX: tl.constexpr, POWER: tl.constexpr, INSIDE: tl.constexpr, ACC: tl.constexpr,
-):  # fmt: skip
+def fit_slopes(r, slopes, bounds, RULE: tl.constexpr):
     """Of each region, from the slopes by p and θ: μ, γ, and the coefficients of ∇z(i) = G w̃(i) + r(i) Q(i), where
 
     w̃(i) = exp(-γ_y y²/4 - γ_x x²/4 - peak),  Q(i) = c + a_y y + a_x x + b_y y² + b_x x²,  y and x from μ
-    r(i) = z(i) / largest, or its sign where power is 1
+    r(i) = the derivative of |z|^power, z in units of the largest
     """
-    lo, hi = bounds
     d_p, d_mu_y, d_mu_x, d_g_y, d_g_x = slopes
-    largest, total, mu_y, mu_x, v_y, v_x = fit(r, KY, KX, POWER, INSIDE, ACC)
-    g_y, g_x = precision(v_y, lo, hi), precision(v_x, lo, hi)
-    _, by_theta, norm_y, norm_x = sums(r, (mu_y, mu_x, g_y, g_x), KY, KX, INSIDE, ACC)
+    largest, total, theta, variances = fit(r, bounds, RULE)
+    mu_y, mu_x, g_y, g_x = theta
+    _, by_theta, norm_y, norm_x = sums(r, theta, RULE)
     m_y, m_x, n_y, n_x = by_theta
-    # ∂μ/∂a = (y - μ) / Σa,  ∂γ/∂a = -γ² ((y - μ)² - v) / Σa where no bound holds it, with a = (|z| / largest)^power
-    unit = POWER / total / tl.maximum(largest, 1e-30)
-    a_y, a_x = unit * (d_p * m_y + d_mu_y), unit * (d_p * m_x + d_mu_x)
-    b_y = tl.where(1 / v_y == g_y, -unit * g_y * g_y * (d_p * n_y + d_g_y), 0.0)
-    b_x = tl.where(1 / v_x == g_x, -unit * g_x * g_x * (d_p * n_x + d_g_x), 0.0)
-    c = -tl.where(b_y == 0, 0.0, b_y * v_y) - tl.where(b_x == 0, 0.0, b_x * v_x)
+    unit = 1 / total / tl.maximum(largest, 1e-30)
+    a_y, b_y, c_y = formulas.fit_slope((mu_y, g_y), variances[0], (d_p * m_y + d_mu_y, d_p * n_y + d_g_y), unit)
+    a_x, b_x, c_x = formulas.fit_slope((mu_x, g_x), variances[1], (d_p * m_x + d_mu_x, d_p * n_x + d_g_x), unit)
     known = mu_y, mu_x, g_y, g_x, d_p * norm_y[1] * norm_x[1], norm_y[0] + norm_x[0]
-    return known, (largest, c, a_y, a_x, b_y, b_x)
-
-
-@triton.jit
-def relative(v, largest, POWER: tl.constexpr):
-    r = v / largest
-    if POWER == 1:
-        r = tl.where(v > 0, 1.0, tl.where(v < 0, -1.0, 0.0)).to(v.dtype)
-    return r
-
-
-@triton.jit
-def load_slopes(at, strides, live, D_MU: tl.constexpr, D_GAMMA: tl.constexpr, ACC: tl.constexpr):
-    """∇p, ∇μ_y, ∇μ_x, ∇γ_y, ∇γ_x of each region, where they are and the strides from y to x; 0 for unused outputs."""
-    d_p, d_mu, d_gamma = at
-    ma, ga = strides
-    slope = tl.load(d_p, mask=live, other=0).to(ACC)
-    m_y, m_x, n_y, n_x = slope * 0, slope * 0, slope * 0, slope * 0
-    if D_MU:
-        m_y, m_x = tl.load(d_mu, mask=live, other=0).to(ACC), tl.load(d_mu + ma, mask=live, other=0).to(ACC)
-    if D_GAMMA:
-        n_y, n_x = tl.load(d_gamma, mask=live, other=0).to(ACC), tl.load(d_gamma + ga, mask=live, other=0).to(ACC)
-    return slope, m_y, m_x, n_y, n_x
+    return known, (largest, -c_y - c_x, a_y, a_x, b_y, b_x)
 
 
 @triton.jit
@@ -195,4 +231,5 @@ def gradient(v, y, x, known, more, POWER: tl.constexpr):
     _, _, g_y, g_x, G, peak = known
     largest, c, a_y, a_x, b_y, b_x = more
     w = tl.exp(-0.25 * (g_y * y * y + g_x * x * x) - peak)
-    return G * w + relative(v, largest, POWER) * (c + a_y * y + a_x * x + b_y * y * y + b_x * x * x)
+    slope = formulas.strength_slope(v / largest, POWER)
+    return G * w + slope * (c + a_y * y + a_x * x + b_y * y * y + b_x * x * x)

@@ -44,10 +44,12 @@ def pair_weights(mu, gamma):
 
 
 def pair_difference(mu, gamma):
-    """w_1 - w_0 of two elements. Their weights are a unit vector, so that this number is both."""
-    a, t = pair_ratio(mu, gamma)
-    d = (1 - t) * rsqrt(1 + t * t)
-    return where(a > 0, d, -d)
+    """w_1 - w_0 of two elements. Their weights are a unit vector, so that this number is both.
+
+    Cut where the smaller weight is under 1e-17, so that no square overflows.
+    """
+    t = exp(-clamp(mu * gamma * 0.5, -40.0, 40.0))
+    return (1 - t) * rsqrt(1 + t * t)
 
 
 def weights_from_difference(d):
@@ -151,20 +153,6 @@ def shrink(p, beta, alpha):
         else:
             cut = beta * alpha * pow(size, alpha - 1)
     return p - clamp(p, -cut, cut)
-
-
-def shrink_exact(p, beta):
-    """The proximal map of α = ½ without trigonometric functions (`ops.sparsity.shrink_exact` is its closed form).
-
-    Its root u solves u - |p| + β/2 u^-½ = 0: Newton's steps find s = √u, the largest root of s³ - |p| s + β/2, from
-    above, where the cubic is convex. |p| > 3/2 β^(2/3) is compared by cubes.
-    """
-    size = abs(p)
-    s = sqrt(size)
-    for _ in range(6):
-        s = s - (s * s * s - size * s + beta * 0.5) / (3 * s * s - size)
-    root = where(p > 0, s * s, -s * s)
-    return where(size * size * size > 3.375 * beta * beta, root, 0.0)
 
 
 # --- steps

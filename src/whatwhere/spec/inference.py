@@ -150,8 +150,6 @@ class InferenceSpec(Checked):
 
     lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam` chooses it from the images
     alpha         α of the penalty Σ|p|^α, between ½ and 1
-    shrinkage     'gradient' (the paper: soft threshold at α = 1, its printed step at α = ½) or
-                  'exact' (the proximal map; α = ½ or 1)
     steps         ISTA steps, T: at most, with a tolerance; no more than those of a `Schedule`
     tolerance     an image is finished once a step changes its cost by less than this share (`inference.convergence`);
                   0 takes all steps, and so does a `Schedule`
@@ -168,7 +166,6 @@ class InferenceSpec(Checked):
 
     lam: Positive | AutoLam = 5.0
     alpha: Annotated[float, Within(0.5, 1)] = 1.0
-    shrinkage: Literal["gradient", "exact"] = "gradient"
     steps: CountOrZero = 50
     tolerance: NonNegative = 0.0
     step: LineSearch | Fixed | Schedule = LineSearch()
@@ -180,11 +177,6 @@ class InferenceSpec(Checked):
         if isinstance(self.lam, AutoLam):
             given = f"lam = {self.lam} with alpha = {self.alpha}"
             require(self.alpha == 1 or self.lam.relative is not None, given, "alpha = 1, or a number for lam")
-        require(
-            self.shrinkage == "gradient" or self.alpha in (0.5, 1),
-            f"shrinkage = 'exact' with alpha = {self.alpha}",
-            "alpha = 0.5 or 1 (the proximal map has a closed form there), or shrinkage = 'gradient'",
-        )
         if isinstance(self.step, Schedule):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
 

@@ -9,6 +9,7 @@ INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ("InferenceSpec", "step_size"): 'step = {{ kind = "line_search", per = "image" }}, or per = "batch", or '
     'step = "fixed"',
     ("InferenceSpec", "momentum"): "step.momentum = {value}",
+    ("InferenceSpec", "shrinkage"): "nothing: a step shrinks as the paper prints it",
     ("InferenceSpec", "search_every"): "nothing: β is searched for in every step",
     ("InferenceSpec", "noise"): 'lam = {{ kind = "auto", noise = {value} }}',
     ("InferenceSpec", "sparsity_share"): 'lam = {{ kind = "auto", share = {value} }}',

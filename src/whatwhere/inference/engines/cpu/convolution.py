@@ -7,8 +7,8 @@ sum; down from few non-zero features, those features only.
 from __future__ import annotations
 
 from whatwhere.inference.engines.cpu.pooling import element_offset, weights_offset
-from whatwhere.inference.engines.cpu.records import Layer, Map
 from whatwhere.inference.engines.cpu.products import Repeats, Windows, dots_rows, product_rows
+from whatwhere.inference.engines.cpu.records import Layer, Map
 from whatwhere.inference.engines.cpu.winograd import correlate
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, store

@@ -137,6 +137,8 @@ def _affine(builder: Any, start: Any, *terms: tuple[Any, Any]) -> Any:
 OUTPUTS = LANES // 2  # of a block: OUTPUTS × 3 vectors take 24 of 32 registers, or 12 of 16
 HALF = OUTPUTS // 2
 ONE_MORE = OUTPUTS + 1 if LANES == 16 else OUTPUTS  # 27 of 32 registers: one output is not left over then
+
+
 class Repeats(NamedTuple):
     """Equal rows of `length` outputs: how many, and how far from one to the next outputs, windows and filters are."""
 

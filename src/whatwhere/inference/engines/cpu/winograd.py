@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines.cpu.records import Layer, Map
 from whatwhere.inference.engines.cpu.products import Repeats, Windows, product_rows
+from whatwhere.inference.engines.cpu.records import Layer, Map
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store
 

@@ -181,7 +181,8 @@ def fit_moments(memory: Array, z: int, axes: tuple[Axis, Axis], power: int, floo
     for i in range(y.size):
         row, at, from_y = zero, z + i * y.stride, coordinate(i, y.size) - mean_y
         for j in range(x.size):
-            s, from_x = formulas.strength(load(memory, at + j * x.stride) * scale, power), coordinate(j, x.size) - mean_x
+            s = formulas.strength(load(memory, at + j * x.stride) * scale, power)
+            from_x = coordinate(j, x.size) - mean_x
             row, v_x = row + s, fma(s, from_x * from_x, v_x)
         v_y = fma(row, from_y * from_y, v_y)
     return largest, total, (mean_y, v_y * share), (mean_x, v_x * share)

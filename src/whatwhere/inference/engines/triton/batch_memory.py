@@ -47,14 +47,14 @@ class BatchMemory:
         self.common = empty(6)  # scales and a flag, by the names of `weights`
         self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [  # what `down` unpools at once, it stores as float16 · scale
-            empty(N, *s.grid, s.pooled_maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
+            empty(N, *s.grid, s.maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
             for k, s in enumerate(self.shapes, start=1)
         ]
         self.trial = [  # R g on its way down, where it is not unpooled at once
-            empty(0 if s.tiled else self.sample, *s.grid, s.pooled_maps) for s in self.shapes[:-1]
+            empty(0 if s.tiled else self.sample, *s.grid, s.maps) for s in self.shapes[:-1]
         ]
-        self.theta = [empty(N, *s.grid, 4 if s.depth == 1 else 6, s.pooled_maps) for s in self.shapes]
-        self.weights = [empty(N, *s.grid, s.weight_planes, s.pooled_maps, dtype=torch.int16) for s in self.shapes]
+        self.theta = [empty(N, *s.grid, 4, s.maps) for s in self.shapes]
+        self.weights = [empty(N, *s.grid, s.weight_planes, s.maps, dtype=torch.int16) for s in self.shapes]
         # the line search moves θ on its way up, but what it tries on its way down has the weights from before
         self.weights_before = [
             empty(self.sample, *w.shape[1:], dtype=w.dtype) if self.keeps_weights(k) else w
@@ -75,8 +75,8 @@ class BatchMemory:
         self.versions = [0] * (2 * self.top)
 
         top, bottom = self.shapes[-1], self.shapes[0]
-        self.gradient = empty(self.sample, *top.grid, top.pooled_maps)
-        parts = top.grid[0] * top.grid[1] * top.pooled_chunks
+        self.gradient = empty(self.sample, *top.grid, top.maps)
+        parts = top.grid[0] * top.grid[1] * top.chunks
         tiles = self.down[0].shape[2] // bottom.down_tile
         self.penalties, self.nonzeros, self.uphill, self.squares_above = (empty(N, parts) for _ in range(4))
         self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
@@ -120,7 +120,7 @@ class BatchMemory:
             mu, gamma = (Strided(x, x.stride()) for x in (known.mu, known.gamma))
             rows, programs = self.regions(shape, self.N)
             take_theta[programs](
-                mu, gamma, own, planes, self.common, rows, (moments.gamma_min, moments.gamma_max),
+                mu, gamma, (own, planes, self.common), rows, (moments.gamma_min, moments.gamma_max),
                 SHAPE=shape, **ELEMENTWISE,
             )  # fmt: skip
 
@@ -128,7 +128,7 @@ class BatchMemory:
     def regions(shape: LayerShape, images: int, tile: int = ELEMENTWISE["M"]) -> tuple[int, tuple[int]]:
         """How many regions these images have, and the grid of a kernel that takes them in tiles."""
         rows = images * shape.grid[0] * shape.grid[1]
-        return rows, (triton.cdiv(rows, tile) * shape.pooled_chunks,)
+        return rows, (triton.cdiv(rows, tile) * shape.chunks,)
 
     def choose_scale(self) -> None:
         """The powers of two that keep float16 within its range, from what was loaded; see `weights`."""

@@ -191,8 +191,8 @@ class UnpoolRule:
 @triton.jit
 def unpool(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr):
     """z(i) = w(i) p(j) where regions lie side by side, and what the rule asks."""
-    tile, part = own_tile(numbers.rows, SHAPE.pooled_maps, M)
-    here, exists, at = tile.here, tile.row < numbers.rows, plane_offset(tile, 1, SHAPE.pooled_maps)
+    tile, part = own_tile(numbers.rows, SHAPE.maps, M)
+    here, exists, at = tile.here, tile.row < numbers.rows, plane_offset(tile, 1, SHAPE.maps)
     p_hat = tl.load(tensors.p + at, mask=here, other=0.0)
     if RULE.accelerate:
         image = tile.row // (SHAPE.grid[0] * SHAPE.grid[1])

@@ -80,7 +80,7 @@ def starts_from_zero(problem: Problem) -> bool:
     """
     spec = problem.model.spec
     regular = all(
-        layer.pooling_kind == "gaussian" and layer.stride == layer.pool_size and layer.pool_maps == 1
+        layer.pooling_kind == "gaussian" and layer.stride == layer.pool_size
         for layer in spec.layers[: problem.phase.layer]
     )
     scheduled = problem.spec.schedule is not None and problem.spec.steps > 0
@@ -175,7 +175,9 @@ def unsupported(problem: Problem) -> str | None:
     for k, layer in enumerate(model.spec.layers[: problem.phase.layer], start=1):
         if layer.stride > 4:
             return f"the pooling regions of layer {k} have a stride of {layer.stride}; at most 4"
-        if layer.pool_maps * layer.pool_size**2 > MAX_REGION:
-            size = f"{layer.pool_size} × {layer.pool_size} elements of {layer.pool_maps} maps"
-            return f"the pooling regions of layer {k} hold {size}; at most {MAX_REGION} elements"
+        if layer.pool_maps > 1:
+            return "regions of several maps (pool_maps > 1) are pooled by the reference only"
+        if layer.pool_size**2 > MAX_REGION:
+            size = f"{layer.pool_size} × {layer.pool_size} elements"
+            return f"the pooling regions of layer {k} hold {size}; at most {MAX_REGION}"
     return None

@@ -10,8 +10,7 @@ by side in one row,
 
 At s = 2 and K = 5 that is 9 taps for 25, each row read a third as often, for 1.44 times the products.
 
-Regions that overlap, or hold several maps (3-D), are no cells: `regions` goes between them and the cells, whose side is
-the regions' stride. There m maps that are pooled together are stored as [m, pooled map], as the CPU engine does.
+Regions that overlap are no cells: `regions` goes between them and the cells, whose side is the regions' stride.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import torch
 from torch import Tensor
 
 from whatwhere.model import DeconvNet
-from whatwhere.ops.pooling import Regions
 
 CHUNK = 16  # maps that one program of the upward pass takes: the least that the tensor cores accept
 
@@ -50,7 +48,7 @@ def depth_block(inner: int) -> int:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The sizes of one layer: B maps of z over C maps below, regions of m maps, K × K filters.
+    """The sizes of one layer: B maps of z over C maps below, K × K filters.
 
     Kernels take it whole, as one constant that they are compiled for.
     """
@@ -61,18 +59,17 @@ class LayerShape:
     grid: tuple[int, int]  # regions, h × w
     pool_size: int
     stride: int
-    depth: int  # maps that a region holds, m
     filter_size: int
 
     @property
     def tiled(self) -> bool:
         """Whether regions are cells, so that one kernel goes from the error below to the features."""
-        return self.stride == self.pool_size and self.depth == 1
+        return self.stride == self.pool_size
 
     @property
     def weight_planes(self) -> int:
         """How many numbers a region's weights are stored as (`weights`)."""
-        return planes_of(self.depth) + 2 * planes_of(self.pool_size)
+        return 2 * planes_of(self.pool_size)
 
     @property
     def cell(self) -> int:
@@ -83,10 +80,6 @@ class LayerShape:
     def cells(self) -> tuple[int, int]:
         """Cells of z, along rows and columns."""
         return -(-self.unpooled[0] // self.cell), -(-self.unpooled[1] // self.cell)
-
-    @property
-    def pooled_maps(self) -> int:
-        return self.maps // self.depth
 
     @property
     def taps(self) -> int:
@@ -130,13 +123,8 @@ class LayerShape:
 
     @property
     def chunks(self) -> int:
-        """Programs that share the maps of z."""
+        """Programs that share the maps."""
         return -(-self.maps // CHUNK)
-
-    @property
-    def pooled_chunks(self) -> int:
-        """Programs that share the pooled maps."""
-        return -(-self.pooled_maps // CHUNK)
 
     @property
     def places(self) -> int:
@@ -144,21 +132,11 @@ class LayerShape:
         return power_of_two(self.cell**2)
 
     @property
-    def axes(self) -> int:
-        """Along how many axes a region has a Gaussian."""
-        return 2 if self.depth == 1 else 3
-
-    @property
-    def region(self) -> tuple[int, int, int]:
-        """Elements of a region along maps, rows and columns."""
-        return self.depth, self.pool_size, self.pool_size
-
-    @property
-    def ragged(self) -> tuple[bool, bool, bool]:
-        """Whether the last region reaches beyond z, along maps, rows and columns."""
+    def ragged(self) -> tuple[bool, bool]:
+        """Whether the last region reaches beyond z, along rows and columns."""
         ends = ((n - 1) * self.stride + self.pool_size for n in self.grid)
         rows, columns = (end > extent for end, extent in zip(ends, self.unpooled, strict=True))
-        return False, rows, columns
+        return rows, columns
 
     @property
     def down_tile(self) -> int:
@@ -178,15 +156,12 @@ def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[
     """The shapes of layers 1 … layer for images of this size."""
     below, shapes = (model.spec.signal_channels, height, width), []
     for spec, regions in zip(model.spec.layers, model.at(height, width).regions[:layer], strict=False):
-        shapes.append(layer_shape(regions, below, spec.filter_size))
+        maps, height, width = regions.shape
+        shapes.append(
+            LayerShape(maps, below, (height, width), regions.grid[1:], spec.pool_size, spec.stride, spec.filter_size)
+        )
         below = regions.grid
     return shapes
-
-
-def layer_shape(regions: Regions, below: tuple[int, int, int], filter_size: int) -> LayerShape:
-    maps, height, width = regions.shape
-    depth, size, _ = regions.size
-    return LayerShape(maps, below, (height, width), regions.grid[1:], size, regions.stride[1], depth, filter_size)
 
 
 def filter_blocks(f: Tensor, shape: LayerShape, group: int = 1) -> Tensor:
@@ -197,7 +172,6 @@ def filter_blocks(f: Tensor, shape: LayerShape, group: int = 1) -> Tensor:
     i = K - 1 - (u - y).
     """
     s, R, side, (C, B, K, _) = shape.cell, shape.taps + group - 1, group * shape.cell, f.shape
-    f = f.unflatten(1, (shape.pooled_maps, shape.depth)).transpose(1, 2).flatten(1, 2)
     u, y, i = (torch.arange(n, device=f.device) for n in (R * s, side, K))
     meet = (i == K - 1 - (u[:, None, None] - y[:, None])).to(f.dtype)
     G = torch.einsum("cbij,uyi,vxj->cbuyvx", f, meet, meet).view(C, B, R, s, side, R, s, side)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import penalty, shrink
+from whatwhere.inference.engines.triton.formulas import formulas
 from whatwhere.inference.engines.triton.weights import (
     GRADIENT_SCALE,
     SCALE,
@@ -52,7 +52,6 @@ class Rule:
     """What a pass up or a step is compiled for."""
 
     alpha: float
-    exact: bool
     nonnegative: bool
     momentum: bool
     scheduled: bool
@@ -66,8 +65,8 @@ class Rule:
 @triton.jit
 def step(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr):
     """The step along the gradient that a line search left, and z, with the weights after θ moved."""
-    tile, part = own_tile(numbers.rows, SHAPE.pooled_maps, M)
-    at = plane_offset(tile, 1, SHAPE.pooled_maps)
+    tile, part = own_tile(numbers.rows, SHAPE.maps, M)
+    at = plane_offset(tile, 1, SHAPE.maps)
     g = tl.load(tensors.gradient + at, mask=tile.here, other=0.0) / tl.load(tensors.common + GRADIENT_SCALE)
     p_hat = tl.load(tensors.p + at, mask=tile.here, other=0.0)
     new = take_step(tensors, tile, part, (g, p_hat), numbers, SHAPE, RULE)
@@ -86,10 +85,10 @@ def take_step(tensors, tile, part, values, numbers, SHAPE: tl.constexpr, RULE: t
     `values` are g and p. With momentum, `uphill` are parts of FISTA's sum, and p becomes the change."""
     g, p_hat = values
     here, exists = tile.here, tile.row < numbers.rows
-    at = plane_offset(tile, 1, SHAPE.pooled_maps)
+    at = plane_offset(tile, 1, SHAPE.maps)
     step = tl.load(tensors.beta + tile.row // (SHAPE.grid[0] * SHAPE.grid[1]), mask=exists, other=0.0)[:, None]
     cut = numbers.threshold if RULE.scheduled else step
-    new = shrink(p_hat - numbers.lam * step * g, cut, RULE.alpha, RULE.exact)
+    new = formulas.shrink(p_hat - numbers.lam * step * g, cut, RULE.alpha)
     if RULE.nonnegative:
         new = tl.maximum(new, 0.0)
     new = tl.where(here, new, 0.0)
@@ -111,7 +110,7 @@ def take_step(tensors, tile, part, values, numbers, SHAPE: tl.constexpr, RULE: t
 @triton.jit
 def measure_features(tensors, p, part, exists, ALPHA: tl.constexpr):
     """The parts of an image's penalty and number of non-zeros that a tile of features makes."""
-    tl.store(tensors.penalties + part, tl.sum(penalty(p, ALPHA), axis=1), mask=exists)
+    tl.store(tensors.penalties + part, tl.sum(formulas.powered(p, ALPHA), axis=1), mask=exists)
     tl.store(tensors.nonzeros + part, tl.sum((p != 0).to(tl.float32), axis=1), mask=exists)
 
 
@@ -119,11 +118,11 @@ def measure_features(tensors, p, part, exists, ALPHA: tl.constexpr):
 def store_unpooled(p, z, w, tile, here, SHAPE: tl.constexpr):
     """z(i) = w(i) p(j), `w` as `region_weights` orders them."""
     S: tl.constexpr = SHAPE.pool_size
-    first = plane_offset(tile, S * S, SHAPE.pooled_maps)
+    first = plane_offset(tile, S * S, SHAPE.maps)
     for i in tl.static_range(S):
         for j in tl.static_range(S):
             element = p * w[i] * w[S + j]
-            tl.store(z + first + (i * S + j) * SHAPE.pooled_maps, element.to(z.dtype.element_ty), mask=here)
+            tl.store(z + first + (i * S + j) * SHAPE.maps, element.to(z.dtype.element_ty), mask=here)
 
 
 @triton.jit

@@ -23,6 +23,7 @@ from whatwhere.inference.engines.triton.weights import (
     plane_offset,
     region_planes,
     region_weights,
+    room,
     store_planes,
     store_theta,
 )
@@ -40,8 +41,6 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
     """
     B: tl.constexpr = SHAPE.maps
     S: tl.constexpr = SHAPE.pool_size
-    H: tl.constexpr = SHAPE.cells[0]
-    W: tl.constexpr = SHAPE.cells[1]
     PLACES: tl.constexpr = SHAPE.places
     common, rows = tensors.common, numbers.rows
     row, errors = errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
@@ -52,7 +51,7 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
     here = (row < rows)[:, None] & (b < B)[None, :]
     tile = Tile(row, b, here)
     at, part = plane_offset(tile, 1, B), row * SHAPE.chunks + chunk
-    room_y, room_x = (SHAPE.unpooled[0] - row // W % H * S)[:, None], (SHAPE.unpooled[1] - row % W * S)[:, None]
+    room_y, room_x = room(row, SHAPE)
     if RULE.fit:
         y, x = fitted(errors, room_y, room_x, numbers, SHAPE, RULE.fit)
         store_theta(tensors.theta, tile, here, y, x, B)
@@ -109,7 +108,7 @@ def movement(tensors, numbers, tile, p_hat, rate, SHAPE: tl.constexpr, RULE: tl.
 def store_gradient(tensors, g, tile, part, rows, SHAPE: tl.constexpr):
     """Store g for the line search, in its scale, and the parts of its square; g in that scale."""
     g = tl.where(tile.here, g * tl.load(tensors.common + GRADIENT_SCALE), 0.0)
-    tl.store(tensors.gradient + plane_offset(tile, 1, SHAPE.pooled_maps), g, mask=tile.here)
+    tl.store(tensors.gradient + plane_offset(tile, 1, SHAPE.maps), g, mask=tile.here)
     tl.store(tensors.squares + part, tl.sum(g * g, axis=1), mask=tile.row < rows)
     return g
 
@@ -131,7 +130,7 @@ def store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
     r_y, r_x = tile.row // W % H, tile.row % W
     block = (tile.row // (H * W) * ABOVE.blocks[0] + r_y // S) * ABOVE.blocks[1] + r_x // S
     slot = block.to(tl.int64) * (S * S) + r_y % S * S + r_x % S
-    at = slot[:, None] * SHAPE.pooled_maps + tile.b[None, :]
+    at = slot[:, None] * SHAPE.maps + tile.b[None, :]
     tl.store(error_above + at, g.to(error_above.dtype.element_ty), mask=tile.here)
 
 

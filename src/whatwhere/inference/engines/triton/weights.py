@@ -3,17 +3,18 @@
 Weights change only where θ moves, which is where there are features; so they are stored, as whole numbers of 16 bits,
 and most of what a step does reads them and not θ. (float16 would round them 16 times as coarsely, which shows where the
 gradient of θ is a small difference.) Of an axis with s elements that is one plane for each, and at s = 2 a single one:
-the two weights are a unit vector, so that d = w_1 - w_0 says both. The planes of a region are those along maps, where
-it holds several, along rows and along columns.
+the two weights are a unit vector, so that d = w_1 - w_0 says both. The planes of a region are those along rows, then
+along columns.
 """
 
-# mypy: allow-untyped-defs, disable-error-code="assignment"
+# mypy: allow-untyped-defs, disable-error-code="assignment,misc,var-annotated"
 from collections import namedtuple
 from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
 
+from whatwhere.inference.engines.triton.formulas import formulas
 from whatwhere.inference.engines.triton.shapes import CHUNK, planes_of
 
 UNIT = tl.constexpr(32767.0)  # what 1 is stored as; times 1 / 32767 that is 1 again, exactly
@@ -62,37 +63,27 @@ def to_plane(x):
 @triton.jit
 def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
     """What is stored of w_i = √softmax_i(-γ (x_i - μ)² / 2) along one axis, over the first `room` elements: the others
-    do not exist.
-
-    At s = 2 the weights are sigmoids of a = γ μ: w_1 = 1/√(1 + t²), w_0 = t w_1, t = exp(-a/2). Beyond |a| = 80 the
-    smaller one is under 1e-17, so a is cut there to keep t² finite (a switch has a = 5000).
-    """
+    do not exist."""
     mu, gamma = theta
     planes = ()
     if S == 2:
-        t = tl.exp(-tl.minimum(tl.maximum(gamma * mu, -80.0), 80.0) / 2)
-        d = (1 - t) * tl.rsqrt(1 + t * t)
+        d = formulas.pair_difference(mu, gamma)
         if RAGGED:
             d = tl.where(room > 1, d, -1.0)
         planes = (to_plane(d),)
     elif S > 2:
         top = mu * 0 - float("inf")
         for i in tl.static_range(S):
-            top = tl.maximum(top, tl.where(room > i, exponent(i, mu, gamma, S), -float("inf")))
+            top = tl.maximum(top, tl.where(room > i, formulas.exponent(i - (S - 1) / 2, mu, gamma), -float("inf")))
         total = mu * 0
         for i in tl.static_range(S):
-            root = tl.exp((exponent(i, mu, gamma, S) - top) / 2)  # of every element once: the compiler shares them
+            # of every element once: the compiler shares them
+            root = tl.exp((formulas.exponent(i - (S - 1) / 2, mu, gamma) - top) / 2)
             total += tl.where(room > i, root * root, 0.0)
         for i in tl.static_range(S):
-            root = tl.exp((exponent(i, mu, gamma, S) - top) / 2)
+            root = tl.exp((formulas.exponent(i - (S - 1) / 2, mu, gamma) - top) / 2)
             planes = planes + (to_plane(tl.where(room > i, root * tl.rsqrt(total), 0.0)),)  # noqa: RUF005
     return planes
-
-
-@triton.jit
-def exponent(i: tl.constexpr, mu, gamma, S: tl.constexpr):
-    x = i - (S - 1) / 2
-    return -gamma / 2 * (x - mu) * (x - mu)
 
 
 @triton.jit
@@ -102,9 +93,7 @@ def axis_weights(planes, first: tl.constexpr, like, S: tl.constexpr):
     if S == 1:
         w = (like * 0.0 + 1.0,)
     elif S == 2:
-        d = planes[first].to(tl.float32) * (1 / UNIT)
-        s = tl.sqrt(2 - d * d)
-        w = ((s - d) / 2, (s + d) / 2)
+        w = formulas.weights_from_difference(planes[first].to(tl.float32) * (1 / UNIT))
     else:
         for i in tl.static_range(S):
             w = w + (planes[first + i].to(tl.float32) * (1 / UNIT),)  # noqa: RUF005
@@ -115,7 +104,7 @@ def axis_weights(planes, first: tl.constexpr, like, S: tl.constexpr):
 def region_planes(y, x, room_y, room_x, SHAPE: tl.constexpr):
     """What is stored of the weights of a region within one map, from θ along rows and columns."""
     S: tl.constexpr = SHAPE.pool_size
-    return axis_planes(y, room_y, S, SHAPE.ragged[1]) + axis_planes(x, room_x, S, SHAPE.ragged[2])
+    return axis_planes(y, room_y, S, SHAPE.ragged[0]) + axis_planes(x, room_x, S, SHAPE.ragged[1])
 
 
 @triton.jit
@@ -128,19 +117,19 @@ def region_weights(planes, like, S: tl.constexpr):
 def load_planes(weights, tile, here, SHAPE: tl.constexpr):
     """The planes of regions, from weights [N, h, w, planes, B]."""
     COUNT: tl.constexpr = SHAPE.weight_planes
-    weights += plane_offset(tile, COUNT, SHAPE.pooled_maps)
+    weights += plane_offset(tile, COUNT, SHAPE.maps)
     planes = ()
     for i in tl.static_range(COUNT):
-        planes = planes + (tl.load(weights + i * SHAPE.pooled_maps, mask=here, other=0),)  # noqa: RUF005
+        planes = planes + (tl.load(weights + i * SHAPE.maps, mask=here, other=0),)  # noqa: RUF005
     return planes
 
 
 @triton.jit
 def store_planes(weights, tile, here, planes, SHAPE: tl.constexpr):
     COUNT: tl.constexpr = SHAPE.weight_planes
-    weights += plane_offset(tile, COUNT, SHAPE.pooled_maps)
+    weights += plane_offset(tile, COUNT, SHAPE.maps)
     for i in tl.static_range(COUNT):
-        tl.store(weights + i * SHAPE.pooled_maps, planes[i], mask=here)
+        tl.store(weights + i * SHAPE.maps, planes[i], mask=here)
 
 
 @triton.jit
@@ -162,50 +151,34 @@ def store_theta(theta, tile, here, y, x, B: tl.constexpr):
 
 
 @triton.jit
-def axis_theta(theta, tile, axis: tl.constexpr, SHAPE: tl.constexpr):
-    """Where μ along one axis is in θ [N, h, w, 2 · axes, P], and how much further γ: μ along all axes, then γ."""
-    AXES: tl.constexpr = SHAPE.axes
-    P: tl.constexpr = SHAPE.pooled_maps
-    return theta + (tile.row.to(tl.int64) * (2 * AXES) + axis)[:, None] * P + tile.b[None, :]
+def room(row, SHAPE: tl.constexpr):
+    """How many elements of each region lie within the map, or more, along rows and columns."""
+    H: tl.constexpr = SHAPE.grid[0]
+    W: tl.constexpr = SHAPE.grid[1]
+    room_y, room_x = SHAPE.unpooled[0] - row // W % H * SHAPE.stride, SHAPE.unpooled[1] - row % W * SHAPE.stride
+    return room_y[:, None], room_x[:, None]
 
 
 @triton.jit
-def take_theta(
-    mu, gamma, theta, weights, common, rows, gamma_bounds, SHAPE: tl.constexpr, M: tl.constexpr
-):  # fmt: skip
-    """Take μ and γ [N, axes, B, h, w], in memory in any order, into θ, and store the weights that these make; set
-    OUT_OF_BOUNDS if any of them is."""
-    AXES: tl.constexpr = SHAPE.axes
-    P: tl.constexpr = SHAPE.pooled_maps
-    D: tl.constexpr = SHAPE.depth
-    S: tl.constexpr = SHAPE.pool_size
-    H: tl.constexpr = SHAPE.grid[0]
-    W: tl.constexpr = SHAPE.grid[1]
-    tile, _ = own_tile(rows, P, M)
+def take_theta(mu, gamma, stored, rows, gamma_bounds, SHAPE: tl.constexpr, M: tl.constexpr):
+    """Take μ and γ [N, 2, B, h, w], in memory in any order, into `stored` = (θ, weights, common); set OUT_OF_BOUNDS if
+    any of them is."""
+    REACH: tl.constexpr = (SHAPE.pool_size - 1) / 2
+    tile, _ = own_tile(rows, SHAPE.maps, M)
     row, here = tile.row, tile.here
-    r_y, r_x = row // W % H, row % W
-    room_y, room_x = (
-        (SHAPE.unpooled[0] - r_y * SHAPE.stride)[:, None],
-        (SHAPE.unpooled[1] - r_x * SHAPE.stride)[:, None],
-    )
-    planes = ()
-    for axis in tl.static_range(AXES):
-        from_mu, from_gamma = strided(mu, tile, axis, SHAPE), strided(gamma, tile, axis, SHAPE)
-        centre, precision = tl.load(from_mu, mask=here, other=0.0), tl.load(from_gamma, mask=here, other=0.0)
-        to = axis_theta(theta, tile, axis, SHAPE)
-        tl.store(to, centre, mask=here)
-        tl.store(to + AXES * P, precision, mask=here)
-        reach = ((D if axis < AXES - 2 else S) - 1) / 2
-        outside = (tl.abs(centre) > reach) | (precision < gamma_bounds[0]) | (precision > gamma_bounds[1])
+    theta, weights, common = stored
+    taken = ()
+    for axis in tl.static_range(2):
+        centre = tl.load(strided(mu, tile, axis, SHAPE), mask=here, other=0.0)
+        precision = tl.load(strided(gamma, tile, axis, SHAPE), mask=here, other=0.0)
+        outside = (tl.abs(centre) > REACH) | (precision < gamma_bounds[0]) | (precision > gamma_bounds[1])
         is_out = tl.max((here & outside).to(tl.int32), axis=1) > 0
         tl.store(common + OUT_OF_BOUNDS + 0 * row, 1.0 + 0.0 * row, mask=is_out)
-        if axis == AXES - 1:
-            planes = planes + axis_planes((centre, precision), room_x, S, SHAPE.ragged[2])
-        elif axis == AXES - 2:
-            planes = planes + axis_planes((centre, precision), room_y, S, SHAPE.ragged[1])
-        else:
-            planes = planes + axis_planes((centre, precision), room_y * 0 + D, D, False)
-    store_planes(weights, tile, here, planes, SHAPE)
+        taken += ((centre, precision),)
+    y, x = taken
+    store_theta(theta, tile, here, y, x, SHAPE.maps)
+    room_y, room_x = room(row, SHAPE)
+    store_planes(weights, tile, here, region_planes(y, x, room_y, room_x, SHAPE), SHAPE)
 
 
 @triton.jit

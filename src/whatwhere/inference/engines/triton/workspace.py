@@ -119,8 +119,7 @@ class Workspace(BatchMemory):
     def rule(self) -> Rule:
         """What a pass up or a step is compiled for, but for its role."""
         spec = self.spec
-        nonnegative, exact = self.model_spec.nonnegative, spec.shrinkage == "exact"
-        return Rule(spec.alpha, exact, nonnegative, spec.momentum, spec.schedule is not None)
+        return Rule(spec.alpha, self.model_spec.nonnegative, spec.momentum, spec.schedule is not None)
 
     # --- the parts of a step
 
@@ -188,7 +187,7 @@ class Workspace(BatchMemory):
             down.unpool[programs](tensors, numbers, SHAPE=shape, RULE=rule, **ELEMENTWISE)
         if not shape.tiled:
             rows = count * shape.cells[0] * shape.cells[1]
-            regions.unpool[(triton.cdiv(rows, REGIONS["M"]) * shape.pooled_chunks,)](
+            regions.unpool[(triton.cdiv(rows, REGIONS["M"]) * shape.chunks,)](
                 p[images], weights, self.z[k - 1][images], self.common, rows, SHAPE=shape, **REGIONS
             )
 
