@@ -35,15 +35,14 @@ def dense_metric(v: Tensor, spec: MetricSpec) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(W)
     B = vectors @ np.diag((values.clip(0) + spec.share * np.trace(W) / len(W)) ** -0.5) @ vectors.T
     T = np.cov(x.T, bias=True)
-    variances, U = np.linalg.eigh(B @ T @ B)
-    variances, U = variances[::-1][: spec.rank], U[:, ::-1][:, : spec.rank]
-    return x.mean(0), ((variances / variances[0]) ** (spec.power / 2))[:, None] * (U.T @ B)
+    U = np.linalg.eigh(B @ T @ B).eigenvectors[:, ::-1][:, : spec.rank]
+    return x.mean(0), U.T @ B
 
 
 @pytest.mark.parametrize("share", [0.05, 3.0])
-@pytest.mark.parametrize(("rank", "power"), [(6, 0.0), (6, 1.0), (20, 0.0)])
-def test_the_metric_is_that_of_full_matrices(share: float, rank: int, power: float) -> None:
-    v, spec = images(80), MetricSpec(rank=rank, share=share, power=power)
+@pytest.mark.parametrize("rank", [6, 20])
+def test_the_metric_is_that_of_full_matrices(share: float, rank: int) -> None:
+    v, spec = images(80), MetricSpec(rank=rank, share=share)
     mean, matrix = dense_metric(v, spec)
     wanted = (describe(v).double().numpy() - mean) @ matrix.T
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)

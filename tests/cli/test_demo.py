@@ -85,6 +85,8 @@ def test_pixels_and_every_layer_are_measured(made):
     assert [score.name for score in done.scores] == ["raw pixels", "layer 1", "layer 2"]
     assert all(score.score.images == 20 for score in done.scores)
     assert done.scores[0].dimensions == 100
+    assert [few.labels for few in done.few_labels] == [3, 30]
+    assert all(len(few.errors) == demo.DRAWS and 0 <= few.mean < 0.5 for few in done.few_labels)  # chance: 0.67
     assert 0 < done.learning_seconds < done.seconds
     stored = json.loads((done.report.parent / "demo.json").read_text())
     assert stored["learning_seconds"] == done.learning_seconds
@@ -107,6 +109,9 @@ def test_the_report_needs_no_other_file_and_links_to_the_explorer(made):
     assert "data:image/gif" in page, "inference step by step"
     assert set(re.findall(r"(?:src|href)=\"(?!data:)([^\"]*)", page)) == {"explorer.html"}
     assert (done.report.parent / "explorer.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    for few in done.few_labels:
+        assert f"{few.labels} labels" in page
+        assert demo.few_labels_text(few) in page
     for score in done.scores:
         assert f"{score.score.error:.2%} ({score.score.errors} of 20" in page
 

@@ -4,7 +4,7 @@
     T     covariance of the descriptors of the images themselves
     B     (W + εI)^-½, where ε is `share` of the mean variance of W: shrinks what distortions move
     Λ, U  the largest eigenvalues of B T B and their eigenvectors, [D, r]: what tells images apart, against distortions
-    x  →  Λ^(power/2) Uᵀ B (x − mean), scaled to unit length
+    x  →  Uᵀ B (x − mean), scaled to unit length
 
 No label is used. Both covariances are learned from a stream of batches in memory that does not depend on the number of
 images: each is a low rank and an even rest, W ≈ V diag(w) Vᵀ + ρ (I − V Vᵀ).
@@ -46,14 +46,12 @@ class MetricSpec(Checked):
 
     rank        columns of the result, fewer where descriptors or images are fewer
     share       of the mean variance under distortions, which every direction has at least
-    power       0: all columns count by what they vary; above, those that vary most count more, at -1 all the same
     directions  that distortions move most, each with a variance of its own; the others have their mean variance
     images      that it is learned from, at most
     """
 
     rank: Count = 400
     share: Positive = 1.0
-    power: float = -0.3
     directions: Count = 256
     images: Count = 10_000
 
@@ -63,7 +61,7 @@ class Metric:
     """Maps descriptors to rows in which distances mean differences; `fit_metric` makes it.
 
     mean       of the descriptors, [D]
-    matrix     Λ^(power/2) Uᵀ B, [r, D]
+    matrix     Uᵀ B, [r, D]
     variances  Λ, [r], in descending order
     how        the distortions that it was learned from
     made_for   what it belongs to: a checksum of the model, the settings and the size of images (`purpose`)
@@ -261,8 +259,7 @@ def metric_of(within: Covariance, total: Covariance, mean: Tensor, how: Distorti
     variances, vectors = torch.linalg.eigh(inside.T @ inside - middle.T @ middle)
     rank = min(spec.rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
     variances, vectors = variances[-rank:].flip(0), vectors[:, -rank:].flip(1)
-    weights = (variances / variances[0].clamp(min=TINY)).clamp(min=1e-7) ** (spec.power / 2)
-    matrix = whiten((weights * (Q @ vectors)).T.to(mean))
+    matrix = whiten((Q @ vectors).T.to(mean))
     return Metric(mean, matrix.contiguous(), variances.to(mean), how)
 
 

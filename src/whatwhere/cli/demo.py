@@ -12,11 +12,11 @@ from whatwhere.cli.command import command
 
 @command()
 def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool = False, quiet: bool = False) -> None:
-    """Learn two layers from 5,000 digits, classify 2,000 others by pixels and by each layer, and write a report.
+    """Learn two layers from 5,000 digits, classify 2,000 others by all labels and by few, and write a report.
 
     out  folder of the run and its report
     """
-    from whatwhere.cli.demo_run import run_demo, score_text
+    from whatwhere.cli.demo_run import few_labels_text, run_demo, score_text
     from whatwhere.cli.stages import Stages
 
     done = run_demo(out, Stages(quiet).stage, overwrite=overwrite)
@@ -26,4 +26,7 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
     typer.echo("test error of a linear SVM")
     for score in done.scores:
         typer.echo(f"  {score.name:<12} {score_text(score)}")
+    typer.echo("test error of a graph of all digits, of which few have a label")
+    for few in done.few_labels:
+        typer.echo(f"  {f'{few.labels} labels':<12} {few_labels_text(few)}")
     typer.echo(f"{done.seconds:.0f} s, of which {done.learning_seconds:.0f} s of learning; see {done.report}")

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 
 from whatwhere import data
 from whatwhere.classification import Matrix, describe_images, protocol
+from whatwhere.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.classification.metric import learn_metric
 from whatwhere.cli.outputs import claim, write
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, listed
@@ -33,6 +35,8 @@ LEARNED = 2_000  # images that each layer learns from in a stream
 TITLE = "whatwhere: the demo"
 LEAD = "Two layers of features learned from digits without their labels, and what a linear classifier makes of them."
 SHOWN = 36  # reconstructed digits, in the report
+LABELS, DRAWS = (1, 10), 5  # of each class for the graph, and how often they are drawn
+METRIC_SHARE = 4  # every fourth image makes the metric
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
 
@@ -52,6 +56,7 @@ class Demo:
     """The outcome of a demo."""
 
     scores: tuple[DemoScore, ...]
+    few_labels: tuple[protocol.FewLabels, ...]
     seconds: float
     learning_seconds: float
     history: tuple[EpochReport, ...]
@@ -65,9 +70,9 @@ class Demo:
 
     def table(self) -> dict[str, Any]:
         """As plain values, for a file."""
-        scores = [asdict(score) for score in self.scores]
+        scores = {name: [asdict(score) for score in getattr(self, name)] for name in ("scores", "few_labels")}
         seconds = {"seconds": self.seconds, "learning_seconds": self.learning_seconds}
-        return {"scores": scores, **seconds, "engine": self.engine}
+        return {**scores, **seconds, "engine": self.engine}
 
 
 def run_demo(
@@ -96,11 +101,12 @@ def run_demo(
     for name, x, x_test in descriptions(run.model, recipe, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
+    few = few_label_scores(run.model, recipe, (training, test), (x, x_test), engine, stage)
     with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
         made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
         contents[EXPLORER] = made.export(advance).encode()
     seconds = time.monotonic() - start
-    demo = Demo(tuple(scores), seconds, learned, run.history, recipe, run.model, folder / REPORT)
+    demo = Demo(tuple(scores), few, seconds, learned, run.history, recipe, run.model, folder / REPORT)
     with stage("drawing the report", 1) as advance:
         contents[REPORT] = demo_page(demo, test).encode()
         advance(1)
@@ -156,6 +162,42 @@ def score(
     return DemoScore(name, x.shape[1], tested, trials)
 
 
+def few_label_scores(
+    model: DeconvNet,
+    recipe: Recipe,
+    images: tuple[Images, Images],
+    rows: tuple[Matrix, Matrix],
+    engine: str,
+    stage: Stage,
+) -> tuple[protocol.FewLabels, ...]:
+    """Errors of the graph classifier on test images, with a few labels of the training images.
+
+    images, rows  for training and for the test, and their descriptors
+    """
+    y, y_test = map(labels_of, images)
+    some = images[0].subset(np.arange(0, len(y), METRIC_SHARE))
+    with stage(f"few labels: distorting {len(some):,} images", len(some)) as advance:
+        metric = learn_metric(model, some, recipe, engine=engine, progress=advance)
+    z, z_test = (metric(part).numpy() for part in rows)
+    counts = [each * len(np.unique(y)) for each in LABELS]
+    with stage(f"{listed(counts)} labels: the graph", DRAWS * len(counts)) as advance:
+        return tuple(graph_score(z, y, z_test, y_test, count, advance) for count in counts)
+
+
+def graph_score(
+    z: np.ndarray, y: np.ndarray, z_test: np.ndarray, y_test: np.ndarray, count: int, advance: Callable[[int], None]
+) -> protocol.FewLabels:
+    """The errors of some draws of `count` labels."""
+    errors = []
+    for seed in range(DRAWS):
+        given, labelled = np.full(len(y), UNLABELLED), data.few_labels(y, count, seed)
+        given[labelled] = y[labelled]
+        found = GraphClassifier(class_prior="uniform").fit(z, given).predict(z_test)
+        errors.append(float(np.mean(found != y_test)))
+        advance(1)
+    return protocol.FewLabels(count, tuple(errors), (), float(np.mean(errors)), protocol.t_interval(errors))
+
+
 def labels_of(images: Images) -> np.ndarray:
     if images.labels is None:
         raise ImageError(f"{images.name} has no labels; the demo needs one for each image")
@@ -168,6 +210,10 @@ def score_text(score: DemoScore) -> str:
         f"{score.score.error:.2%} ({score.score.errors} of {score.score.images:,}; {low:.2%} to {high:.2%}), "
         f"{score.dimensions:,} dimensions, C = {score.score.C:g}"
     )
+
+
+def few_labels_text(score: protocol.FewLabels) -> str:
+    return f"{score.mean:.2%} (mean of {len(score.errors)} draws: {min(score.errors):.2%} to {max(score.errors):.2%})"
 
 
 def demo_page(demo: Demo, test: Images) -> str:
@@ -185,11 +231,18 @@ def demo_page(demo: Demo, test: Images) -> str:
         "settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the training "
         "digits. The two percentages in brackets are the 95 % interval."
     )
+    few = (
+        "Labels spread from the few digits that have one to their neighbours, in a metric in which small distortions "
+        "count little. The classifier is told that classes are equally large."
+    )
     sections = [
         drawing.draw(f"decomposition-{top}"),
         drawing.draw("inference"),
         Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
         Section("Errors of a linear SVM", errors, facts={score.name: score_text(score) for score in demo.scores}),
+        Section(
+            "Errors with few labels", few, facts={f"{s.labels} labels": few_labels_text(s) for s in demo.few_labels}
+        ),
         drawing.draw("reconstructions"),
         drawing.draw("filters"),
         *(drawing.draw(f"planes-{k}") for k in range(2, top + 1)),
