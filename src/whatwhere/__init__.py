@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from whatwhere.anomaly import AnomalyDetector as AnomalyDetector
     from whatwhere.classification.estimator import DeconvNetFeatures as DeconvNetFeatures
     from whatwhere.classification.graph import GraphClassifier as GraphClassifier
+    from whatwhere.classification.labelling import Labelling as Labelling
+    from whatwhere.classification.picture_classifier import load_classifier as load_classifier
     from whatwhere.data.codes import load_codes as load_codes
     from whatwhere.inference import LearnedSteps as LearnedSteps
     from whatwhere.inference import UnrolledInference as UnrolledInference
@@ -69,6 +71,7 @@ _HOME = {
     "Fixed": "spec",
     "GraphClassifier": "classification.graph",
     "InferenceSpec": "spec",
+    "Labelling": "classification.labelling",
     "Latents": "latents",
     "LayerSpec": "spec",
     "LearnedSteps": "inference",
@@ -91,6 +94,7 @@ _HOME = {
     "infer": "inference",
     "infer_tiled": "inference",
     "load": "learning",
+    "load_classifier": "classification.picture_classifier",
     "load_codes": "data.codes",
     "morph": "inference.generation",
     "override": "spec.toml",

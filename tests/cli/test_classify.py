@@ -9,7 +9,6 @@ import pytest
 
 import tiny_run as tiny
 from tiny_run import PLAIN, whatwhere
-from whatwhere.cli.labelling import read_labels
 from whatwhere.errors import ImageError, RunError, SpecError
 
 
@@ -145,28 +144,30 @@ def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> N
         whatwhere(*arguments[:-2], pictures / "other", *PLAIN)
 
 
-def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> None:
-    def read(text: str) -> dict[int, str]:
-        (tmp_path / "labels.csv").write_text(text)
-        return read_labels(tmp_path / "labels.csv", ["a.png", "b.png", "c.png"])
+def test_a_saved_classifier_gives_new_pictures_a_class(run: Path, pictures: Path) -> None:
+    from whatwhere.classification.labelling import Labelling
+    from whatwhere.spec.distortions import Distortions
+    from whatwhere.spec.training import TrainingOptions
 
-    assert read("\ufefffile,class\na.png, cat\n\nc.png,dog") == {0: "cat", 2: "dog"}
-    assert read("a.png,cat\na.png,cat\nb.png,dog") == {0: "cat", 1: "dog"}
-    for text, words in (
-        (
-            "a.png,cat\nd.png,dog",
-            r"line 2 of .*labels.csv names 'd.png'; expected one of the pictures, such as 'a.png'",
-        ),
-        ("a.png,cat\na.png,dog", "a line above gives it another one"),
-        ("a.png,cat,1", "expected the name of a picture and its class"),
-        ("a.png,", "expected the name of a picture and its class"),
-        ("a.png,cat\nb.png,cat", "names 1 classes; expected at least two"),
-        ("", "names 0 classes"),
-    ):
-        with pytest.raises(ImageError, match=words):
-            read(text)
-    with pytest.raises(ImageError, match="cannot be read as a table of labels"):
-        read_labels(tmp_path / "none.csv", ["a.png"])
+    options = TrainingOptions(engine="reference", device="cpu")
+    session = Labelling(
+        pictures / "pictures",
+        run=run,
+        labels=pictures / "labels.csv",
+        invariant_to=Distortions(copies=2),
+        options=options,
+    )
+    session.save(pictures / "bars.safetensors")
+    arguments = ("classify", pictures / "bars.safetensors", pictures / "pictures", "--json")
+    result = json.loads(whatwhere(*arguments, "--out", pictures / "out"))
+    assert sum(result["classes"].values()) == 60
+    with (pictures / "out" / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    same = [row["class"] == name for row, name in zip(rows, session.predict().classes, strict=True)]
+    assert np.mean(same) > 0.9
+    assert {row["source"] for row in rows} == {"predicted"}
+    with pytest.raises(SpecError, match="is a classifier; also give"):
+        whatwhere(*arguments[:-1])
 
 
 def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures: Path) -> None:

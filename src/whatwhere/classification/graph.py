@@ -76,6 +76,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """
         require_count("n_neighbors", self.n_neighbors)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        self.neighbours_ = Neighbours(torch.tensor(X), choose_device(self.device))
+        self.graph_ = self._join() if len(X) > 1 else None
+        return self.refit(y)
+
+    def refit(self, y: Any) -> GraphClassifier:
+        """Spread other labels (n,) over the graph that `fit` made, which is the longer part of its work."""
+        y = np.asarray(y)
         labelled = ~is_unlabelled(y)
         if not labelled.any():
             raise ImageError("every label is -1, which marks rows without a label; expected at least one other")
@@ -83,11 +90,17 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(known)
         self.classes_, labels = np.unique(known, return_inverse=True)
         shares = self._shares()
-        self.neighbours_ = Neighbours(torch.tensor(X), choose_device(self.device))
         spread = self._spread(torch.from_numpy(np.flatnonzero(labelled)), torch.from_numpy(labels), shares)
         self.label_distributions_ = spread.cpu().numpy()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         return self
+
+    def _join(self) -> Tensor:
+        """The graph of the rows, and its connected parts."""
+        squares, found = self.neighbours_.others(min(self.n_neighbors, len(self.neighbours_.rows) - 1))
+        graph = symmetric_graph(neighbour_weights(squares), found)
+        self.parts_ = connected_parts(graph)
+        return graph
 
     def _spread(self, rows: Tensor, labels: Tensor, shares: Tensor | None) -> Tensor:
         """Probabilities [N, K] of all rows; a labelled row has its own class."""
@@ -97,11 +110,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         seen = labels.bincount(minlength=classes) / len(labels)
         prior = (seen.double() if shares is None else shares).to(device)
         result = prior.expand(count, classes).clone()
-        if classes > 1 and count > 1:
-            squares, found = self.neighbours_.others(min(self.n_neighbors, count - 1))
-            graph = symmetric_graph(neighbour_weights(squares), found)
-            u = poisson_learning(graph, rows, labels, prior)
-            walks = grow_regions(graph, connected_parts(graph), u, rows, labels, None if shares is None else prior)
+        if classes > 1 and self.graph_ is not None:
+            u = poisson_learning(self.graph_, rows, labels, prior)
+            walks = grow_regions(self.graph_, self.parts_, u, rows, labels, None if shares is None else prior)
             reached = walks.sum(1) > 0
             result[reached] = (walks / walks.sum(1, keepdim=True))[reached]
             if not bool(reached.all()):

@@ -225,19 +225,19 @@ def learn_metric(
 
 
 def run_metric(
-    folder: Path, model: DeconvNet, images: ImageSource, recipe: Recipe, how: Distortions, **options: Any
+    folder: Path | None, model: DeconvNet, images: ImageSource, recipe: Recipe, how: Distortions, **options: Any
 ) -> Metric:
     """The metric that is saved with a run, `metric.safetensors`; if there is none for this, learn and save it.
 
     options  of `learn_metric`
     """
-    file = folder / "metric.safetensors"
-    if file.exists():
+    file = None if folder is None else folder / "metric.safetensors"
+    if file is not None and file.exists():
         metric = Metric.load(file)
         if metric.made_for == purpose(model, recipe, images, how):
             return metric.to(model.device)
     metric = learn_metric(model, images, recipe, how, **options)
-    if folder.is_dir():
+    if file is not None and file.parent.is_dir():
         with suppress(OSError):  # a run that may only be read keeps none
             metric.save(file)
     return metric

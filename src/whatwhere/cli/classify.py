@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from whatwhere.cli.command import command
-from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of, with_preset
+from whatwhere.cli.inputs import (
+    DISTORTIONS,
+    EXECUTION,
+    named,
+    open_run,
+    read_examples,
+    read_images,
+    source_of,
+    with_preset,
+)
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive, require
@@ -63,22 +72,27 @@ def classify(
 
     With a table of a few labels (.csv), all images get a class: labels spread between neighbours, in a metric in which
     small distortions count little. The folder --out gets `predictions.csv` and a page, `index.html`, with pictures of
-    every class and those that are worth labelling next. Otherwise a linear SVM is measured: C is chosen on a sixth of
-    the training images; then the SVM is fitted to all of them and tested once.
+    every class and those that are worth labelling next. With a classifier that `whatwhere label` saved in place of a
+    run, new images get a class, and --out their `predictions.csv`. Otherwise a linear SVM is measured: C is chosen on a
+    sixth of the training images; then the SVM is fitted to all of them and tested once.
 
     images       as for `encode`; default: those that the run was trained on
     labels       of all images: an IDX or .npy file; of a few: a .csv file, with the name and the class of a picture in
                  a line
     test         test images; default: the test images of a named set, or a held-out sixth
     test_labels  labels of the test images
-    out          with a table of labels: the folder to write
+    out          with a table of labels or a classifier: the folder to write
     """
     from dataclasses import asdict
 
     from whatwhere.classification import describe_images, protocol
+    from whatwhere.classification.picture_classifier import is_classifier
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import SpecError
 
+    if run.is_file() and is_classifier(run):
+        classify_new(run, images, out, (overwrite, json_, quiet))
+        return
     execution, options, stages = settings.of(TrainingOptions), settings.of(ClassifyOptions), Stages(quiet)
     recipe, model = with_preset(*open_run(run, execution.device), preset, settings)
     if labels is not None and labels.suffix.lower() == ".csv":
@@ -121,33 +135,67 @@ def label_all(
     output: tuple[bool, bool, bool],
 ) -> None:
     """Give all images a class. output: overwrite, json, quiet."""
-    from whatwhere.cli.labelling import Labelling
+    from whatwhere.classification.label_tables import check_names, read_labels, write_predictions
+    from whatwhere.classification.labelling import Labelling
+    from whatwhere.cli.labelling import page
     from whatwhere.cli.outputs import claim, write
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import SpecError, printable
+    from whatwhere.learning import TrainedRun
 
     (recipe, model), (overwrite, as_json, quiet) = opened, output
     if out is None:
         raise SpecError("a table of labels was given without --out; expected the folder to write")
     files = out / "predictions.csv", out / "index.html"
     claim(files, run, images, labels, folder=out, overwrite=overwrite)
-    work = Labelling(read_images(images), labels)
-    with Stages(quiet).stage(f"classifying {work.images.name}", len(work.images)) as advance:
-        work.solve(
-            run,
-            model,
-            recipe,
-            settings.of(Distortions),
-            balanced=settings.of(ClassifyOptions).balanced,
-            engine=settings.of(TrainingOptions).engine,
-            progress=advance,
+    pictures, given = read_images(images), read_labels(labels)
+    trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
+    with Stages(quiet).stage(f"classifying {pictures.name}", 1) as advance:
+        session = Labelling(
+            pictures, run=trained, invariant_to=settings.of(Distortions), options=settings.of(TrainingOptions)
         )
-    for file, text in zip(files, (work.table(), work.page()), strict=True):
-        write(file, text.encode())
-    unsure = [work.names[row] for row in work.worth_labelling()[:5]]
-    facts = {"folder": str(out), "images": len(work.names), "labels": len(work.given), "worth_labelling": unsure}
-    text = f"{printable(out)}: {len(work.names):,} images, {len(work.classes)} classes from {len(work.given):,} labels"
+        check_names(labels, given, session.names)
+        session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
+        session.label(given)
+        advance(1)
+    write_predictions(files[0], session.names, session.classes, session.probabilities, session.labelled)
+    write(files[1], page(session, pictures).encode())
+    unsure = [session.names[row] for row in session.suggested_rows(5)]
+    facts = {
+        "folder": str(out),
+        "images": len(session.names),
+        "labels": len(session.labelled),
+        "worth_labelling": unsure,
+    }
+    text = f"{printable(out)}: {len(session.names):,} images, {len(session.classes)} classes"
+    text += f" from {len(session.labelled):,} labels"
     typer.echo(json.dumps(facts) if as_json else f"{text}; worth labelling next: {', '.join(unsure)}")
+
+
+def classify_new(file: Path, images: str | None, out: Path | None, output: tuple[bool, bool, bool]) -> None:
+    """Give new images the classes of a saved classifier. output: overwrite, json, quiet."""
+    from whatwhere.classification.label_tables import write_predictions
+    from whatwhere.classification.picture_classifier import load_classifier
+    from whatwhere.cli.outputs import claim
+    from whatwhere.cli.stages import Stages
+    from whatwhere.data import load
+    from whatwhere.data.pictures import picture_names
+    from whatwhere.errors import SpecError, printable
+
+    overwrite, as_json, quiet = output
+    classifier = load_classifier(file)
+    if images is None or out is None or classifier.describe is None:
+        raise SpecError(f"{printable(file)} is a classifier; also give the pictures to classify and --out, a folder")
+    claim([out / "predictions.csv"], file, images, folder=out, overwrite=overwrite)
+    source = named(images)
+    pictures = load(source, size=classifier.describe.shape[1] if Path(images).is_dir() else None)
+    with Stages(quiet).stage(f"classifying {pictures.name}", len(pictures)) as advance:
+        shares = classifier.predict_proba(pictures, advance)
+    names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
+    write_predictions(out / "predictions.csv", names, classifier.classes, shares, ())
+    counts = {name: int((shares.argmax(1) == number).sum()) for number, name in enumerate(classifier.classes)}
+    words = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    typer.echo(json.dumps({"folder": str(out), "classes": counts}) if as_json else f"{printable(out)}: {words}")
 
 
 def read_sets(images: str, labels: Path | None, test: str | None, test_labels: Path | None) -> tuple[Images, Images]:

@@ -68,7 +68,8 @@ def write_array(out: Path, codes: Codes, images: Iterator[Tensor]) -> None:
 
 def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:
     """An 8-bit PNG of each image."""
-    from whatwhere.cli.outputs import png, write
+    from whatwhere.cli.outputs import write
+    from whatwhere.explorer.thumbnails import png
 
     for file, image in zip(files, images, strict=True):
         shades = (255 / model.spec.input.white * image).clamp(0, 255).round().byte()

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from whatwhere.files import claim_outputs, disk_errors, is_folder, write_atomic
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def claim(
@@ -38,17 +32,3 @@ def _files(source: Path) -> Iterable[Path]:
     if is_folder(source) and (source / "model.safetensors").exists():
         return [*(path for path in source.iterdir() if not is_folder(path)), source / "checkpoint"]
     return [source]
-
-
-def png(pixels: Tensor) -> bytes:
-    """Bytes [H, W] or [H, W, 3] as a PNG file, in grey or RGB."""
-    height, width = pixels.shape[:2]
-    rows = pixels.cpu().contiguous().numpy().reshape(height, -1)
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        body = kind + content
-        return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
-    data = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))  # 0: a row without a filter
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")

@@ -1,0 +1,59 @@
+"""Labels that are suggested against labels at random: errors on all pictures, against the number of labels.
+
+    python -m reproduction.studies.labelling ROWS.npz --out FILE.json [--sets digits fashion tiles] [--seeds 3]
+
+ROWS.npz holds descriptors NAME [N, r] and classes NAME_y [N] of every set (`describe_pictures`). A person is simulated
+who always labels the first suggestion with its true class; the first picture of all is drawn at random, by the seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from whatwhere.classification.labelling import Labelling
+
+COUNTS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+
+
+def simulate(rows: np.ndarray, y: np.ndarray, seed: int, suggested: bool, most: int) -> dict:
+    """Errors at some numbers of labels, the estimates of the error, and the longest time from a label to its update."""
+    session, order = Labelling(rows), np.random.default_rng(seed).permutation(len(y))
+    errors, estimates, slowest = {}, {}, 0.0
+    for count in range(1, most + 1):
+        row = order[count - 1] if count == 1 or not suggested else session.suggest(1)[0]
+        start = time.perf_counter()
+        if suggested or count in COUNTS:
+            session.label({int(r): str(y[r]) for r in (order[:count] if not suggested else [row])})
+        slowest = max(slowest, time.perf_counter() - start)
+        if count in COUNTS:
+            errors[count] = float(np.mean(session.predict().classes != y.astype(str)))
+            estimates[count] = session.error()
+    return {"errors": errors, "estimates": estimates, "slowest_update": slowest}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sets", nargs="+", default=["digits", "fashion", "tiles"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--most", type=int, default=100)
+    options = parser.parse_args()
+    data, results = np.load(options.rows), {}
+    for name in options.sets:
+        rows, y = data[name].astype(np.float32), data[f"{name}_y"]
+        for kind in ("suggested", "random"):
+            for seed in range(options.seeds):
+                found = simulate(rows, y, seed, kind == "suggested", options.most)
+                results[f"{name} {kind} {seed}"] = found
+                print(name, kind, seed, {k: round(100 * v, 2) for k, v in found["errors"].items()}, flush=True)
+                options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Tables as CSV files: the labels that a person gave to some pictures, and the classes of all pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from whatwhere.errors import ImageError, printable
+from whatwhere.files import disk_errors, write_atomic
+
+NOT_SURE = "not sure"
+"""What a person says of a picture that is to be left out: it has no class, and is not suggested again."""
+
+NONE_OF_THESE = "none of these"
+"""A class like others, for pictures that belong to no other one."""
+
+
+def read_labels(file: Path) -> dict[str, str]:
+    """The classes by the names of pictures; a first line `file,class` is a heading."""
+    try:
+        lines = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8-sig"))))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ImageError(f"{printable(file)} cannot be read as a table of labels: {error}") from error
+    given: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        cells = [cell.strip() for cell in line]
+        if not any(cells) or (number == 1 and [cell.lower() for cell in cells] == ["file", "class"]):
+            continue
+        where = f"line {number} of {printable(file)}"
+        if len(cells) != 2 or not all(cells):
+            raise ImageError(
+                f"{where} is {','.join(line)!r}; expected the name of a picture and its class: cat1.png,cat"
+            )
+        if given.setdefault(cells[0], cells[1]) != cells[1]:
+            raise ImageError(f"{where} gives {cells[0]!r} the class {cells[1]!r}; a line above gives it another one")
+    return given
+
+
+def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> None:
+    """Raise an error unless a table of labels fits these pictures and has at least two classes."""
+    known = set(names)
+    if other := next((name for name in labels if name not in known), None):
+        raise ImageError(f"{printable(file)} names {other!r}; expected one of the pictures, such as {names[0]!r}")
+    count = len(set(labels.values()) - {NOT_SURE})
+    if count < 2:
+        raise ImageError(f"{printable(file)} names {count} classes; expected at least two")
+
+
+def write_labels(file: Path, labels: Mapping[str, str]) -> None:
+    """Write a table of labels, complete or not at all."""
+    _write(file, [["file", "class"], *map(list, labels.items())])
+
+
+def write_predictions(
+    file: Path, names: Sequence[str], classes: Sequence[str], probabilities: np.ndarray, said: Collection[int]
+) -> None:
+    """Write a table of the class of every picture, its probability, and those of all classes.
+
+    probabilities  [N, K]
+    said           the rows whose class a person said; the others are predicted
+    """
+    lines = [["file", "class", "probability", "source", *classes]]
+    for row, shares in enumerate(probabilities if len(classes) else ()):
+        best = int(shares.argmax())
+        source = "said" if row in said else "predicted"
+        lines.append([names[row], classes[best], f"{shares[best]:.4f}", source, *(f"{p:.4f}" for p in shares)])
+    _write(file, lines)
+
+
+def _write(file: Path, lines: Iterable[Sequence[str]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    with disk_errors(f"writing {file}", "make room, or choose another place"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, text.getvalue().encode())

@@ -1,0 +1,280 @@
+"""A labelling session: a person says what a few pictures are, and all others get a class.
+
+The next picture to label is the one that would tell most about all others, given the labels there are (`spectrum`),
+times the doubt about its own class; those that follow are chosen as if it had a label, so that they differ from it.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from whatwhere.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.classification.label_tables import NOT_SURE, read_labels, write_labels, write_predictions
+from whatwhere.classification.picture_classifier import Describer, PictureClassifier
+from whatwhere.classification.picture_rows import describe_pictures
+from whatwhere.classification.poisson import scipy_matrix
+from whatwhere.classification.spectrum import Spectrum
+from whatwhere.data import Images, load
+from whatwhere.data.pictures import picture_names
+from whatwhere.errors import ImageError
+from whatwhere.learning import TrainedRun
+from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.training import TrainingOptions
+
+DOUBT = 1.0  # how much the doubt about a class counts in suggestions
+FEWEST, FOLDS = 10, 5  # labels for an estimate of the error, and parts that are held out in turn
+
+Key = int | str
+Progress = Callable[[str, float], Any]
+"""Is given what is being done, and which share of it is done."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The class of every picture: its name, its probability, and whether a person said it; arrays [N]."""
+
+    classes: np.ndarray
+    probabilities: np.ndarray
+    said: np.ndarray
+
+
+class Labelling:
+    """Label a few pictures, classify all.
+
+    images        a folder of pictures, or images as `data.load` takes them; or descriptors, an array [N, D]
+    run           a run, a model file or the name of a model that describes the images; None: one is learned from them
+    labels        a CSV file: labels in it are used, and after every label it is written again, next to it
+                  `predictions.csv`
+    invariant_to  the distortions that leave what a picture shows the same
+    options       engine and device
+    progress      called with what is being done, and which share of it is done
+
+    Pictures are called by their names, or by their numbers if they have none. Classes are text; `not sure` leaves a
+    picture out, `none of these` is a class for all that belongs to no other.
+
+    >>> rows = np.random.default_rng(0).normal(size=(60, 5)) + np.repeat(np.eye(3, 5) * 20, 20, 0)
+    >>> session = ww.Labelling(rows)
+    >>> for _ in range(3):
+    ...     (row,) = session.suggest(1)
+    ...     session.label({row: "abc"[row // 20]})
+    >>> found = session.predict()
+    >>> "".join(found.classes[::10]), int(found.said.sum())
+    ('aabbcc', 3)
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        *,
+        run: str | os.PathLike[str] | TrainedRun | None = None,
+        labels: str | os.PathLike[str] | None = None,
+        invariant_to: Distortions | None = None,
+        options: TrainingOptions | None = None,
+        progress: Progress = lambda stage, share: None,
+    ) -> None:
+        self.file = None if labels is None else Path(labels)
+        self.images: Images | None = None
+        self.describe: Describer | None = None
+        if isinstance(images, np.ndarray | torch.Tensor) and images.ndim == 2:
+            self.rows = torch.as_tensor(images).float().cpu()
+        else:
+            self.images = load(images)
+            how, options = invariant_to or Distortions(), options or TrainingOptions(device="cpu")
+            self.describe, self.rows = describe_pictures(self.images, run, how, options, self.file, progress)
+        if len(self.rows) < 2:
+            raise ImageError(f"{len(self.rows)} pictures were given; expected at least two")
+        named = picture_names(self.images.pixels) if self.images is not None else None
+        self.keys: list[Key] = list(named or range(len(self.rows)))
+        self.names = [str(key) for key in self.keys]
+        self.said: dict[int, str] = {}
+        self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
+        self.before: list[dict[int, str | None]] = []  # what each action replaced
+        self.curve: list[tuple[int, float]] = []  # numbers of labels, and the error that was estimated with them
+        self.graph = GraphClassifier()
+        self.graph.fit(self.rows.numpy(), np.zeros(len(self.rows)))
+        assert self.graph.graph_ is not None
+        self.spectrum = Spectrum(scipy_matrix(self.graph.graph_))
+        self._read()
+        self._solve()
+
+    # What a person says --------------------------------------------------------------------------------------
+
+    def label(self, labels: Mapping[Any, str | None]) -> None:
+        """Give pictures their classes, by name or number; None takes a label away."""
+        rows = {self._row(key): None if name is None else str(name).strip() for key, name in labels.items()}
+        if "" in rows.values():
+            raise ImageError("an empty class was given; expected a name")
+        self.before.append({row: self.said.get(row) for row in rows})
+        self._say(rows)
+
+    def undo(self) -> bool:
+        """Take the last `label` back; False if there is none."""
+        if not self.before:
+            return False
+        self._say(self.before.pop())
+        return True
+
+    def _say(self, rows: Mapping[int, str | None]) -> None:
+        for row, name in rows.items():
+            self.said.pop(row, None)
+            if name is not None:
+                self.said[row] = name
+        self._solve()
+        self._write()
+
+    def _row(self, key: Any) -> int:
+        if isinstance(key, str) and key in (index := self._index()):
+            return index[key]
+        if isinstance(key, int | np.integer) and 0 <= key < len(self.keys):
+            return int(key)
+        raise ImageError(f"{key!r} was given; expected the name or the number of a picture, such as {self.keys[0]!r}")
+
+    def _index(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.names)}
+
+    # What follows --------------------------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes, sorted."""
+        return sorted(set(self.said.values()) - {NOT_SURE})
+
+    @property
+    def labelled(self) -> list[int]:
+        """The rows that have a class from a person."""
+        return [row for row, name in self.said.items() if name != NOT_SURE]
+
+    def predict(self) -> Predictions:
+        """The class of every picture; '' while there is no label."""
+        said = np.zeros(len(self.rows), bool)
+        said[self.labelled] = True
+        if not self.classes:
+            return Predictions(np.full(len(said), ""), np.zeros(len(said)), said)
+        best = self.probabilities.argmax(1)
+        return Predictions(np.array(self.classes)[best], self.probabilities.max(1), said)
+
+    def _solve(self) -> None:
+        self.probabilities = self._spread(self.labelled)
+
+    def _spread(self, rows: Sequence[int]) -> np.ndarray:
+        """The probabilities [N, K] of all classes from the labels of these rows."""
+        y = np.full(len(self.rows), UNLABELLED, dtype=object)
+        for row in rows:
+            y[row] = self.said[row]
+        result = np.zeros((len(y), len(self.classes)))
+        if len(rows):
+            with warnings.catch_warnings():  # parts of the graph without a label are what `suggest` looks for
+                warnings.simplefilter("ignore", UserWarning)
+                self.graph.refit(y)
+            result[:, np.searchsorted(self.classes, self.graph.classes_)] = self.graph.label_distributions_
+        return result
+
+    def suggest(self, count: int = 12) -> list[Key]:
+        """The pictures that are worth labelling next, the first most of all."""
+        return [self.keys[row] for row in self.suggested_rows(count)]
+
+    def suggested_rows(self, count: int = 12) -> list[int]:
+        """The same by their numbers."""
+        spectrum = self.spectrum.after_labels(self.said)
+        two = np.sort(self.probabilities, axis=1)[:, -2:]
+        lead = two[:, -1] - two[:, 0] if len(self.classes) > 1 else np.zeros(len(two))
+        chosen: list[int] = []
+        while len(chosen) < min(count, len(self.rows) - len(self.said)):
+            score = spectrum.reductions() * (1 + DOUBT * (1 - lead))
+            score[[*self.said, *chosen]] = -1
+            chosen.append(int(score.argmax()))
+            spectrum = spectrum.after_labels(chosen[-1:])
+        return chosen
+
+    def error(self) -> float | None:
+        """An estimate of the share of wrong classes among pictures without a label; None with too few labels.
+
+        Parts of the labels are held out in turn. The labelled pictures are not a fair sample, since uncertain ones are
+        suggested, so errors are not counted: they tell by how much the probabilities are too high or too low, and the
+        corrected probabilities of all other pictures give the estimate.
+        """
+        rows = self.labelled
+        if len(rows) < FEWEST or len(self.classes) < 2:
+            return None
+        doubt, wrong = np.zeros(len(rows)), np.zeros(len(rows))
+        order = np.random.default_rng(0).permutation(len(rows))
+        for part in np.array_split(order, FOLDS):
+            held = [rows[i] for i in part]
+            shares = self._spread([row for row in rows if row not in set(held)])[held]
+            doubt[part] = 1 - shares.max(1)
+            wrong[part] = [
+                self.classes[best] != self.said[row] for row, best in zip(held, shares.argmax(1), strict=True)
+            ]
+        others = np.setdiff1d(np.arange(len(self.rows)), rows)
+        rest = 1 - self.probabilities[others].max(1)
+        offset = offset_for(doubt, (wrong.sum() + 0.5) / (len(wrong) + 1))
+        estimate = float(shifted(rest, offset).mean()) if len(others) else 0.0
+        self.curve = [*(point for point in self.curve if point[0] < len(rows)), (len(rows), estimate)]
+        return estimate
+
+    def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
+        """The labelled pictures nearest to a picture: their rows, and the cosines of their descriptors."""
+        row, rows = self._row(key), np.array(self.labelled, dtype=int)
+        rows = rows[rows != row]
+        unit = torch.nn.functional.normalize(self.rows, dim=1)
+        cosines = (unit[torch.from_numpy(rows)] @ unit[row]).numpy()
+        order = np.argsort(-cosines, kind="stable")[:count]
+        return [(int(rows[i]), float(cosines[i])) for i in order]
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def classifier(self) -> PictureClassifier:
+        """What gives new pictures a class."""
+        if not self.classes:
+            raise ImageError("there is no label yet; expected at least one")
+        shares = torch.from_numpy(self.probabilities).float()
+        return PictureClassifier(tuple(self.classes), self.rows, shares, self.graph.n_neighbors, self.describe)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save a classifier for new pictures, which `ww.load_classifier` and `whatwhere classify` read."""
+        self.classifier().save(path)
+
+    def _read(self) -> None:
+        if self.file is None or not self.file.exists():
+            return
+        index = self._index()
+        for name, label in read_labels(self.file).items():
+            if name in index:
+                self.said[index[name]] = label
+            else:
+                self.elsewhere[name] = label
+        if self.elsewhere:
+            warnings.warn(
+                f"{self.file} has labels of {len(self.elsewhere):,} pictures that are not here, such as "
+                f"{next(iter(self.elsewhere))!r}; they are kept",
+                stacklevel=3,
+            )
+
+    def _write(self) -> None:
+        if self.file is not None:
+            write_labels(self.file, {self.names[row]: name for row, name in self.said.items()} | self.elsewhere)
+            file = self.file.with_name("predictions.csv")
+            write_predictions(file, self.names, self.classes, self.probabilities, set(self.labelled))
+
+
+def shifted(doubt: np.ndarray, offset: float) -> np.ndarray:
+    """Probabilities of an error with their log odds moved by an offset."""
+    doubt = np.clip(doubt, 1e-4, 1 - 1e-4)
+    return np.asarray(1 / (1 + (1 / doubt - 1) * np.exp(-offset)))
+
+
+def offset_for(doubt: Iterable[float], share: float) -> float:
+    """The offset with which the probabilities of an error have this mean, by bisection."""
+    low, high, values = -20.0, 20.0, np.array(doubt)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shifted(values, middle).mean() < share else (low, middle)
+    return (low + high) / 2

@@ -1,0 +1,145 @@
+"""A classifier of new pictures as one safetensors file: the model, the metric, and the labelled graph."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.classification.descriptors import describe_images
+from whatwhere.classification.metric import Metric
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.data import Images, load
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.files import disk_errors, write_atomic
+from whatwhere.model import DeconvNet
+from whatwhere.model.files import canonical, checksum, model_tensors, read_tensors, readable, to_bytes
+from whatwhere.spec import Recipe
+from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.toml import build, override, to_toml
+
+FORMAT = "whatwhere picture classifier 1"
+
+
+@dataclass(frozen=True)
+class Describer:
+    """Images of one shape (C, H, W) → rows [N, r], in the metric of small distortions."""
+
+    model: DeconvNet
+    recipe: Recipe
+    metric: Metric
+    shape: tuple[int, int, int]
+    engine: str = "auto"
+
+    def __call__(self, images: Any, progress: Callable[[int], Any] = lambda images: None) -> Tensor:
+        if not isinstance(images, Images):
+            images = load(images, size=self.shape[1] if isinstance(images, str | Path) else None)
+        if images.shape != self.shape:
+            raise ImageError(
+                f"{images.name}: images of {'×'.join(map(str, images.shape))} were given; the classifier was made for "
+                f"{'×'.join(map(str, self.shape))}"
+            )
+        rows = describe_images(self.model, images, self.recipe, engine=self.engine, progress=progress)
+        return self.metric(rows).cpu()
+
+
+@dataclass(frozen=True)
+class PictureClassifier:
+    """Gives new pictures the classes of their nearest neighbours among those that it was made from.
+
+    classes        their names, K
+    rows           of the pictures that it was made from, [N, r]
+    probabilities  of their classes, [N, K]
+    n_neighbors    whose weighted mean is taken
+    describe       from images to rows; None if only rows can be classified
+    """
+
+    classes: tuple[str, ...]
+    rows: Tensor
+    probabilities: Tensor
+    n_neighbors: int = 10
+    describe: Describer | None = None
+
+    def predict_proba(self, images: Any, progress: Callable[[int], Any] = lambda images: None) -> np.ndarray:
+        """The probabilities [n, K] of images as `data.load` takes them, or of rows [n, r]."""
+        queries = images
+        if self.describe is not None and getattr(images, "ndim", 0) != 2:
+            queries = self.describe(images, progress)
+        squares, found = Neighbours(self.rows).nearest(torch.as_tensor(queries), min(self.n_neighbors, len(self.rows)))
+        weights = neighbour_weights(squares.double())
+        mean = (weights[:, :, None] * self.probabilities.double()[found]).sum(1) / weights.sum(1, keepdim=True)
+        return np.asarray(mean.numpy())
+
+    def predict(self, images: Any) -> np.ndarray:
+        """The names of the classes, [n]."""
+        return np.array(self.classes)[self.predict_proba(images).argmax(1)]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as one file; nothing is pickled."""
+        tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
+        settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
+        if (d := self.describe) is not None:
+            tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
+            tensors |= {f"metric.{name}": getattr(d.metric, name).cpu() for name in ("mean", "matrix", "variances")}
+            settings |= {"how": asdict(d.metric.how), "shape": d.shape, "recipe": to_toml(d.recipe)}
+        text = canonical(settings)
+        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "settings": text}
+        with disk_errors(f"writing {path}", "make room, or choose another place"):
+            write_atomic(Path(path), to_bytes(tensors, metadata))
+
+
+def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
+    """Read a classifier that the labelling page or `Labelling.save` wrote.
+
+    path  of the file, NAME.safetensors
+
+    >>> rows = np.eye(4, dtype=np.float32).repeat(3, 0)
+    >>> session = ww.Labelling(rows)
+    >>> session.label({0: "cat", 3: "dog"})
+    >>> session.save("classifier.safetensors")
+    >>> ww.load_classifier("classifier.safetensors").predict(rows[:4])
+    array(['cat', 'cat', 'cat', 'dog'], dtype='<U3')
+    """
+    file = Path(path)
+    with readable(file, "classifier", "save it again"):
+        metadata, tensors = read_tensors(file)
+        form = metadata.get("format", "no format at all")
+        if form != FORMAT:
+            raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
+        if metadata["sha256"] != checksum(metadata["settings"], tensors):
+            raise SpecError("its checksum does not match its content")
+        settings = json.loads(metadata["settings"])
+        describe = _describer(settings, tensors) if "recipe" in settings else None
+        return PictureClassifier(
+            tuple(settings["classes"]), tensors["rows"], tensors["probabilities"], settings["n_neighbors"], describe
+        )
+
+
+def is_classifier(path: Path) -> bool:
+    """Whether a file holds a classifier, by its beginning."""
+    try:
+        with path.open("rb") as file:
+            return FORMAT.encode() in file.read(1 << 16)
+    except OSError:
+        return False
+
+
+def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
+    recipe = override(Recipe.paper(), tomllib.loads(settings["recipe"]))
+    layers = range(1, recipe.model.depth + 1)
+    filters, connectivity = (
+        [tensors[f"model.layer{k}.{part}"] for k in layers] for part in ("filters", "connectivity")
+    )
+    model = DeconvNet.from_parts(recipe.model, filters, connectivity)
+    mean, matrix, variances = (tensors[f"metric.{name}"] for name in ("mean", "matrix", "variances"))
+    metric = Metric(mean, matrix, variances, build(Distortions, settings["how"]))
+    channels, height, width = settings["shape"]
+    return Describer(model, recipe, metric, (channels, height, width))
