@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.classification.labelling import Labelling
+import whatwhere as ww
 
 COUNTS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 
 
 def simulate(rows: np.ndarray, y: np.ndarray, seed: int, suggested: bool, most: int) -> dict:
     """Errors at some numbers of labels, the estimates of the error, and the longest time from a label to its update."""
-    session, order = Labelling(rows), np.random.default_rng(seed).permutation(len(y))
+    session, order = ww.Labelling(rows), np.random.default_rng(seed).permutation(len(y))
     errors, estimates, slowest = {}, {}, 0.0
     for count in range(1, most + 1):
         row = order[count - 1] if count == 1 or not suggested else session.suggest(1)[0]
