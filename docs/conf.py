@@ -94,6 +94,12 @@ def check_running_times(app: object, exception: Exception | None) -> None:
             getLogger(__name__).warning("%s took %.0f s; at most %d", file.name, seconds, MOST_SECONDS)
 
 
+def skip_routing(app: object, what: str, name: str, obj: object, skip: bool, options: object) -> bool:
+    """Leave out `set_fit_request` and the like, which scikit-learn adds with links into its own pages."""
+    return skip or (name.startswith("set_") and name.endswith("_request"))
+
+
 def setup(app: object) -> None:
     app.connect("autodoc-process-docstring", convert_docstring)  # type: ignore[attr-defined]
     app.connect("build-finished", check_running_times)  # type: ignore[attr-defined]
+    app.connect("autodoc-skip-member", skip_routing)  # type: ignore[attr-defined]
