@@ -4,12 +4,14 @@ import { pathToFileURL } from "node:url";
 
 const [folder, path] = process.argv.slice(2);
 const page = (name) => import(pathToFileURL(`${folder}/${name}`).href);
-const { allWeights, measure, networkOf, start, step } = await page("engine.js");
+const { allWeights, descend, measure, networkOf, start, step } = await page("engine.js");
+const { toImage, toSignal } = await page("stage.js");
 const { unpackModel } = await page("unpack.js");
 
 const { model, height, width, image, settings } = JSON.parse(readFileSync(path, "utf8"));
 const network = networkOf(unpackModel(model), height, width);
-const v = Float64Array.from(image);
+const size = { channels: model.channels, height, width };
+const { signal: v, background } = toSignal(Float64Array.from(image), size, model.input);
 const latents = start(network, v, settings);
 const weights = allWeights(network, latents.theta);
 const plain = () => ({
@@ -24,4 +26,6 @@ for (let t = 0; t < settings.steps; t++) {
 }
 trace.push(measure(network, v, latents, settings));
 states.push(plain());
-process.stdout.write(JSON.stringify({ states, trace }));
+const { pHat } = descend(network, latents.p, allWeights(network, latents.theta));
+const reconstruction = Array.from(toImage(pHat[0], background, size, model.input));
+process.stdout.write(JSON.stringify({ states, trace, signal: Array.from(v), reconstruction }));

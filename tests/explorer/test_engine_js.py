@@ -16,7 +16,7 @@ from whatwhere.explorer.pack import pack_model, pack_settings
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet, Problem, load
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, MomentFit
+from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, MomentFit
 
 TRAINED = models.path("mnist")
 
@@ -57,6 +57,25 @@ CASES = {
         lambda: blob(1, 16, 16) - 0.3,
         {"alpha": 0.5, "lam": 2.0, "pooling_step": 1.0, "steps": 30},
     ),
+    "ON and OFF": (
+        lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8, fan_in=3), input=InputSpec(kind="onoff", sigma=1.5)),
+        lambda: blob(1, 17, 19),
+        {"lam": 20.0},
+    ),
+    "ON and OFF, colour, even contrast": (
+        lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8), channels=3, input=InputSpec(kind="onoff", contrast=0.7)),
+        lambda: blob(3, 17, 19),
+        {"lam": 20.0},
+    ),
+    "high-pass, even contrast": (
+        lambda: drawn(
+            LayerSpec(maps=6),
+            nonnegative=False,
+            input=InputSpec(kind="highpass", sigma=2.0, contrast=1.0, contrast_sigma=2.0),
+        ),
+        lambda: blob(1, 16, 21),
+        {"lam": 10.0},
+    ),
     "α ¾": (lambda: load(TRAINED), digit, {"alpha": 0.75}),
 }
 
@@ -80,10 +99,13 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     }
     path = tmp_path_factory.mktemp("golden") / "case.json"
     path.write_text(json.dumps(case))
-    exact, v = model.to(torch.float64), image.double()
+    exact = model.to(torch.float64)
+    v, background = exact.input_stage.forward(image.double(), None)
     phase = joint(model.spec.depth)[0]
     truth = [ista.solve(Problem(exact, v, phase, replace(spec, steps=steps))) for steps in (0, 1, spec.steps)]
-    return truth, run_node(Path(__file__).parent / "golden.mjs", PAGE, path)
+    found = run_node(Path(__file__).parent / "golden.mjs", PAGE, path)
+    latents = replace(truth[2].latents, background=background)
+    return truth, found | {"true_signal": v, "true_reconstruction": exact.at(*image.shape[2:]).decode(latents)}
 
 
 def relative(found: Any, truth: torch.Tensor) -> float:
@@ -106,6 +128,13 @@ def test_features_and_pooling_variables_agree(both: Any, state: int, tolerance: 
         assert relative(theta, theta_of(truth[state], k)) < tolerance
     if state == 2:
         assert truth[state].features.count_nonzero() > 0, "nothing was compared"
+
+
+@needs_node
+def test_the_signal_and_the_reconstruction_agree(both: Any) -> None:
+    _, found = both
+    assert relative(found["signal"], found["true_signal"]) < 1e-12
+    assert relative(found["reconstruction"], found["true_reconstruction"]) < 1e-3
 
 
 @needs_node

@@ -21,7 +21,7 @@ from whatwhere.explorer.bundle import bundle
 from whatwhere.explorer.export import PART, Explorer, choose_examples, pack_codes, pack_examples
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
-from whatwhere.spec import InputSpec, LayerSpec, ModelSpec, Recipe
+from whatwhere.spec import LayerSpec, ModelSpec, Recipe
 
 
 def carried(page: str) -> dict[str, Any]:
@@ -129,14 +129,6 @@ def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
     recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
     with pytest.raises(SpecError, match="pools 2 maps together"):
         Explorer(model, recipe, load(np.zeros((2, 8, 8), np.uint8)), name="x")
-
-
-def test_a_model_with_an_input_stage_raises_an_error() -> None:
-    spec = ModelSpec(layers=(LayerSpec(maps=4),), input=InputSpec(kind="onoff"))
-    recipe = Recipe(model=spec, learning=Recipe.paper().learning[:1])
-    images = load(np.zeros((2, 8, 8), np.uint8))
-    with pytest.raises(SpecError, match=r"input\.kind = 'onoff'.*input\.kind = 'none'"):
-        Explorer(DeconvNet(spec), recipe, images, name="x")
 
 
 def test_the_codes_are_inferred_with_the_settings_of_training(page: str) -> None:

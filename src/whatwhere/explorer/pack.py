@@ -14,12 +14,7 @@ from whatwhere.spec import InferenceSpec
 
 
 def pack_model(model: DeconvNet) -> dict[str, Any]:
-    """The model's layers with their filters [below, maps, K, K] as float32 and connectivity as bytes."""
-    if model.spec.input.kind != "none":
-        raise SpecError(
-            f"the model has an input stage (input.kind = {model.spec.input.kind!r}); the explorer supports models of"
-            " the image as it is (input.kind = 'none')"
-        )
+    """The model: filters [below, maps, K, K] as float32 and connectivity as bytes of every layer, and its input stage."""
     for k, layer in enumerate(model.spec.layers, start=1):
         if layer.pool_maps != 1:
             raise SpecError(
@@ -38,7 +33,10 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
         }
         for layer, filters, connected in zip(model.spec.layers, model.filters, model.connectivity, strict=True)
     ]
-    return {"channels": model.spec.channels, "nonnegative": model.spec.nonnegative, "layers": layers}
+    spec, stage = model.spec, model.spec.input
+    steps = {"contrast": stage.contrast, "contrastSigma": stage.contrast_sigma, "contrastFloor": stage.contrast_floor}
+    given = {"kind": stage.kind, "sigma": stage.sigma, **steps}
+    return {"channels": spec.channels, "nonnegative": spec.nonnegative, "input": given, "layers": layers}
 
 
 def pack_settings(spec: InferenceSpec) -> dict[str, Any]:

@@ -18,7 +18,7 @@ export function comparePanel(session) {
     const key = JSON.stringify([Array.from(session.image), session.settings()]);
     if (key === max.key) return;
     max = { key, report: null };
-    const job = { image: session.image, settings: session.settings(), pooling: /** @type {const} */ ("max"), from: null };
+    const job = { image: session.signal, settings: session.settings(), pooling: /** @type {const} */ ("max"), from: null };
     const report = await session.background.add(() => (max.key === key ? job : null));
     if (!report || max.key !== key) return;
     max.report = report;
@@ -30,14 +30,14 @@ export function comparePanel(session) {
     if (!session.state.compare || session.trace.length === 0) return;
     if (!["latents", "view", "scheme", "image"].some((change) => changes.has(/** @type {any} */ (change)))) return;
     if (!session.running) void infer();
-    drawImage(byId("gaussian-reconstruction", HTMLCanvasElement), session.descent().pHat[0], session.size);
+    drawImage(byId("gaussian-reconstruction", HTMLCanvasElement), session.reconstruction(), session.size);
     drawResidual(byId("gaussian-residual", HTMLCanvasElement), session.residual(), session.size);
     byId("gaussian-cost", HTMLElement).textContent = inWords(session.objective());
     const { report } = max;
     byId("max-cost", HTMLElement).textContent = report ? inWords(report.objective) : "being inferred …";
     if (!report) return;
     const { p, theta } = session.latentsOf(report.latents);
-    const [drawn] = descend(session.network, p, allWeights(session.network, theta)).pHat;
+    const drawn = session.toImage(descend(session.network, p, allWeights(session.network, theta)).pHat[0]);
     drawImage(byId("max-reconstruction", HTMLCanvasElement), drawn, session.size);
     drawResidual(byId("max-residual", HTMLCanvasElement), drawn.map((value, i) => value - session.image[i]), session.size);
   });

@@ -2,6 +2,7 @@
 import { convolveDown, convolveUp, filtersOf } from "./convolution.js";
 import { lineSearch, powered, shrink } from "./formulas.js";
 import { fitTheta } from "./moments.js";
+import { signalChannels } from "./stage.js";
 import { pool, regionCount, regionsOf, unpool, updatePooling, weightsOf } from "./pooling.js";
 
 /** @typedef {import("./convolution.js").Filters} Filters */
@@ -25,6 +26,7 @@ import { pool, regionCount, regionsOf, unpool, updatePooling, weightsOf } from "
  * @typedef {object} Model
  * @property {number} channels
  * @property {boolean} nonnegative
+ * @property {import("./stage.js").Input} input
  * @property {LayerModel[]} layers
  */
 
@@ -73,8 +75,8 @@ import { pool, regionCount, regionsOf, unpool, updatePooling, weightsOf } from "
  * @returns {Network}
  */
 export function networkOf(model, height, width) {
-  const network = { channels: model.channels, height, width, nonnegative: model.nonnegative };
-  let below = model.channels;
+  let below = signalChannels(model);
+  const network = { channels: below, height, width, nonnegative: model.nonnegative };
   const layers = model.layers.map((layer) => {
     const { maps, filterSize, kind, poolSize, stride } = layer;
     const regions = regionsOf(maps, height + filterSize - 1, width + filterSize - 1, poolSize, stride);

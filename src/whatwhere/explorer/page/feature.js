@@ -49,7 +49,7 @@ export function featurePanel(session) {
 /** The filter planes of a feature, one for each map below that it connects to. @param {Session} session @param {number} k @param {number} map */
 function showFilters(session, k, map) {
   const layer = session.model.layers[k - 1];
-  const below = k === 1 ? session.size.channels : session.model.layers[k - 2].maps;
+  const below = k === 1 ? session.inkSize.channels : session.model.layers[k - 2].maps;
   const area = layer.filterSize ** 2;
   const plane = (/** @type {number} */ c) => layer.filters.subarray((c * layer.maps + map) * area, (c * layer.maps + map + 1) * area);
   const connected = Array.from({ length: below }, (_, c) => c).filter((c) => layer.connected[c * layer.maps + map]);
@@ -89,8 +89,8 @@ function showAlone(session, k, map) {
  */
 function cutOut(session, k, row, column, pixels, colour, label) {
   const [y, x] = [footprint(session.network, k, row), footprint(session.network, k, column)];
-  const size = { channels: session.size.channels, height: y.beyond - y.first, width: x.beyond - x.first };
-  const shown = cut(pixels, session.size, y.first, x.first, size.height, size.width);
+  const size = { channels: session.inkSize.channels, height: y.beyond - y.first, width: x.beyond - x.first };
+  const shown = cut(pixels, session.inkSize, y.first, x.first, size.height, size.width);
   const picture = pictureCanvas(size, label);
   drawParts(picture, [{ colour, pixels: shown }], size, largestOf(shown) || 1);
   return { picture };
@@ -148,14 +148,14 @@ function showTogether(session, map) {
  */
 async function showSamples(session, map, activations, inferred, wanted) {
   const chosen = drawSome(activations, SAMPLES, map);
-  const size = { channels: session.size.channels, height: 1, width: 1 };
+  const size = { channels: session.inkSize.channels, height: 1, width: 1 };
   const tiles = chosen.map(() => pictureCanvas(size, "being inferred"));
   byId("samples", HTMLElement).replaceChildren(...tiles);
   const colour = session.colours[session.top - 1][map];
   const settings = { ...session.page.settings, steps: session.page.examples.steps };
   for (const [n, { example, place, value }] of chosen.entries()) {
     if (!inferred.has(example)) {
-      const job = { image: session.examples.image(example), settings, pooling: null, from: null };
+      const job = { image: session.signalOf(session.examples.image(example)), settings, pooling: null, from: null };
       const result = session.sampling.add(() => (wanted() ? job : null));
       inferred.set(example, result);
       void result.then((report) => report ?? inferred.delete(example));

@@ -1,5 +1,6 @@
 // Panel "Image": draw, choose an example, drop or paste a file; undo and clear.
 import { LEVELS } from "./address.js";
+import { cropPanel } from "./crop.js";
 import { byId, contextOf, make, pointerOn } from "./dom.js";
 import { drawSome } from "./examples.js";
 import { drawImage, pictureCanvas } from "./pictures.js";
@@ -173,21 +174,23 @@ function offerExamples(session, choose) {
 }
 
 /**
- * Files that are chosen, dropped or pasted become the image, scaled to its size.
+ * Files that are chosen, dropped or pasted become the image, scaled to its size; of photographs, a crop.
  * @param {Session} session
  * @param {(image: ImageChoice) => void} choose
  */
 function acceptFiles(session, choose) {
   const message = byId("file-message", HTMLElement);
+  const openCrop = cropPanel(session.size, (crop) => choose({ levels: readPicture(crop, session.size) }));
   /** @param {ArrayLike<File> | undefined} files the first that is a picture is taken */
   const take = async (files) => {
     const all = Array.from(files ?? []);
     const file = all.find(({ type }) => type.startsWith("image/")) ?? all[0];
     if (!file) return;
     try {
-      const levels = await readPicture(file, session.size);
+      const bitmap = await createImageBitmap(file);
       message.textContent = "";
-      choose({ levels });
+      if (session.size.photograph) await openCrop(bitmap);
+      else choose({ levels: readPicture(bitmap, session.size) });
     } catch {
       message.textContent = `${file.name} is not a picture that this browser can read (PNG, JPEG, GIF, WebP).`;
     }
@@ -206,13 +209,12 @@ function acceptFiles(session, choose) {
 }
 
 /**
- * The levels of a picture file, scaled to fit. Dark ink on a bright ground is inverted where the model has one channel:
- * its images are bright on black.
- * @param {Blob} file
- * @param {{ channels: number, height: number, width: number }} size
+ * The levels of a picture, scaled to fit, or of a crop of a photograph. Dark ink on a bright ground is inverted where the
+ * model explains grey images as they are, bright on black.
+ * @param {ImageBitmap} bitmap
+ * @param {import("./pictures.js").Size} size
  */
-async function readPicture(file, { channels, height, width }) {
-  const bitmap = await createImageBitmap(file);
+function readPicture(bitmap, { channels, height, width, photograph }) {
   const scale = Math.min(width / bitmap.width, height / bitmap.height);
   const [w, h] = [bitmap.width * scale, bitmap.height * scale];
   const context = contextOf(make("canvas", { width, height }));
@@ -223,7 +225,7 @@ async function readPicture(file, { channels, height, width }) {
   const levels = new Uint8Array(channels * area);
   let sum = 0;
   for (let i = 0; i < area; i++) sum += (data[4 * i] + data[4 * i + 1] + data[4 * i + 2]) / 3;
-  const invert = channels === 1 && sum / (w * h) > 127;
+  const invert = channels === 1 && !photograph && sum / (w * h) > 127;
   for (let i = 0; i < area; i++) {
     const rgb = [data[4 * i], data[4 * i + 1], data[4 * i + 2]];
     const shown = channels === 3 ? rgb : [(rgb[0] + rgb[1] + rgb[2]) / 3];

@@ -17,14 +17,14 @@ export function outcomePanel(session) {
   session.panels.push((changes) => {
     if (changes.has("image") || changes.has("scheme")) drawImage(input, session.image, session.size);
     if (!changes.has("latents") && !changes.has("selection") && !changes.has("scheme") && !changes.has("view")) return;
-    drawImage(reconstruction, session.descent().pHat[0], session.size);
+    drawImage(reconstruction, session.reconstruction(), session.size);
     drawResidual(residual, session.residual(), session.size);
-    drawParts(coloured, session.parts(session.state.layer), session.size);
-    const e = session.residual();
+    drawParts(coloured, session.parts(session.state.layer), session.inkSize, session.fullInk);
+    const e = session.error();
     const left = e.reduce((sum, value) => sum + value * value, 0);
-    const all = session.image.reduce((sum, value) => sum + value * value, 0);
+    const all = session.signal.reduce((sum, value) => sum + value * value, 0);
     byId("explained", HTMLElement).textContent =
-      all > 0 ? `${(100 * Math.max(0, 1 - left / all)).toFixed(0)} % of the ink is explained` : "";
+      all > 0 ? `${(100 * Math.max(0, 1 - left / all)).toFixed(0)} % of the ${session.size.photograph ? "detail" : "ink"} is explained` : "";
     clearTimeout(late); // tiles take longer than a frame: they follow when the hand rests
     late = window.setTimeout(() => listTiles(list, session), 60);
   });

@@ -40,7 +40,7 @@ export function pairPanel(session) {
     if (key === other.key) return;
     other = { key, latents: null };
     if (!choice) return;
-    const job = { image: session.imageOf(choice), settings, pooling: null, from: null };
+    const job = { image: session.signalOf(session.imageOf(choice)), settings, pooling: null, from: null };
     const report = await session.background.add(() => (other.key === key ? job : null));
     if (!report || other.key !== key) return;
     other.latents = session.latentsOf(report.latents);
@@ -79,11 +79,11 @@ function showPair(session, b) {
   byId("swap", HTMLButtonElement).disabled = byId("blend", HTMLInputElement).disabled = !other;
   if (!other) return;
   const { latents: a, network, size } = session;
-  drawImage(byId("pair-a", HTMLCanvasElement), session.descent().pHat[0], size);
+  drawImage(byId("pair-a", HTMLCanvasElement), session.reconstruction(), size);
   if (!b) return;
   /** @param {string} id @param {Float64Array} p @param {Theta[]} theta */
   const draw = (id, p, theta) => {
-    drawImage(byId(id, HTMLCanvasElement), descend(network, p, allWeights(network, theta)).pHat[0], size);
+    drawImage(byId(id, HTMLCanvasElement), session.toImage(descend(network, p, allWeights(network, theta)).pHat[0]), size);
   };
   const mixed = a.theta.map((theta, k) => between(theta, b.theta[k], blend));
   draw("pair-b", b.p, b.theta);

@@ -2,7 +2,7 @@
 // (figures/style.py).
 import { contextOf, make, styled } from "./dom.js";
 
-/** @typedef {{ channels: number, height: number, width: number }} Size */
+/** @typedef {{ channels: number, height: number, width: number, photograph?: boolean }} Size */
 
 /** A colour of the style sheet as [r, g, b] from 0 to 255. @param {string} name #rrggbb */
 function rgb(name) {
@@ -45,14 +45,14 @@ function mix(from, to, share, out) {
 }
 
 /**
- * An image: ink on paper where it has one channel, its own colours where it has three.
+ * An image: its own colours where it has three channels, otherwise ink on paper, or a photograph in grey.
  * @param {HTMLCanvasElement} canvas
  * @param {ArrayLike<number>} values [channels, height, width]
  * @param {Size} size
  * @param {number} [largest] the value shown as full ink
  */
-export function drawImage(canvas, values, { channels, height, width }, largest = 1) {
-  const [paper, ink] = [rgb("--paper"), rgb("--ink")];
+export function drawImage(canvas, values, { channels, height, width, photograph }, largest = 1) {
+  const [paper, ink] = photograph ? [[0, 0, 0], [255, 255, 255]] : [rgb("--paper"), rgb("--ink")];
   const area = height * width;
   fill(canvas, height, width, (i, pixel) => {
     if (channels === 3) for (let c = 0; c < 3; c++) pixel[c] = (255 * values[c * area + i]) / largest;

@@ -49,8 +49,8 @@ export function drawPlane(context, session, scratch, hovered, zoom) {
   context.fillStyle = styled("--plane");
   context.fillRect(-1e3, -1e3, 2e3, 2e3);
   if (view === "image") drawImage(scratch, session.image, session.size);
-  else if (view === "tiles") drawImage(scratch, new Float64Array(session.pixels), session.size);
-  else drawParts(scratch, session.parts(layer), session.size);
+  else if (view === "tiles") drawParts(scratch, [], session.inkSize);
+  else drawParts(scratch, session.parts(layer), session.inkSize, session.fullInk);
   context.imageSmoothingEnabled = false;
   context.globalAlpha = focus !== null && view === "colours" ? 0.35 : 1;
   context.drawImage(scratch, -0.5, -0.5, width, height);
@@ -198,7 +198,7 @@ function drawAlone(context, session, k, j, scratch) {
   const area = scratch.width * scratch.height;
   for (let i = 0; i < area; i++) {
     let value = 0;
-    for (let c = 0; c < session.size.channels; c++) value += Math.abs(pixels[c * area + i]) / session.size.channels;
+    for (let c = 0; c < session.inkSize.channels; c++) value += Math.abs(pixels[c * area + i]) / session.inkSize.channels;
     image.data.set([...colour.map((part) => 255 * part), 255 * Math.min(1, 1.6 * value)], 4 * i);
   }
   contextOf(scratch).putImageData(image, 0, 0);
@@ -242,8 +242,9 @@ function drawTiles(context, session, k, active) {
 export function tileOf(session, k, j, row, column, colour) {
   const [y, x] = [footprint(session.network, k, row), footprint(session.network, k, column)];
   const [h, w] = [y.beyond - y.first, x.beyond - x.first];
-  const pixels = cut(session.drawnAlone(k, j), session.size, y.first, x.first, h, w);
-  const tile = pictureCanvas({ channels: session.size.channels, height: h, width: w }, "");
-  drawParts(tile, [{ colour, pixels }], { channels: session.size.channels, height: h, width: w }, largestOf(pixels) || 1);
+  const pixels = cut(session.drawnAlone(k, j), session.inkSize, y.first, x.first, h, w);
+  const size = { channels: session.inkSize.channels, height: h, width: w };
+  const tile = pictureCanvas(size, "");
+  drawParts(tile, [{ colour, pixels }], size, largestOf(pixels) || 1);
   return tile;
 }

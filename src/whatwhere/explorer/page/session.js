@@ -1,6 +1,6 @@
 // What the page knows: its state, the trace of inference, and the latents that are shown. Panels read it and are told
 // what has changed, once a frame.
-import { fromAddress, LEVELS, roundAction, toAddress } from "./address.js";
+import { fromAddress, LEVELS, RANGES, roundAction, toAddress } from "./address.js";
 import { Inference, Queue } from "./infer.js";
 import { regionCount } from "./pooling.js";
 import { Shown } from "./shown.js";
@@ -25,6 +25,7 @@ export class Session extends Shown {
   constructor(page, workerSource, examples) {
     super(page);
     this.examples = examples;
+    RANGES.lambda[1] = Math.max(RANGES.lambda[1], 10 * page.settings.lambda); // larger for faint signals
     this.inference = new Inference(workerSource, page);
     this.background = new Queue(new Inference(workerSource, page));
     this.sampling = new Queue(new Inference(workerSource, page)); // many jobs that nobody waits for
@@ -60,7 +61,7 @@ export class Session extends Shown {
   /** Take over what an address says, and infer it. @param {string} fragment */
   follow(fragment) {
     this.state = fromAddress(fragment, this.defaults, this.limits());
-    this.image = this.imageOf(this.state.image);
+    this.setPixels(this.imageOf(this.state.image));
     this.changed("image", "selection", "other", "scheme", "view");
     this.run();
   }
@@ -119,7 +120,7 @@ export class Session extends Shown {
   /** @param {ImageChoice} image */
   setImage(image) {
     this.set({ image, actions: [], step: null, selected: null }, "image", "selection");
-    this.image = this.imageOf(image);
+    this.setPixels(this.imageOf(image));
     this.run();
   }
 
@@ -151,7 +152,7 @@ export class Session extends Shown {
   #segment(from, actions) {
     this.running = true;
     this.changed("trace");
-    const job = { image: this.image, settings: this.settings(), pooling: null, from, everyStep: true };
+    const job = { image: this.signal, settings: this.settings(), pooling: null, from, everyStep: true };
     this.inference.start(job, ({ objective: parts, latents, done }) => {
       this.trace.push({ objective: parts, latents });
       if (done) this.#finish(actions);

@@ -2,8 +2,9 @@
 import { allWeights, descend, networkOf, objective } from "./engine.js";
 import { clamp } from "./formulas.js";
 import { placeOf } from "./geometry.js";
-import { featureColours } from "./pictures.js";
+import { featureColours, largestOf } from "./pictures.js";
 import { regionCount } from "./pooling.js";
+import { toImage, toSignal } from "./stage.js";
 import { unpackModel } from "./unpack.js";
 
 /** @typedef {import("./engine.js").Latents} Latents */
@@ -32,16 +33,48 @@ export class Shown {
     this.model = unpackModel(page.model);
     this.network = networkOf(this.model, page.height, page.width);
     this.top = this.network.layers.length;
-    this.size = { channels: page.model.channels, height: page.height, width: page.width };
+    this.input = this.model.input;
+    const photograph = this.input.kind !== "none"; // drawn as it is, and not as ink on paper
+    this.size = { channels: page.model.channels, height: page.height, width: page.width, photograph };
+    this.inkSize = { ...this.size, channels: this.network.channels }; // of what features draw
     this.pixels = this.size.channels * page.height * page.width;
     this.colours = this.network.layers.map((layer) => featureColours(layer.regions.maps));
-    this.image = new Float64Array(this.pixels);
+    this.setPixels(new Float64Array(this.pixels));
     /** @type {Latents} */ this.latents = this.emptyLatents();
     /** @type {Map<string, any>} */ this.cache = new Map(); // emptied whenever the image or the latents change
   }
 
   settings() {
     return this.page.settings;
+  }
+
+  /** Take an image, and what of it is to be explained. @param {Float64Array} image */
+  setPixels(image) {
+    this.image = image;
+    const { signal, background } = toSignal(image, this.size, this.input);
+    this.signal = signal;
+    this.background = background;
+    /** What is drawn as full ink. */
+    this.fullInk = this.size.photograph ? largestOf(signal) || 1 : 1;
+  }
+
+  /** What of an image is to be explained. @param {Float64Array} image */
+  signalOf(image) {
+    return toSignal(image, this.size, this.input).signal;
+  }
+
+  /** The image that a signal stands for, on the ground of the image that is shown. @param {Float64Array} signal */
+  toImage(signal) {
+    return toImage(signal, this.background, this.size, this.input);
+  }
+
+  reconstruction() {
+    return this.#once("reconstruction", () => this.toImage(this.descent().pHat[0]));
+  }
+
+  /** What the features leave of the signal. */
+  error() {
+    return this.#once("error", () => this.descent().pHat[0].map((value, i) => value - this.signal[i]));
   }
 
   /** @template T @param {string} key @param {() => T} compute @returns {T} */
@@ -60,12 +93,12 @@ export class Shown {
   }
 
   residual() {
-    return this.#once("residual", () => this.descent().pHat[0].map((value, i) => value - this.image[i]));
+    return this.#once("residual", () => this.reconstruction().map((value, i) => value - this.image[i]));
   }
 
   objective() {
     const { lambda, alpha } = this.settings();
-    return this.#once("objective", () => objective(this.residual(), this.latents.p, lambda, alpha));
+    return this.#once("objective", () => objective(this.error(), this.latents.p, lambda, alpha));
   }
 
   /** How many features of a layer are not 0. @param {number} k */

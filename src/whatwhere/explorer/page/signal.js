@@ -31,7 +31,7 @@ function showSignal(session) {
     rows.push(mapRow(session, k, `z${subscript(k)}, unpooled: each feature spread by its Gaussian`, z[k - 1], maps, height, width));
   }
   const picture = pictureCanvas(session.size, "The reconstruction");
-  drawImage(picture, pHat[0], session.size);
+  drawImage(picture, session.reconstruction(), session.size);
   rows.push(make("div", {}, make("h4", {}, "R p, the reconstruction"), make("div", { class: "maps large" }, picture)));
   byId("signal", HTMLElement).replaceChildren(...rows);
 }

@@ -13,7 +13,7 @@
  * @property {string} connected base64 of uint8
  */
 
-/** @typedef {{ channels: number, nonnegative: boolean, layers: PackedLayer[] }} PackedModel */
+/** @typedef {{ channels: number, nonnegative: boolean, input: import("./stage.js").Input, layers: PackedLayer[] }} PackedModel */
 
 /** @param {string} text */
 export function fromBase64(text) {
@@ -40,7 +40,7 @@ export function unpackModel(packed) {
     filters: new Float32Array(fromBase64(layer.filters).buffer),
     connected: fromBase64(layer.connected),
   }));
-  return { channels: packed.channels, nonnegative: packed.nonnegative, layers };
+  return { channels: packed.channels, nonnegative: packed.nonnegative, input: packed.input, layers };
 }
 
 /**
