@@ -14,7 +14,7 @@ from whatwhere.spec import InferenceSpec
 
 
 def pack_model(model: DeconvNet) -> dict[str, Any]:
-    """The model: filters [below, maps, K, K] as float32 and connectivity as bytes of every layer, and its input stage."""
+    """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and connectivity as bytes."""
     for k, layer in enumerate(model.spec.layers, start=1):
         if layer.pool_maps != 1:
             raise SpecError(

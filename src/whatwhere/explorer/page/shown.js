@@ -54,8 +54,11 @@ export class Shown {
     const { signal, background } = toSignal(image, this.size, this.input);
     this.signal = signal;
     this.background = background;
-    /** What is drawn as full ink. */
-    this.fullInk = this.size.photograph ? largestOf(signal) || 1 : 1;
+    const { channels, height, width } = this.inkSize;
+    const inks = new Float64Array(height * width);
+    signal.forEach((value, i) => (inks[i % inks.length] += Math.abs(value) / channels));
+    /** What is drawn as full ink: the mean over all channels, where it is largest. */
+    this.fullInk = this.size.photograph ? largestOf(inks) || 1 : 1;
   }
 
   /** What of an image is to be explained. @param {Float64Array} image */
