@@ -23,8 +23,6 @@ from whatwhere.data import Images
 from whatwhere.errors import ImageError, listed
 from whatwhere.explorer.export import Explorer
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
-from whatwhere.learning.reports import EpochReport
-from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
@@ -59,14 +57,12 @@ class Demo:
     few_labels: tuple[protocol.FewLabels, ...]
     seconds: float
     learning_seconds: float
-    history: tuple[EpochReport, ...]
-    recipe: Recipe
-    model: DeconvNet
+    run: TrainedRun
     report: Path
 
     @property
     def engine(self) -> str:
-        return self.history[-1].engine
+        return self.run.history[-1].engine
 
     def table(self) -> dict[str, Any]:
         """As plain values, for a file."""
@@ -98,15 +94,14 @@ def run_demo(
         run = learn(recipe, training, Path(workplace) / "run", stage, engine)
         contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in RUN_FILES}
     scores, learned = [], time.monotonic() - start
-    for name, x, x_test in descriptions(run.model, recipe, training, test, engine, stage):
+    for name, x, x_test in descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
     few = few_label_scores(run.model, recipe, (training, test), (x, x_test), engine, stage)
     with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
         made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
         contents[EXPLORER] = made.export(advance).encode()
-    seconds = time.monotonic() - start
-    demo = Demo(tuple(scores), few, seconds, learned, run.history, recipe, run.model, folder / REPORT)
+    demo = Demo(tuple(scores), few, time.monotonic() - start, learned, run, folder / REPORT)
     with stage("drawing the report", 1) as advance:
         contents[REPORT] = demo_page(demo, test).encode()
         advance(1)
@@ -117,12 +112,9 @@ def run_demo(
 
 
 def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedRun:
-    """Train all layers."""
-    count = min(LEARNED, len(images)) if recipe.learning[0].streams else None
-    epochs = sum(learning.epochs for learning in recipe.learning)
-    total = epochs * len(images) if count is None else recipe.model.depth * count
-    title = f"learning {recipe.model.depth} layers, each from {count or len(images):,} images"
-    with stage(title, total) as advance:
+    """Train all layers in a stream."""
+    depth, count = recipe.model.depth, min(LEARNED, len(images))
+    with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
         return train(
             recipe,
             images,
@@ -134,15 +126,16 @@ def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: st
 
 
 def descriptions(
-    model: DeconvNet, recipe: Recipe, training: Images, test: Images, engine: str, stage: Stage
+    run: TrainedRun, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
     """The images described by their pixels, then by every layer of the model."""
     yield "raw pixels", pixel_rows(training), pixel_rows(test)
-    for k in range(1, recipe.model.depth + 1):
-        by_layer = replace(recipe, descriptor=replace(recipe.descriptor, layers=(k,)))
-        with stage(f"layer {k}: inferring {len(training) + len(test):,} images", len(training) + len(test)) as advance:
+    for k in range(1, run.model.spec.depth + 1):
+        by_layer = replace(run.recipe, descriptor=replace(run.recipe.descriptor, layers=(k,)))
+        count = len(training) + len(test)
+        with stage(f"layer {k}: inferring {count:,} images", count) as advance:
             x, x_test = (
-                describe_images(model, part, by_layer, engine=engine, progress=advance) for part in (training, test)
+                describe_images(run.model, part, by_layer, engine=engine, progress=advance) for part in (training, test)
             )
         yield f"layer {k}", x, x_test
 
@@ -220,11 +213,10 @@ def demo_page(demo: Demo, test: Images) -> str:
     """The report as one HTML file; it needs no other file, and links to the explorer."""
     from whatwhere.figures import RunFigures, Section, report
 
-    run = TrainedRun("the demo", demo.recipe, demo.model, demo.history)
     # the few steps that serve a classifier leave reconstructions blurred
-    converged = InferenceSpec.coding(lam=demo.recipe.inference.lam)
-    drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=demo.engine)
-    top = demo.model.spec.depth
+    converged = InferenceSpec.coding(lam=demo.run.recipe.inference.lam)
+    drawing = RunFigures(demo.run, test[:SHOWN], inference=converged, engine=demo.engine)
+    top = demo.run.model.spec.depth
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
     errors = (
         f"The same linear SVM on {len(test):,} test digits, which were used neither for training nor for choosing "
@@ -252,16 +244,11 @@ def demo_page(demo: Demo, test: Images) -> str:
 
 def facts(demo: Demo) -> dict[str, str]:
     """The settings and the time, by name."""
-    recipe = demo.recipe
+    recipe = demo.run.recipe
     maps = listed(layer.maps for layer in recipe.model.layers)
+    images = [sum(report.images for report in demo.run.history if report.layer == k) for k in (1, recipe.model.depth)]
     return {
-        "model": f"{recipe.model.depth} layers of {maps} maps",
-        "training": ", ".join(
-            f"layer {k}: {sum(report.images for report in demo.history if report.layer == k):,} digits, "
-            f"{spec.steps} steps each at λ {spec.lam:g}"
-            for k, learning in enumerate(recipe.learning, start=1)
-            for spec in [learning.inference]
-        ),
+        "model": f"{recipe.model.depth} layers of {maps} maps, learned from {listed(f'{n:,}' for n in images)} digits",
         "inference": f"λ {recipe.inference.lam:g}, {recipe.inference.steps} steps, {demo.engine} engine",
         "time": f"{demo.seconds:.0f} s, of which {demo.learning_seconds:.0f} s of learning",
     }
