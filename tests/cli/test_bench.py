@@ -7,7 +7,7 @@ import torch
 
 from tiny_run import whatwhere
 from whatwhere.cli import speed
-from whatwhere.cli.speed import Measurement, bench_inference, cases, speedup_rows
+from whatwhere.cli.speed import bench_inference, cases
 
 CPU = torch.device("cpu")
 LAST = "layer 1, image step, α 1"
@@ -19,29 +19,29 @@ def one_engine(monkeypatch):
     monkeypatch.setattr(speed, "ENGINES", {"reference": speed.ENGINES["reference"]})
 
 
-def measurement(engine, threads, best, case="joint"):
-    numbers = {"images": 1, "steps": 1, "median": best, "seconds": (1.0,)}
-    return Measurement(case=case, engine=engine, threads=threads, best=best, **numbers)
+class Twice:
+    """Solves twice, so that it is about half as fast as the reference."""
 
+    def unsupported_reason(self, problem):
+        return None
 
-def test_speed_ups_compare_the_best_runs_with_the_same_number_of_threads():
-    rows = speedup_rows(
-        [measurement("reference", 1, 10.0), measurement("reference", 2, 20.0), measurement("cpu", 2, 60.0)]
-    )
-    assert [row["speedup"] for row in rows] == [1.0, 1.0, 3.0]
+    def solve(self, problem):
+        speed.ENGINES["reference"].solve(problem)
+        return speed.ENGINES["reference"].solve(problem)
 
 
 def test_an_engine_is_measured_with_one_and_two_threads(monkeypatch):
-    lines = []
     before = torch.get_num_threads()
     monkeypatch.setattr(speed, "cases", lambda steps: {LAST: cases(steps)[LAST]})
-    measured = bench_inference(CPU, images=3, steps=2, repeats=2, log=lines.append)
-    assert {(m.engine, m.threads) for m in measured} == {("reference", 1), ("reference", 2)}
-    assert len(lines) == len(measured)
-    for m in measured:
-        assert (m.case, m.images, m.steps, len(m.seconds)) == (LAST, 3, 2, 2)
-        assert m.best == pytest.approx(6 / min(m.seconds))
-        assert m.median <= m.best
+    monkeypatch.setattr(speed, "ENGINES", {"twice": Twice(), **speed.ENGINES})  # the fastest is first
+    rows = list(bench_inference(CPU, images=3, steps=2, repeats=2))
+    assert [(row["engine"], row["threads"]) for row in rows] == [(e, n) for n in (1, 2) for e in ("reference", "twice")]
+    for row in rows:
+        assert (row["case"], row["images"], row["steps"], len(row["seconds"])) == (LAST, 3, 2, 2)
+        assert row["best"] == pytest.approx(6 / min(row["seconds"]))
+        assert row["median"] <= row["best"]
+    for reference, twice in (rows[:2], rows[2:]):
+        assert (reference["speedup"], twice["speedup"]) == (1.0, twice["best"] / reference["best"])
     assert torch.get_num_threads() == before
 
 
@@ -49,4 +49,4 @@ def test_the_command_prints_text_or_json():
     arguments = ["--images", 2, "--steps", 1, "--device", "cpu"]
     printed = json.loads(whatwhere("bench", *arguments, "--json"))
     assert {row["engine"] for row in printed["measurements"]} == {"reference"}
-    assert "speed-up" in whatwhere("bench", *arguments)
+    assert "× the reference" in whatwhere("bench", *arguments)

@@ -18,24 +18,15 @@ def bench(*, images: int | None = None, steps: int | None = None, settings: Sett
     images  in the batch; default: 100 on a CPU, 6,000 on a GPU
     steps   of a solve; default: 20 on a CPU, 100 on a GPU
     """
-    from whatwhere.cli.speed import bench_inference, speedup_rows
+    from whatwhere.cli.speed import bench_inference
     from whatwhere.inference import machine
     from whatwhere.inference.environment import choose_device
 
-    home = choose_device(settings.of(TrainingOptions).device)
+    home, rows = choose_device(settings.of(TrainingOptions).device), []
     usual_images, usual_steps = (6000, 100) if home.type == "cuda" else (100, 20)
-    rows = speedup_rows(
-        bench_inference(
-            home,
-            images=images or usual_images,
-            steps=steps or usual_steps,
-            repeats=5,
-            log=lambda line: typer.echo(line, err=json_),
-        )
-    )
+    for row in bench_inference(home, images=images or usual_images, steps=steps or usual_steps, repeats=5):
+        rows.append(row)
+        measured = f"{row['median']:>14,.0f} image-iterations/s {row['speedup']:>8.2f} × the reference"
+        typer.echo(f"{row['case']:<26} {row['engine']:<10} {row['threads']} thread(s) {measured}", err=json_)
     if json_:
         typer.echo(json.dumps({"benchmark": "inference", "machine": machine(), "measurements": rows}, indent=1))
-        return
-    typer.echo("\nspeed-up over the reference engine, best against best")
-    for row in rows:
-        typer.echo(f"{row['case']:<26} {row['engine']:<10} {row['threads']} thread(s)  {row['speedup']:>8.2f} ×")

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,20 +20,6 @@ from whatwhere.inference.engines import ENGINES
 from whatwhere.learning import read_run
 from whatwhere.model import Problem
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """How fast one engine ran one case: image-iterations a second."""
-
-    case: str
-    engine: str
-    threads: int
-    images: int
-    steps: int
-    median: float
-    best: float
-    seconds: tuple[float, ...]
 
 
 def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
@@ -49,34 +35,35 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
     }
 
 
-def bench_inference(
-    device: torch.device, *, images: int, steps: int, repeats: int, log: Callable[[str], None] = print
-) -> list[Measurement]:
-    """Measure every case with every engine that supports it, on a CPU with one thread and with two."""
+def bench_inference(device: torch.device, *, images: int, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """The image-iterations a second of every engine that supports a case, on a CPU with one thread and with two.
+
+    `speedup` is over the reference engine with as many threads; best against best.
+    """
     model, digits = read_run("mnist").model.to(device), load("digits")
     v = digits[[row % len(digits) for row in range(images)]].to(device)
-    measurements = []
     for case, (phase, spec) in cases(steps).items():
         problem = Problem(model, v, phase, spec)
-        for name, engine in ENGINES.items():
-            if engine.unsupported_reason(problem) is not None:
-                continue
-            for threads in (1, 2) if device.type == "cpu" else (1,):
+        for threads in (1, 2) if device.type == "cpu" else (1,):
+            reference = 0.0
+            for name, engine in reversed(ENGINES.items()):  # the reference first
+                if engine.unsupported_reason(problem) is not None:
+                    continue
                 with torch_threads(threads), torch.no_grad():
-                    seconds = tuple(time_solves(engine.solve, problem, repeats))
-                measured = Measurement(
-                    case=case,
-                    engine=name,
-                    threads=threads,
-                    images=images,
-                    steps=steps,
-                    median=images * steps / statistics.median(seconds),
-                    best=images * steps / min(seconds),
-                    seconds=seconds,
-                )
-                log(f"{case:<26} {name:<10} {threads} thread(s)  {measured.median:>14,.0f} image-iterations/s")
-                measurements.append(measured)
-    return measurements
+                    seconds = list(time_solves(engine.solve, problem, repeats))
+                best = images * steps / min(seconds)
+                reference = reference or best
+                yield {
+                    "case": case,
+                    "engine": name,
+                    "threads": threads,
+                    "images": images,
+                    "steps": steps,
+                    "median": images * steps / statistics.median(seconds),
+                    "best": best,
+                    "seconds": seconds,
+                    "speedup": best / reference,
+                }
 
 
 def time_solves(solve: Callable[[Problem], Any], problem: Problem, repeats: int) -> Iterator[float]:
@@ -104,9 +91,3 @@ def torch_threads(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def speedup_rows(measurements: list[Measurement]) -> list[dict[str, Any]]:
-    """Rows with the speed-up over the reference engine at the same number of threads, best against best."""
-    reference = {(m.case, m.threads): m.best for m in measurements if m.engine == "reference"}
-    return [{**asdict(m), "speedup": m.best / reference[m.case, m.threads]} for m in measurements]
