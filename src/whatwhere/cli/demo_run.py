@@ -97,7 +97,7 @@ def run_demo(
     for name, x, x_test in descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
-    few = few_label_scores(run.model, recipe, (training, test), (x, x_test), engine, stage)
+    few = few_label_scores(run, (training, test), (x, x_test), engine, stage)
     with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
         made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
         contents[EXPLORER] = made.export(advance).encode()
@@ -156,12 +156,7 @@ def score(
 
 
 def few_label_scores(
-    model: DeconvNet,
-    recipe: Recipe,
-    images: tuple[Images, Images],
-    rows: tuple[Matrix, Matrix],
-    engine: str,
-    stage: Stage,
+    run: TrainedRun, images: tuple[Images, Images], rows: tuple[Matrix, Matrix], engine: str, stage: Stage
 ) -> tuple[protocol.FewLabels, ...]:
     """Errors of the graph classifier on test images, with a few labels of the training images.
 
@@ -170,7 +165,7 @@ def few_label_scores(
     y, y_test = map(labels_of, images)
     some = images[0].subset(np.arange(0, len(y), METRIC_SHARE))
     with stage(f"few labels: distorting {len(some):,} images", len(some)) as advance:
-        metric = learn_metric(model, some, recipe, engine=engine, progress=advance)
+        metric = learn_metric(run.model, some, run.recipe, engine=engine, progress=advance)
     z, z_test = (metric(part).numpy() for part in rows)
     counts = [each * len(np.unique(y)) for each in LABELS]
     with stage(f"{listed(counts)} labels: the graph", DRAWS * len(counts)) as advance:
