@@ -119,16 +119,47 @@ def test_the_errors_of_the_best_features_are_from_their_result_files(tables: dic
         assert readme == [f"{tables['best'][f'(a) {name} / error'].mean:.2f}", *few[f"(a) {name}"]], row
 
 
+def study_results(name: str) -> dict[str, Any]:
+    lines = (ROOT / f"reproduction/studies/results/{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return {row["name"]: row for row in map(json.loads, lines)}
+
+
+def svm_errors(row: dict[str, Any]) -> list[float]:
+    """The errors in % of a linear SVM with all labels, 3,000, 1,000, 300 and 100."""
+    return [float(row["svm"][labels]["1.0"].split("±")[0]) for labels in ("all", "3000", "1000", "300", "100")]
+
+
+def test_the_errors_with_ten_labels_are_from_their_result_files() -> None:
+    rows, few = rows_of(ROOT / "docs/results/few_labels.md"), study_results("ten_labels")
+    ours, scattering = "three models, both views", "scattering, both views"
+    for row, name in {ours: ours, "one model, both views": "one model, both views",
+                      f"{scattering}, the same metric": scattering}.items():  # fmt: skip
+        assert rows[row] == [f"{error:.2f}" for error in svm_errors(few[f"mnist test svm {name}"])], row
+    readme = next(cells for row, cells in rows_of(README).items() if "metric of small distortions" in row)
+    assert readme == rows[ours]
+    for row, name in {f"{ours}: neighbours": ours, f"{scattering}, the same metric: neighbours": scattering}.items():
+        found = few[f"mnist test svm of the graph's classes {name}"]
+        draws = [
+            found[labels][f"graph {'uniform' if labels == '10' else 'no prior'}"] for labels in ("10", "50", "100")
+        ]
+        means = [float(cell.split(" ± ")[0]) for cell in rows[row]]
+        assert means == [round(float(np.mean(draw["draws"])), 2) for draw in draws], row
+    runs = study_results("one_example")
+    for row, name in {"metric of both": "both", "metric of small distortions: no label is used": "distortions"}.items():
+        assert float(rows[row][1]) == runs[f"omniglot test {name}"]["test"], row
+
+
 def test_the_numbers_in_sentences_are_from_the_result_files(tables: dict[str, dict[str, Any]]) -> None:
     text = README.read_text(encoding="utf-8")
     cells = tables["comparison"]
     pixels = cells[f"{MANY_LABELS[list(MANY_LABELS)[2]]} / 100 labels"].mean
-    lines = (ROOT / "reproduction/studies/results/ten_labels.jsonl").read_text(encoding="utf-8").splitlines()
-    few = {row["name"]: row for row in map(json.loads, lines)}
-    graph = few["mnist test graph image + upright, 10 labels, by draw"]
-    uniform, default = (np.mean(graph[prior]) for prior in "SR")
-    features = float(few["mnist test svm image + upright"]["svm"]["100"]["1.0"].split("±")[0])
+    few = study_results("ten_labels")
+    graph = few["mnist test svm of the graph's classes three models, both views"]["10"]
+    uniform, default = (np.mean(graph[f"svm {prior}"]["draws"]) for prior in ("uniform", "no prior"))
+    features = svm_errors(few["mnist test svm three models, both views"])[-1]
     assert f"{uniform:.1f} % errors if it is told that classes are equally large, {default:.1f} % if not" in text
+    letters = study_results("one_example")["omniglot test both"]["test"]
+    assert f"one example of each of 20 new letters: {letters:.1f} %" in text
     assert f"a linear SVM with 100: {features:.1f} %, of raw pixels {pixels:.1f} %" in text
     assert f"(the paper: {tables['pooling']['Gaussian pooling / Layer 2'].cell.paper} with all labels)" in text
     tutorial = rows_of(ROOT / "docs/tutorial/few_labels.md")
