@@ -80,7 +80,7 @@ class PictureClassifier:
 
     def predict(self, images: Any) -> np.ndarray:
         """The names of the classes, [n]."""
-        return np.array(self.classes)[self.predict_proba(images).argmax(1)]
+        return np.asarray(np.array(self.classes)[self.predict_proba(images).argmax(1)])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as one file; nothing is pickled."""
