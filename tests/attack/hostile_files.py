@@ -1,8 +1,9 @@
 """Damaged and hostile files for every reader:  python tests/attack/hostile_files.py --files 20000  (also: make attack)
 
-A file that the program wrote is damaged in a way drawn from a seed, and read. Right outcomes are a value and an error
-of the program (`WhatwhereError`). Anything else counts as a fault: another exception, more than SLOWEST seconds, or
-more memory than MEMORY above what the process had. A fault prints what makes it again: the reader and the number.
+A file that the program wrote is damaged in a way drawn from a seed, and read. Files with a checksum are also forged:
+their content is changed, and the checksum is right. Right outcomes are a value and an error of the program
+(`WhatwhereError`). Anything else counts as a fault: another exception, more than SLOWEST seconds, or more memory than
+MEMORY above what the process had. A fault prints what makes it again: the reader and the number.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import math
 import os
 import random
 import resource
@@ -26,88 +28,165 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import whatwhere as ww
+from examples import random_latents
 from idx_writer import write_idx
 from tiny_run import PLAIN, bars, make, whatwhere
+from whatwhere.classification.label_tables import read_labels
+from whatwhere.classification.metric import Metric
 from whatwhere.errors import WhatwhereError
-from whatwhere.files import read_json
+from whatwhere.files import RECORD, claim_outputs
+from whatwhere.learning.checkpoint import RunFacts
+from whatwhere.learning.latent_store import LatentFiles
+from whatwhere.learning.run_folder import RunFolder, read_checkpoint
+from whatwhere.model.files import canonical, checksum, to_bytes
+from whatwhere.spec.distortions import Distortions
 
 SLOWEST = 10  # seconds for one file
 MEMORY = 1 << 30  # bytes
 PICTURES = ("png", "jpg", "bmp", "tiff")
+CPU = torch.device("cpu")
+VALUES = (None, -1, 0, 2**63, 10**400, 1e308, math.nan, True, "", "x", "x" * 10_000, [], [[]], {}, [1] * 1000, {"x": 1})
 BIG = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A way to read a file: the valid file that is damaged, and what reads it."""
+    """A way to read a file.
+
+    valid   the file that is damaged;  place  where it lies when it is read
+    damage  makes a hostile content of a valid one
+    """
 
     valid: Path
     read: Callable[[Path], Any]
+    place: Path
+    damage: Callable[[random.Random, bytes], bytes]
 
 
 def readers(folder: Path) -> dict[str, Reader]:
     """Every reader of the library, with a valid file for each."""
+    found = {}
+
+    def add(name: str, valid: Path, read: Callable[[Path], Any], place: Path | None = None, text: str = "") -> None:
+        """`text` names the metadata that a checksum covers, in a file that has one."""
+        place = place or folder / f"hostile{''.join(valid.suffixes)}"
+        found[name] = Reader(valid, read, place, damage)
+        if text:
+            found[f"{name}, forged"] = Reader(valid, read, place, lambda chance, content: forge(chance, content, text))
+
     images, labels = bars(6)
-    run = make(folder / "run")
-    model = ww.load(run / "model.safetensors")
-    ww.UnrolledInference(model, steps=2).learned.save(run / "model.safetensors")
-    np.save(folder / "images.npy", images)
+    for path in image_files(folder, images, labels):
+        add(path.name, path, lambda path: ww.data.load(path)[:2])
+
+    run, copy = make(folder / "run"), folder / "copy"
+    ww.UnrolledInference(ww.load(run), steps=2).learned.save(run)
+    latents = LatentFiles(run / "checkpoint" / "latents", 1)
+    latents.write(0, random_latents(ww.load(run), torch.ones(2, 1, 10, 10)))
+    shutil.copytree(run, copy)
+    add("model", run / "model.safetensors", ww.load, text="spec")
+    add("recipe", run / "recipe.toml", ww.read_recipe)
+    steps = "inference-2.safetensors"
+    add("learned steps", run / steps, lambda _: ww.LearnedSteps.load(copy), copy / steps, "spec")
+    add("history", run / "history.jsonl", lambda _: list(ww.read_run(copy).history), copy / "history.jsonl")
+    state = Path("checkpoint", "state.safetensors")
+    facts = RunFacts(ww.read_recipe(run / "recipe.toml"), read_checkpoint(run).images, notes={})
+    add("checkpoint", run / state, lambda _: RunFolder(copy, facts, None)._load(CPU), copy / state, "content")
+    batch = latents.folder / "batch1-0.npz"
+    add("latents", shutil.copy(batch, folder / "latents.npz"), lambda _: latents.read(0), batch)
+
     whatwhere("encode", run, folder / "images.npy", "--out", folder / "codes.npz", *PLAIN)
-    np.savez(folder / "images.npz", images=images, labels=labels)
-    write_idx(folder / "images-idx3-ubyte", (images * 255).astype(np.uint8))
-    picture = Image.fromarray((images[0] * 255).astype(np.uint8))
-    for kind in PICTURES:
-        picture.save(folder / f"picture.{kind}")
-    pages = [Image.fromarray((image * 255).astype(np.uint8)) for image in images[1:4]]
-    picture.save(folder / "pages.tif", save_all=True, append_images=pages)
-    files = {
-        "picture": [folder / f"picture.{kind}" for kind in PICTURES],
-        "pages": [folder / "pages.tif"],
-        "array": [folder / "images.npy", folder / "images.npz", folder / "images-idx3-ubyte"],
-    }
-    found = {
-        f"{kind} {path.name}": Reader(path, lambda path: ww.data.load(path)[:2])
-        for kind, paths in files.items()
-        for path in paths
-    }
-    found["model"] = Reader(run / "model.safetensors", ww.load)
-    found["recipe"] = Reader(run / "recipe.toml", ww.read_recipe)
-    found["learned steps"] = Reader(run / "inference-2.safetensors", lambda path: read_beside(path, run))
-    found["history"] = Reader(run / "history.jsonl", lambda path: read_inside(path, run, lambda r: list(r.history)))
-    found["json"] = Reader(run_json(folder), lambda path: read_json(path, 1 << 20))
-    found["codes"] = Reader(folder / "codes.npz", lambda path: ww.load_codes(path).features)
+    add("codes", folder / "codes.npz", lambda path: ww.load_codes(path).features)
+    ww.AnomalyDetector(aligned=True).fit(images[:, None]).save(folder / "detector.safetensors")
+    add("detector", folder / "detector.safetensors", ww.AnomalyDetector.load, text="spec")
+    Metric(torch.ones(6), torch.eye(6)[:3], torch.ones(3), Distortions()).save(folder / "metric.safetensors")
+    add("metric", folder / "metric.safetensors", lambda path: Metric.load(path)(torch.ones(2, 6)), text="settings")
+    (folder / "labels.csv").write_text("file,class\n" + "".join(f"{n},{label}\n" for n, label in enumerate(labels)))
+    add("labels", folder / "labels.csv", read_labels)
+    claim_outputs([folder / "result" / "a.png"], folder=folder / "result")
+    record = folder / "result" / RECORD
+    shutil.copy(record, folder / "record.json")
+    add(
+        "results",
+        folder / "record.json",
+        lambda _: claim_outputs([record.with_name("b")], folder=record.parent),
+        record,
+    )
     return found
 
 
-def run_json(folder: Path) -> Path:
-    path = folder / "record.json"
-    path.write_text(json.dumps({"files": ["a.png", "b.png"], "settings": {"noise": 0.1, "spec": [1, 2, {"x": None}]}}))
-    return path
+def image_files(folder: Path, images: np.ndarray, labels: np.ndarray) -> list[Path]:
+    """Images in every format that is read."""
+    np.save(folder / "images.npy", images)
+    np.savez(folder / "images.npz", images=images, labels=labels)
+    write_idx(folder / "images-idx3-ubyte", (images * 255).astype(np.uint8))
+    first, *others = (Image.fromarray((image * 255).astype(np.uint8)) for image in images)
+    pictures = [folder / f"picture.{kind}" for kind in PICTURES]
+    for picture in pictures:
+        first.save(picture)
+    first.save(folder / "pages.tif", save_all=True, append_images=others[:3])
+    names = ("pages.tif", "images.npy", "images.npz", "images-idx3-ubyte")
+    return [*pictures, *(folder / name for name in names)]
 
 
-def read_beside(path: Path, run: Path) -> Any:
-    """Learned steps next to a copy of the model that they belong to."""
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(run / "model.safetensors", folder)
-        place = Path(folder) / "inference-2.safetensors"
-        os.symlink(path, place)
-        return ww.LearnedSteps.load(Path(folder) / "model.safetensors")
+def forge(chance: random.Random, content: bytes, text: str) -> bytes:
+    """A safetensors file whose settings, in the metadata `text`, or tensors are changed, with a right checksum."""
+    size = int.from_bytes(content[:8], "little")
+    metadata, tensors = json.loads(content[8 : 8 + size])["__metadata__"], safetensors.torch.load(content)
+    for _ in range(chance.choice((1, 1, 2))):
+        if tensors and chance.random() < 0.5:
+            forge_tensor(chance, tensors)
+        else:
+            metadata[text] = forge_json(chance, metadata[text])
+    signed = canonical({key: metadata[key] for key in ("spec", "model")}) if "model" in metadata else metadata[text]
+    return to_bytes(tensors, {**metadata, "sha256": checksum(signed, tensors)})
 
 
-def read_inside(path: Path, run: Path, read: Callable[[Any], Any]) -> Any:
-    """A file in the place that it has in a copy of the run."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "run"
-        shutil.copytree(run, copy)
-        (copy / "history.jsonl").unlink()
-        os.symlink(path, copy / "history.jsonl")
-        return read(ww.read_run(copy))
+def forge_json(chance: random.Random, text: str) -> str:
+    """The text with one value changed, removed or added, anywhere in it."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    inside = value
+    while isinstance(inside, dict | list) and inside:
+        keys = list(inside) if isinstance(inside, dict) else range(len(inside))
+        key = chance.choice(keys)
+        if chance.random() < 0.3 or not isinstance(inside[key], dict | list):
+            if chance.random() < 0.1:
+                del inside[key]
+            else:
+                inside[key] = chance.choice(VALUES)
+            break
+        inside = inside[key]
+    return json.dumps(value)
+
+
+def forge_tensor(chance: random.Random, tensors: dict[str, torch.Tensor]) -> None:
+    """Replace one tensor by another of its values, with another shape or dtype, or remove it."""
+    name = chance.choice(sorted(tensors))
+    tensor = tensors.pop(name)
+    match chance.randrange(8):
+        case 0:
+            tensors["x" * chance.choice((0, 1, 5000))] = tensor
+        case 1:
+            tensors[name] = tensor.flatten()[: chance.choice((0, 1, 2))].clone()
+        case 2:
+            tensors[name] = tensor[None]
+        case 3:
+            tensors[name] = tensor.flatten()
+        case 4:
+            tensors[name] = tensor.to(chance.choice((torch.bool, torch.int64, torch.float64, torch.bfloat16)))
+        case 5:
+            tensors[name] = torch.full_like(tensor, chance.choice((-1, 0, 1e30, math.nan)), dtype=torch.float32)
+        case 6:
+            tensors[name] = torch.cat([tensor.flatten(), tensor.flatten()])
 
 
 def damage(chance: random.Random, content: bytes) -> bytes:
@@ -193,6 +272,26 @@ def outcome(read: Callable[[Path], Any], path: Path) -> str:
     return "read"
 
 
+def attack_reader(name: str, reader: Reader, count: int, seed: int) -> collections.Counter[str]:
+    """Let one reader read `count` hostile files, and at least one of every kind in SPECIAL and a damaged one."""
+    content, tally, place = reader.valid.read_bytes(), collections.Counter[str](), reader.place
+    for number in range(max(len(SPECIAL) + 1, count)):
+        place.unlink(missing_ok=True)
+        if number < len(SPECIAL):
+            special(place, SPECIAL[number])
+        else:
+            place.write_bytes(reader.damage(random.Random(f"{seed} {name} {number}"), content))
+        result = outcome(reader.read, place)
+        tally[result] += 1
+        if result.startswith("FAULT"):
+            print(f"{name}, number {number}: {result}", flush=True)
+        if place.is_dir() and not place.is_symlink():
+            place.rmdir()
+    place.unlink(missing_ok=True)
+    shutil.copy(reader.valid, place)  # other readers of the same folder need it
+    return tally
+
+
 def attack(count: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
     """Read `count` hostile files, divided among the readers; the outcomes of each reader."""
     torch.set_num_threads(1)
@@ -201,26 +300,12 @@ def attack(count: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
         folder = Path(temporary)
         known = readers(folder)
         for name, reader in known.items():
-            assert (result := outcome(reader.read, reader.valid)) == "read", f"{name}: a valid file gives {result}"
+            shutil.copy(reader.valid, reader.place)
+            assert (result := outcome(reader.read, reader.place)) == "read", f"{name}: a valid file gives {result}"
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
         for name, reader in known.items():
-            content, tally = reader.valid.read_bytes(), collections.Counter[str]()
-            place = folder / f"hostile{''.join(reader.valid.suffixes)}"
-            for number in range(max(len(SPECIAL) + 1, -(-count // len(known)))):
-                if number < len(SPECIAL):
-                    special(place, SPECIAL[number])
-                else:
-                    place.write_bytes(damage(random.Random(f"{seed} {name} {number}"), content))
-                result = outcome(reader.read, place)
-                tally[result] += 1
-                if result.startswith("FAULT"):
-                    print(f"{name}, number {number}: {result}", flush=True)
-                if place.is_dir() and not place.is_symlink():
-                    place.rmdir()
-                else:
-                    place.unlink(missing_ok=True)
-            totals[name] = tally
+            totals[name] = attack_reader(name, reader, -(-count // len(known)), seed)
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return totals
 

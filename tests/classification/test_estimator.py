@@ -217,6 +217,11 @@ def test_the_seed_determines_the_filters(images: np.ndarray) -> None:
     assert not torch.equal(one, other)
 
 
+def test_no_images_raise_the_error_of_scikit_learn() -> None:
+    with pytest.raises(ValueError, match="Found array with 0 sample"):
+        features().fit(np.zeros((0, 28, 28)))
+
+
 def test_a_last_axis_of_colour_channels_raises_an_error_that_says_how_to_move_it() -> None:
     colour = np.random.default_rng(0).random((6, 12, 12, 3), dtype=np.float32)
     with pytest.raises(ImageError, match=r"look like \(n, H, W, C\); expected \(n, C, H, W\): give np.moveaxis"):

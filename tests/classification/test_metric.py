@@ -146,6 +146,9 @@ def test_damaged_files_and_other_files_raise(tmp_path: Path) -> None:
         Metric.load(file)
     with pytest.raises(RunError, match="missing"):
         Metric.load(tmp_path / "missing.safetensors")
+    Metric(torch.ones(6), torch.ones(3, 5), torch.ones(3), HOW).save(file)
+    with pytest.raises(RunError, match="the sizes of its tensors do not match"):
+        Metric.load(file)
 
 
 def test_wrong_rows_and_settings_raise() -> None:

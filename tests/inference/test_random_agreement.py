@@ -1,4 +1,4 @@
-"""100 random problems: the CPU engine and the reference in float32 against the reference in float64.
+"""Random problems: the CPU engine and the reference in float32 against the reference in float64.
 
 `make compare` runs 5,000 of them; `random_agreement.py` says what counts as agreement.
 """
@@ -20,12 +20,16 @@ from random_agreement import Comparison, compare, draw
 ENGINES = ["cpu float64", "cpu float32", "reference float32"]
 
 
-@pytest.mark.parametrize("first", range(0, 50, 25))
-def test_engines_agree_on_random_problems(first: int) -> None:
+# where the sums of the gradient of μ cancel, and images of 1e19, in which features of the size of rounding errors stay
+DIFFICULT = [1238, 1817, 1_000_009]
+
+
+def test_engines_agree_on_random_problems() -> None:
     pytest.importorskip("numba")
     verdicts = []
-    for number in range(first, first + 25):
+    for number in [*range(30), *DIFFICULT]:
         for engine, found in compare(ENGINES, number).items():
+            assert found.verdict in ("agrees", "skipped") or number not in DIFFICULT, (number, engine, found)
             assert found.verdict != "DISAGREES", (number, engine, found)
             verdicts.append(found.verdict)
     assert verdicts.count("agrees") > 0.95 * len(verdicts)

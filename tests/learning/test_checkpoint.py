@@ -75,3 +75,14 @@ def test_a_checkpoint_of_another_version_raises(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 3'"):
         Checkpoint.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [{"layer": 0}, {"layer": "1"}, {"batch": None}, {"recipe": 3}, {"notes": []}])
+def test_content_of_another_kind_raises(content, tmp_path):
+    """With a checksum that is right: somebody wrote it so."""
+    checkpoint = replace(CHECKPOINT)
+    for name, value in content.items():
+        object.__setattr__(checkpoint, name, value)
+    checkpoint.save(tmp_path)
+    with pytest.raises(RunError, match=f"is damaged: {next(iter(content))} = "):
+        Checkpoint.load(tmp_path)

@@ -26,7 +26,7 @@ def as_images(estimator: Any, X: Images, *, reset: bool, nonnegative: bool, allo
     values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
     given = tuple(getattr(values, "shape", ()))
     if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
-        values = np.reshape(values, (given[0], -1))
+        values = np.reshape(values, (given[0], prod(given[1:])))
     finite = "allow-nan" if allow_nan else True
     values = validate_data(estimator, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite=finite)
     if reset:

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from whatwhere.errors import ImageError, printable
-from whatwhere.files import disk_errors, write_atomic
+from whatwhere.files import disk_errors, read_regular, write_atomic
 
+LONGEST = 1 << 26  # table of labels, in bytes
 NOT_SURE = "not sure"
 """What a person says of a picture that is to be left out: it has no class, and is not suggested again."""
 
@@ -22,7 +23,7 @@ NONE_OF_THESE = "none of these"
 def read_labels(file: Path) -> dict[str, str]:
     """The classes by the names of pictures; a first line `file,class` is a heading."""
     try:
-        lines = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8-sig"))))
+        lines = list(csv.reader(io.StringIO(read_regular(file, LONGEST).decode("utf-8-sig"), newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ImageError(f"{printable(file)} cannot be read as a table of labels: {error}") from error
     given: dict[str, str] = {}

@@ -115,7 +115,10 @@ class Metric:
                 raise SpecError("its checksum does not match its content")
             settings = json.loads(metadata["settings"])
             how = build(Distortions, settings["how"])
-            return cls(tensors["mean"], tensors["matrix"], tensors["variances"], how, settings["made_for"])
+            mean, matrix, variances = (tensors[name].float() for name in ("mean", "matrix", "variances"))
+            if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):
+                raise SpecError("the sizes of its tensors do not match")
+            return cls(mean, matrix, variances, how, settings["made_for"])
 
 
 class Covariance:

@@ -26,6 +26,7 @@ from whatwhere.learning.state import EpochStats, TrainingState
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import checksum, read_tensors
 from whatwhere.spec import Recipe
+from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.toml import to_toml
 
 FORMAT = "whatwhere checkpoint 3"
@@ -46,7 +47,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Checked):
     """All that training needs to continue, except the latents themselves.
 
     layer, epoch, batch  what comes next: batches before `batch` of that epoch are inferred already
@@ -57,7 +58,7 @@ class Checkpoint:
     tensors              filters and connectivity, the table of the latents, sums of an epoch in progress
     """
 
-    layer: int
+    layer: Count
     epoch: int
     batch: int
     recipe: str
@@ -113,7 +114,7 @@ class Checkpoint:
                 raise RunError(f"{path} is damaged: its checksum is wrong")
             content = parse_json(metadata["content"].encode())
             return cls(**content, tensors=tensors)
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, MemoryError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
 
 

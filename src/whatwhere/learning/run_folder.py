@@ -96,7 +96,7 @@ class RunFolder:
                 state = checkpoint.state(self.facts.recipe, device)
                 if self.data is not None:
                     self.data.store.restore(checkpoint.tensors["latents.table"])
-            except (KeyError, ValueError) as error:
+            except (KeyError, TypeError, ValueError) as error:
                 raise RunError(f"{self.path / 'checkpoint'} is damaged: {error}") from error
         layer, epoch = position(state, self.facts.recipe)
         return replace(state, layer=layer, epoch=epoch)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from whatwhere.inference.engines.cpu.records import Layer
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
-from whatwhere.inference.engines.jit.region import Axis, axis_moments, axis_weights, pool_plane, spread
+from whatwhere.inference.engines.jit.region import Axis, axis_mean, axis_moments, axis_weights, pool_plane, spread
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, splat, store
 from whatwhere.inference.engines.jit.vector_math import fma, formulas
 
@@ -176,19 +176,27 @@ def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: tuple[floa
 def move_region(state: Array, at: Places, axes: Any, inside: tuple[int, int], how: Any) -> None:
     """Regions of any size, by `how` = (step, γ_min, γ_max). All gradients come before the first new weight."""
     y, x = axes
-    rows, columns = axis_moments(state, at.z, at.w, y, x, 0.0), axis_moments(state, at.z, at.w, x, y, 0.0)
+    rows, columns = axis_gradient(state, at, 0, y, x), axis_gradient(state, at, 1, x, y)
     move_axis(state, at, 0, (y, inside[0]), rows, how)
     move_axis(state, at, 1, (x, inside[1]), columns, how)
 
 
 @jit
-def move_axis(state: Array, at: Places, a: int, elements: tuple[Axis, int], moments: Any, how: Any) -> None:
+def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Any:
+    """∇θ of axis a but for p̂."""
+    mu, gamma = load(state, at.mu + a * axis.step), load(state, at.gamma + a * axis.step)
+    mean = axis_mean(state, at.w, axis)
+    _, first, second = axis_moments(state, at.z, at.w, axis, other, mean)
+    return formulas.theta_gradient(mu - mean, gamma, first, second)
+
+
+@jit
+def move_axis(state: Array, at: Places, a: int, elements: tuple[Axis, int], gradient: Any, how: Any) -> None:
     """The step of axis a and its new weights; `elements` = (the axis, how many of its elements lie in the map)."""
     axis, inside = elements
     mu_at, gamma_at = at.mu + a * axis.step, at.gamma + a * axis.step
-    mu, gamma = load(state, mu_at), load(state, gamma_at)
-    gradient = formulas.theta_gradient(mu, gamma, moments[1], moments[2])
-    theta = formulas.step_theta((mu, gamma), gradient, how[0], ((axis.size - 1) / 2, how[1], how[2]))
+    theta = load(state, mu_at), load(state, gamma_at)
+    theta = formulas.step_theta(theta, gradient, how[0], ((axis.size - 1) / 2, how[1], how[2]))
     store(state, mu_at, theta[0])
     store(state, gamma_at, theta[1])
     axis_weights(state, at.w, axis, theta, inside, 0)

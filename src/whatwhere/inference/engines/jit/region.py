@@ -106,13 +106,23 @@ def spread(memory: Array, z: int, w: int, p: Any, axes: tuple[Axis, Axis], add: 
             store(memory, at, fma(row, weight, load(memory, at)) if add else row * weight)
 
 
+@inline_jit
+def axis_mean(memory: Array, w: int, own: Axis) -> Any:
+    """Σ q x of an axis."""
+    mean = splat(memory, 0)
+    for i in range(own.size):
+        weight = load(memory, w + own.weights + i * own.step)
+        mean = fma(weight * weight, coordinate(i, own.size), mean)
+    return mean
+
+
 @jit
 def axis_moments(memory: Array, z: int, w: int, own: Axis, other: Axis, centre: Any) -> Any:
     """Of an axis, with r_i the elements pooled along the other: Σ w_i r_i, and the sums of `formulas.theta_gradient`:
 
     Σ w_i r_i (x_i - Σ q x)   and   Σ w_i r_i (x_i² - Σ q x²)
 
-    with x counted from `centre`, as μ then has to be: from μ itself they lose no digits to cancellation.
+    with x counted from `centre`, as μ then has to be: from Σ q x they lose no digits to cancellation.
     """
     at = w + own.weights
     if own.size == 2:
