@@ -31,6 +31,7 @@ COVERED_BY = {
     "cli/figures.py": "figures/test_run_figures.py",
     "cli/encoding.py": "cli/test_encode.py",
     "cli/inputs.py": "cli/test_encode.py",
+    "cli/label.py": "explorer/test_label_page.py",
     "cli/labelling.py": "cli/test_classify.py",
     "cli/outputs.py": "cli/test_program.py",
     "cli/settings.py": "cli/test_command.py",

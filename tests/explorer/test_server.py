@@ -1,9 +1,10 @@
-"""The server: one page, GET only, on loopback only, for whoever has the token."""
+"""The server: pages on loopback only, for whoever has the token. One that only shows, and one that also gets POST."""
 
 import http.client
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,14 @@ def answer(path: str) -> Content | None:
     return {"": Content("<p>ä</p>".encode()), "codes/1": Content(b"one", "text/plain")}.get(path)
 
 
-@pytest.fixture
-def server() -> Iterator[PageServer]:
-    with PageServer(answer) as running:
+def act(path: str, sent: Any) -> Content | None:
+    """Something that can be done."""
+    return Content(f"did {sent['what']}".encode(), "text/plain") if path == "do" else None
+
+
+@pytest.fixture(params=[None, act], ids=["explorer", "labelling"])
+def server(request: pytest.FixtureRequest) -> Iterator[PageServer]:
+    with PageServer(answer, act=request.param) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield running
@@ -25,9 +31,11 @@ def server() -> Iterator[PageServer]:
         thread.join()
 
 
-def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes]:
+def ask(
+    server: PageServer, path: str, method: str = "GET", body: str | None = None, **headers: str
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
-    connection.request(method, path, headers=headers)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     content = answer.read()
     connection.close()
@@ -53,7 +61,29 @@ def test_every_other_path_is_not_found(server: PageServer, path: str) -> None:
         assert ask(server, f"/{wrong}/codes/1")[0] == 404
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
+def post(server: PageServer, path: str, body: str = '{"what": "it"}', **changed: str) -> tuple[int, bytes]:
+    own = f"http://127.0.0.1:{server.server_port}"
+    return ask(server, path, "POST", body, **{"Origin": own, "Content_Type": "application/json"} | changed)
+
+
+def test_post_is_for_the_page_itself(server: PageServer) -> None:
+    path = f"/{server.token}/do"
+    if server.act is None:
+        assert post(server, path)[0] == 501
+        return
+    assert post(server, path) == (200, b"did it")
+    assert post(server, f"/{server.token}/other")[0] == 404
+    assert post(server, "/x/do")[0] == 404
+    assert post(server, path, Host="evil.example")[0] == 403
+    assert post(server, path, Origin="https://evil.example")[0] == 403
+    assert post(server, path, Origin="null")[0] == 403
+    assert ask(server, path, "POST", "{}", Content_Type="application/json")[0] == 403, "without an origin"
+    assert post(server, path, Content_Type="text/plain")[0] == 403, "what a form of another site can send"
+    assert post(server, path, "not JSON")[0] == 400
+    assert post(server, path, Content_Length=str(1 << 30))[0] == 413
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
 def test_other_methods_are_not_answered(server: PageServer, method: str) -> None:
     assert ask(server, f"/{server.token}/", method)[0] == 501
 

@@ -19,6 +19,7 @@ from whatwhere.cli import (
     explore,
     figures,
     info,
+    label,
     restoration,
     train,
 )
@@ -36,6 +37,7 @@ COMMANDS = (
     encode.encode,
     decode.decode,
     classify.classify,
+    label.label,
     figures.figures,
     distill.distill,
     restoration.denoise,

@@ -1,4 +1,8 @@
-"""Pages on loopback, for as long as a command runs: GET of addresses that nobody else knows, and nothing else."""
+"""Pages on loopback, for as long as a command runs, at addresses that nobody else knows.
+
+A page is read with GET. One that also changes something gets POST with JSON from itself alone; without `act`, POST has
+no answer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,11 @@ import hmac
 import secrets
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from whatwhere.files import parse_json
+
+LONGEST = 1 << 20  # bytes of what a page may send
 
 
 class Content(NamedTuple):
@@ -21,13 +29,19 @@ class PageServer(ThreadingHTTPServer):
 
     answer  path below the token ('' is the page) → its content, or None where there is nothing; called in a thread of
             the request
+    act     path and what the page sent, as JSON → the content of the answer, or None; None: nothing can be sent
     port    0 takes a free one
     """
 
     daemon_threads = True
 
-    def __init__(self, answer: Callable[[str], Content | None], port: int = 0) -> None:
-        self.answer = answer
+    def __init__(
+        self,
+        answer: Callable[[str], Content | None],
+        port: int = 0,
+        act: Callable[[str, Any], Content | None] | None = None,
+    ) -> None:
+        self.answer, self.act = answer, act
         self.token = secrets.token_urlsafe(24)
         super().__init__(("127.0.0.1", port), PageHandler)
 
@@ -43,12 +57,41 @@ class PageHandler(BaseHTTPRequestHandler):
     server_version, sys_version = "whatwhere", ""
 
     def do_GET(self) -> None:
+        path = self._path()
+        if path is not None:
+            self._send(self.server.answer(path))
+
+    def do_POST(self) -> None:
+        act, path = self.server.act, self._path()
+        if act is None:
+            self.send_error(501, "Unsupported method ('POST')")
+        elif path is not None:
+            own = f"http://127.0.0.1:{self.server.server_port}"
+            length = self.headers.get("Content-Length", "")
+            if self.headers.get("Origin") != own or self.headers.get("Content-Type") != "application/json":
+                self.send_error(403, "Only from the page itself")  # a form of another site has neither
+            elif not length.isdecimal() or int(length) > LONGEST:
+                self.send_error(413, "Too long")
+            else:
+                try:
+                    value = parse_json(self.rfile.read(int(length)))
+                except ValueError:
+                    self.send_error(400, "Not JSON")
+                else:
+                    self._send(act(path, value))
+
+    def _path(self) -> str | None:
+        """The path below the token; None, and an error is sent, for another host or token."""
         if self.headers.get("Host") != f"127.0.0.1:{self.server.server_port}":
             self.send_error(403, "Unknown host")  # another site's name that was pointed at this machine
-            return
+            return None
         token, slash, path = self.path.removeprefix("/").partition("/")
-        known = bool(slash) and hmac.compare_digest(token.encode(), self.server.token.encode())
-        content = self.server.answer(path) if known else None
+        if not slash or not hmac.compare_digest(token.encode(), self.server.token.encode()):
+            self.send_error(404, "Not found")
+            return None
+        return path
+
+    def _send(self, content: Content | None) -> None:
         if content is None:
             self.send_error(404, "Not found")
             return

@@ -1,0 +1,45 @@
+"""`whatwhere label`: a page on which a few pictures are labelled and all are classified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from whatwhere.cli.command import command
+from whatwhere.cli.inputs import DISTORTIONS, EXECUTION
+from whatwhere.cli.settings import Settings
+from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.training import TrainingOptions
+
+
+@command(DISTORTIONS, EXECUTION)
+def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv"), settings: Settings) -> None:
+    """Label a few pictures in a browser, and see the others fall into place.
+
+    After every label OUT has all that was said, and `predictions.csv` next to it the class of every picture; the page
+    continues from them. A model that was learned first is next to them, too, and the classifier that the page saves.
+
+    run  a run, a model file or the name of a model; default: one is learned from the pictures first, in a stream
+    out  the table of labels
+    """
+    import webbrowser
+
+    from whatwhere.classification.labelling import Labelling, Progress
+    from whatwhere.cli.inputs import read_images
+    from whatwhere.explorer.label_page import LabelPage
+    from whatwhere.explorer.server import PageServer
+
+    how, options, source = settings.of(Distortions), settings.of(TrainingOptions), read_images(images)
+
+    def make(progress: Progress) -> Labelling:
+        return Labelling(source, run=run, labels=out, invariant_to=how, options=options, progress=progress)
+
+    shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
+    with PageServer(shown.answer, act=shown.act) as server:
+        typer.echo(f"{server.url}\nCtrl-C ends it; everything that was said is in {out}.")
+        webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo("")

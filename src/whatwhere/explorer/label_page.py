@@ -1,0 +1,191 @@
+"""The labelling page: what it reads and sends, around one `Labelling` session that all its tabs share."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from whatwhere.classification.label_tables import NONE_OF_THESE, NOT_SURE
+from whatwhere.classification.labelling import Labelling, Progress
+from whatwhere.errors import WhatwhereError
+from whatwhere.explorer.bundle import bundle, read
+from whatwhere.explorer.export import embed, sha256
+from whatwhere.explorer.server import Content
+from whatwhere.explorer.thumbnails import png, sheet, thumbnail
+from whatwhere.inference import infer
+
+SIDE, COLUMNS, PER_SHEET = 48, 16, 256  # pixels of a small picture, and pictures of a sheet
+LARGE = 512
+TRAY, NEAREST, SHARED = 12, 3, 5  # suggestions; in "Why?": labelled pictures, and features
+
+
+class LabelPage:
+    """Answers the requests of the page.
+
+    make        makes the session, and reports how far it is; it runs in a thread while the page shows progress
+    name        of the pictures, as the page shows it
+    classifier  the file that the button saves
+    """
+
+    def __init__(self, make: Callable[[Progress], Labelling], name: str, classifier: Path) -> None:
+        self.name, self.classifier = name, classifier
+        self.session: Labelling | None = None
+        self.waiting: dict[str, Any] = {"stage": "reading the pictures", "share": 0.0}
+        self.lock, self.revision, self.order = threading.Lock(), 0, [NONE_OF_THESE]
+        self.thread = threading.Thread(target=self._start, args=(make,), name="labelling", daemon=True)
+        self.thread.start()
+
+    def _start(self, make: Callable[[Progress], Labelling]) -> None:
+        try:
+            session = make(lambda stage, share: self.waiting.update(stage=stage, share=share))
+            images = session.images
+            assert images is not None
+            small = [thumbnail(image, SIDE) for rows in images.batches(200) for image in images[rows]]
+            self.sheets = [png(sheet(small[k : k + PER_SHEET], SIDE, COLUMNS)) for k in range(0, len(small), PER_SHEET)]
+            self.places = session.spectrum.places().round(4).tolist()
+            self.session = session
+        except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
+            self.waiting = {"failed": str(error)}
+
+    # Requests ------------------------------------------------------------------------------------------------
+
+    def answer(self, path: str) -> Content | None:
+        """What GET gets."""
+        kind, _, rest = path.partition("/")
+        if path == "":
+            return Content(page(self.name).encode())
+        if kind == "state":
+            return as_json(self._state(rest))
+        session = self.session
+        if session is None or (not rest.isdecimal() and kind != "error"):
+            return None
+        if kind == "error" and not rest:
+            with self.lock:
+                return as_json({"error": session.error(), "curve": session.curve, "revision": self.revision})
+        row = int(rest)
+        if kind == "sheet" and row < len(self.sheets):
+            return Content(self.sheets[row], "image/png")
+        if kind == "picture" and row < len(session.names):
+            return self._safely(lambda: Content(png(thumbnail(self._image(row), LARGE)), "image/png"))
+        if kind == "why" and row < len(session.names):
+            return self._safely(lambda: as_json(self._why(row)))
+        return None
+
+    def act(self, path: str, sent: Any) -> Content | None:
+        """What POST does: label rows, undo, save a classifier; the new state comes back."""
+        session = self.session
+        if session is None or path not in ("label", "undo", "save") or not isinstance(sent, dict):
+            return None
+        return self._safely(lambda: as_json(self._act(session, path, sent)))
+
+    def _act(self, session: Labelling, path: str, sent: dict[str, Any]) -> dict[str, Any]:
+        with self.lock:
+            if path == "save":
+                session.save(self.classifier)
+                return {"saved": str(self.classifier)}
+            if path == "undo":
+                session.undo()
+            else:
+                rows, name = sent.get("rows"), sent.get("name")
+                if not isinstance(rows, list) or not rows or not isinstance(name, str | None):
+                    return {"failed": "expected rows and the name of a class"}
+                session.label(dict.fromkeys(rows, name))
+            self.revision += 1
+        return self._state("")
+
+    def _safely(self, work: Callable[[], Content]) -> Content:
+        """An error that a user can fix goes to the page in words."""
+        try:
+            return work()
+        except WhatwhereError as error:
+            return as_json({"failed": str(error)})
+
+    def _state(self, known: str) -> dict[str, Any]:
+        """All that the page shows; only its revision if the page knows it."""
+        session = self.session
+        if session is None:
+            return self.waiting
+        with self.lock:
+            if known == str(self.revision):
+                return {"revision": self.revision}
+            found, names = session.predict(), session.classes
+            self.order += [name for name in names if name not in self.order]
+            index = {name: number for number, name in enumerate(self.order)}
+            said = {row: NOT_SURE if name == NOT_SURE else index[name] for row, name in session.said.items()}
+            return {
+                "revision": self.revision,
+                "names": session.names if not known else None,
+                "places": self.places if not known else None,
+                "classes": self.order,
+                "best": [index.get(str(name), -1) for name in found.classes],
+                "certainty": np.round(100 * found.probabilities).astype(int).tolist(),
+                "said": said,
+                "tray": session.suggested_rows(TRAY),
+                "undo": len(session.before),
+                "elsewhere": len(session.elsewhere),
+            }
+
+    # Pictures ------------------------------------------------------------------------------------------------
+
+    def _image(self, row: int) -> torch.Tensor:
+        assert self.session is not None
+        assert self.session.images is not None
+        return self.session.images[row]
+
+    def _why(self, row: int) -> dict[str, Any]:
+        """The labelled pictures that are nearest, and what the features that they share draw in each of them."""
+        session = self.session
+        assert session is not None
+        with self.lock:
+            nearest = session.nearest_labelled(row, NEAREST)
+            said = [session.said[other] for other, _ in nearest]
+        rows = [row, *(other for other, _ in nearest)]
+        facts = [{"row": other, "cosine": round(c, 3), "class": s} for (other, c), s in zip(nearest, said, strict=True)]
+        if session.describe is None or not nearest:
+            return {"nearest": facts, "features": []}
+        model, spec = session.describe.model, session.describe.recipe.inference
+        images = torch.stack([self._image(each) for each in rows]).to(model.device, model.dtype)
+        solution = infer(model, images, spec, engine=session.describe.engine)
+        p, sized = solution.features, model.at(*images.shape[2:])
+        strength = p.abs().sum((2, 3))
+        shared = torch.minimum(strength[:1], strength[1:].mean(0)).flatten()
+        weights = sized.weights(solution.latents.pooling_params)
+        features = []
+        for map_ in [int(b) for b in shared.argsort(descending=True)[:SHARED] if shared[b] > 0]:
+            alone = torch.zeros_like(p)
+            alone[:, map_] = p[:, map_]
+            drawn = sized.reconstruct(alone, weights).abs().mean(1)
+            shades = (255 * drawn / drawn.amax().clamp(min=1e-12)).to(torch.uint8).cpu().numpy()
+            features.append({"map": map_, "drawn": [base64.b64encode(each.tobytes()).decode() for each in shades]})
+        height, width = images.shape[2:]
+        return {"nearest": facts, "features": features, "maps": p.shape[1], "height": height, "width": width}
+
+
+def as_json(value: Any) -> Content:
+    return Content(json.dumps(value, allow_nan=False).encode(), "application/json")
+
+
+def page(name: str) -> str:
+    """The page, which asks its own server for everything else, and nobody else."""
+    script, style = bundle("label"), read("style.css") + read("label.css")
+    policy = (
+        f"default-src 'none'; script-src {sha256(script)}; style-src {sha256(style)}; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+    data = {"name": name, "side": SIDE, "columns": COLUMNS, "perSheet": PER_SHEET, "notSure": NOT_SURE}
+    parts = {
+        "security": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        "style": f"<style>{style}</style>",
+        "scripts": f'<script type="application/json" id="data">{embed(data)}</script>\n<script>{script}</script>',
+    }
+    text = read("label.html")
+    for place, content in parts.items():
+        text = text.replace(f"<!--{place}-->", content)
+    return text
