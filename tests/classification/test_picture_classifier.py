@@ -81,9 +81,10 @@ def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_pa
 
 def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from whatwhere.classification import picture_rows
+    from whatwhere.learning.defaults import Defaults
 
-    monkeypatch.setattr(picture_rows, "IMAGES", 50)
-    monkeypatch.setitem(picture_rows.STREAM, "model", {"layers": [{"maps": 4, "filter_size": 3}]})
+    small = ww.override(tiny.recipe(), {"learning": {"each": {"update": "batch", "epochs": 1}}})
+    monkeypatch.setattr(picture_rows, "choose_defaults", lambda images: Defaults(small, 32, ""))
     images, _ = tiny.bars(30, seed=1)
     reported: list[str] = []
     session = ww.Labelling(

@@ -111,7 +111,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         prior = (seen.double() if shares is None else shares).to(device)
         result = prior.expand(count, classes).clone()
         if classes > 1 and self.graph_ is not None:
-            u = poisson_learning(self.graph_, rows, labels, prior)
+            # Without shares all classes are equally strong: how many labels a class has may say nothing of its size.
+            even = torch.full_like(prior, 1 / classes)
+            u = poisson_learning(self.graph_, rows, labels, even if shares is None else prior)
             walks = grow_regions(self.graph_, self.parts_, u, rows, labels, None if shares is None else prior)
             reached = walks.sum(1) > 0
             result[reached] = (walks / walks.sum(1, keepdim=True))[reached]

@@ -15,17 +15,11 @@ from whatwhere.data import Images
 from whatwhere.files import disk_errors, write_atomic
 from whatwhere.inference.environment import choose_device
 from whatwhere.learning import TrainedRun, TrainingCallbacks, read_run, train
+from whatwhere.learning.defaults import choose_defaults
 from whatwhere.model.files import read_tensors, readable, to_bytes
-from whatwhere.spec import Recipe
 from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.toml import override
 from whatwhere.spec.training import TrainingOptions
 
-IMAGES = 3000  # that a model learns from, in a stream
-STREAM = {
-    "batch_size": 50,
-    "learning": {"each": {"update": "batch", "epochs": 1, "cg_steps": 1, "inference": {"steps": 20}}},
-}
 Progress = Callable[[str, float], Any]
 
 
@@ -81,8 +75,9 @@ def counted(progress: Progress, stage: str, total: int) -> Callable[[Any], None]
 
 
 def learn_model(images: Images, out: Path | None, options: TrainingOptions, progress: Progress) -> TrainedRun:
-    """A model of the images, learned in a stream."""
-    recipe = override(Recipe.paper(), STREAM)
-    advance = counted(progress, "learning features", IMAGES * recipe.model.depth)
-    callbacks = TrainingCallbacks(on_batch=lambda report: advance(recipe.batch_size))
-    return train(recipe, images, out=out, image_count=IMAGES, options=options, callbacks=callbacks)
+    """A model of the images, learned in a stream, with settings chosen from them."""
+    chosen = choose_defaults(images)
+    advance = counted(progress, "learning features", (chosen.image_count or len(images)) * chosen.recipe.model.depth)
+    callbacks = TrainingCallbacks(on_batch=lambda report: advance(chosen.recipe.batch_size))
+    given: dict[str, Any] = {"image_count": chosen.image_count, "options": options, "callbacks": callbacks}
+    return train(images, chosen.recipe, out, **given)
