@@ -1,7 +1,9 @@
 """A labelling session: a person says what a few pictures are, and all others get a class.
 
-The next picture to label is the one that would tell most about all others, given the labels there are (`spectrum`),
-times the doubt about its own class; those that follow are chosen as if it had a label, so that they differ from it.
+What to label next is chosen on the graph of the pictures. A picture is *known* as far as walks over the graph that
+start there meet a labelled one before they end; *trust* in its class is what is known of it times the lead of its class
+over the next. The picture with the least trust around it is suggested; those that follow are chosen as if it had a
+label, so that they differ from it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from whatwhere.classification.label_tables import NOT_SURE, read_labels, write_l
 from whatwhere.classification.picture_classifier import Describer, PictureClassifier
 from whatwhere.classification.picture_rows import describe_pictures
 from whatwhere.classification.poisson import scipy_matrix
-from whatwhere.classification.spectrum import Spectrum
 from whatwhere.data import Images, load
 from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError
@@ -29,7 +30,8 @@ from whatwhere.learning import TrainedRun
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
 
-DOUBT = 1.0  # how much the doubt about a class counts in suggestions
+LIFE, STEPS = 0.98, 60  # share of walks that go on after a step, and the steps that are followed
+AROUND = 2  # steps over which trust is averaged
 FEWEST, FOLDS = 10, 5  # labels for an estimate of the error, and parts that are held out in turn
 
 Key = int | str
@@ -101,7 +103,8 @@ class Labelling:
         self.graph = GraphClassifier()
         self.graph.fit(self.rows.numpy(), np.zeros(len(self.rows)))
         assert self.graph.graph_ is not None
-        self.spectrum = Spectrum(scipy_matrix(self.graph.graph_))
+        self.matrix = scipy_matrix(self.graph.graph_)
+        self.degrees = np.asarray(self.matrix.sum(1)).ravel()
         self._read()
         self._solve()
 
@@ -183,16 +186,31 @@ class Labelling:
 
     def suggested_rows(self, count: int = 12) -> list[int]:
         """The same by their numbers."""
-        spectrum = self.spectrum.after_labels(self.said)
         two = np.sort(self.probabilities, axis=1)[:, -2:]
-        lead = two[:, -1] - two[:, 0] if len(self.classes) > 1 else np.zeros(len(two))
+        lead = two[:, -1] - two[:, 0] if len(self.classes) > 1 else np.ones(len(two))
         chosen: list[int] = []
         while len(chosen) < min(count, len(self.rows) - len(self.said)):
-            score = spectrum.reductions() * (1 + DOUBT * (1 - lead))
-            score[[*self.said, *chosen]] = -1
-            chosen.append(int(score.argmax()))
-            spectrum = spectrum.after_labels(chosen[-1:])
+            trust = self._known([*self.said, *chosen]) * lead
+            for _ in range(AROUND):
+                trust = self._mean(trust)
+            trust[[*self.said, *chosen]] = np.inf
+            chosen.append(int(trust.argmin()))
         return chosen
+
+    def _known(self, rows: Sequence[int]) -> np.ndarray:
+        """The share of walks from every picture that meet one of these rows before they end, [N]."""
+        known = np.zeros(len(self.rows))
+        if not rows:  # all alike: the picture with the closest neighbours comes first
+            return -self.degrees
+        for _ in range(STEPS):
+            known[rows] = 1
+            known = LIFE * self._mean(known)
+        known[rows] = 1
+        return known
+
+    def _mean(self, values: np.ndarray) -> np.ndarray:
+        """The weighted mean of the neighbours of every picture."""
+        return np.asarray(self.matrix @ values) / np.maximum(self.degrees, 1e-300)
 
     def error(self) -> float | None:
         """An estimate of the share of wrong classes among pictures without a label; None with too few labels.

@@ -14,6 +14,7 @@ import torch
 
 from whatwhere.classification.label_tables import NONE_OF_THESE, NOT_SURE
 from whatwhere.classification.labelling import Labelling, Progress
+from whatwhere.classification.spectrum import map_places
 from whatwhere.errors import WhatwhereError
 from whatwhere.explorer.bundle import bundle, read
 from whatwhere.explorer.export import embed, sha256
@@ -49,7 +50,7 @@ class LabelPage:
             assert images is not None
             small = [thumbnail(image, SIDE) for rows in images.batches(200) for image in images[rows]]
             self.sheets = [png(sheet(small[k : k + PER_SHEET], SIDE, COLUMNS)) for k in range(0, len(small), PER_SHEET)]
-            self.places = session.spectrum.places().round(4).tolist()
+            self.places = map_places(session.matrix).round(4).tolist()
             self.session = session
         except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
             self.waiting = {"failed": str(error)}

@@ -267,7 +267,7 @@ function listen() {
 
 async function start() {
   if (window.matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement.dataset.scheme = "dark";
-  byId("source", HTMLElement).textContent = shared.page.name;
+  byId("source", HTMLElement).textContent = `${shared.page.name}:`;
   let state = await ask("state");
   while (!state.names) {
     if (state.failed) return;
