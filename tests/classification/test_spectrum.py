@@ -27,7 +27,7 @@ def test_iterative_eigenvectors_give_the_same_map_as_dense_ones(monkeypatch: pyt
     few = map_places(chain(60))
     for axis in range(2):  # an eigenvector may have either sign
         difference = min(np.abs(few[:, axis] - d).max() for d in (dense[:, axis], 1 - dense[:, axis]))
-        assert difference < 0.05
+        assert difference < 0.05, axis
 
 
 def test_two_pictures_have_a_map() -> None:

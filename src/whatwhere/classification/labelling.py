@@ -201,7 +201,7 @@ class Labelling:
         """The share of walks from every picture that meet one of these rows before they end, [N]."""
         known = np.zeros(len(self.rows))
         if not rows:  # all alike: the picture with the closest neighbours comes first
-            return -self.degrees
+            return np.asarray(-self.degrees)
         for _ in range(STEPS):
             known[rows] = 1
             known = LIFE * self._mean(known)
@@ -210,7 +210,7 @@ class Labelling:
 
     def _mean(self, values: np.ndarray) -> np.ndarray:
         """The weighted mean of the neighbours of every picture."""
-        return np.asarray(self.matrix @ values) / np.maximum(self.degrees, 1e-300)
+        return np.asarray(self.matrix @ values / np.maximum(self.degrees, 1e-300))
 
     def error(self) -> float | None:
         """An estimate of the share of wrong classes among pictures without a label; None with too few labels.

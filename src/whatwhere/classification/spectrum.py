@@ -27,7 +27,8 @@ def map_places(matrix: Any) -> np.ndarray:
     if count <= DENSE:
         _, vectors = np.linalg.eigh(scaled.toarray())
     else:
-        values, vectors = eigsh(scaled, k=3, which="LA", v0=degrees**0.5, tol=1e-4)
+        start = np.random.default_rng(0).normal(size=count)  # an eigenvector would find no others
+        values, vectors = eigsh(scaled, k=3, which="LA", v0=start, tol=1e-5)
         vectors = vectors[:, np.argsort(values)]
     places = np.zeros((count, 2))
     chosen = vectors[:, -2:-4:-1] / degrees[:, None] ** 0.5
