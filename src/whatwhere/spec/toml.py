@@ -90,16 +90,7 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     >>> ww.override(ww.Recipe.paper(), {"model": {"layers": [{"maps": 8}]}})
     Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
     """
-    hints = settable(type(spec))
-    new: dict[str, Any] = {}
-    for key in sorted(changes, key=lambda key: key != "model"):  # the model first: the learning settings follow it
-        value, name = changes[key], f"{where}{key}"
-        if key not in hints:
-            raise SpecError(f"{name} is not a setting{_suggestion(key, value, type(spec), where)}")
-        old = getattr(spec, key)
-        if key == "learning" and "model" in new:
-            old = old[: new["model"].depth]
-        new[key] = _parse(hints[key], old, value, name)
+    new = _parse_fields(type(spec), changes, where, spec)
     if isinstance(spec, Recipe) and "model" in new and not isinstance(changes.get("learning"), list):
         learning, depth = new.get("learning", spec.learning), new["model"].depth
         new["learning"] = learning if "learning" in new and len(learning) > depth else follow_depth(learning, depth)
@@ -108,16 +99,24 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
 
 def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its default."""
-    hints = settable(kind)
-    new: dict[str, Any] = {}
-    for key, value in _table(where or kind.__name__, content).items():
-        if key not in hints:
-            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, value, kind, where)}")
-        new[key] = _parse(hints[key], None, value, f"{where}{key}")
-    missing = [f.name for f in fields(cast(Any, kind)) if f.name not in new and not _has_default(f)]
-    if missing:
-        raise SpecError(f"{where}{missing[0]} is missing; it has no default")
+    new = _parse_fields(kind, _table(where or kind.__name__, content), where)
+    for f in fields(cast(Any, kind)):
+        if f.name not in new and f.default is MISSING and f.default_factory is MISSING:
+            raise SpecError(f"{where}{f.name} is missing; it has no default")
     return _named(where, lambda: kind(**new))
+
+
+def _parse_fields(kind: type, content: dict[str, Any], where: str, old: Any = None) -> dict[str, Any]:
+    """The values of a table by field; `old` has what the tables in it leave out."""
+    hints, new = settable(kind), dict[str, Any]()
+    for key in sorted(content, key=lambda key: key != "model"):  # the model first: the learning settings follow it
+        if key not in hints:
+            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, content[key], kind, where)}")
+        before = getattr(old, key, None)
+        if key == "learning" and "model" in new and before:
+            before = before[: new["model"].depth]
+        new[key] = _parse(hints[key], before, content[key], f"{where}{key}")
+    return new
 
 
 def settable(kind: type) -> dict[str, Any]:
@@ -204,10 +203,6 @@ def _item_spec(hint: Any) -> Any:
 def _specs(hint: Any) -> list[Any]:
     """The specs that a setting may be: several, if it is a choice between them."""
     return [member for member in union_members(hint) if is_dataclass(member)]
-
-
-def _has_default(f: Any) -> bool:
-    return f.default is not MISSING or f.default_factory is not MISSING
 
 
 def _table(name: str, value: Any) -> dict[str, Any]:
