@@ -40,6 +40,7 @@ COVERED_BY = {
     "explorer/bundle.py": "explorer/test_export.py",
     "explorer/pack.py": "explorer/test_export.py",
     "figures/report.py": "figures/test_figures_report.py",
+    "figures/cost.py": "figures/test_drawing.py",
     "figures/where_map.py": "figures/test_drawing.py",
     "spec/distortions.py": "ops/test_distortions.py",
     "classification/label_tables.py": "classification/test_labelling.py",

@@ -1,6 +1,7 @@
 """Every figure can be drawn from a tiny model, in every format, without a warning, in the size of paper."""
 
 import matplotlib
+import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -9,6 +10,7 @@ import whatwhere as ww
 from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.figures.animation import frame_figure, trace
+from whatwhere.figures.cost import cost_curves
 from whatwhere.figures.style import COLUMN, PAGE
 from whatwhere.latents import Latents
 from whatwhere.spec import InferenceSpec, InputSpec
@@ -92,3 +94,11 @@ def test_maps_that_are_pooled_together_draw(tmp_path):
 def test_widths_are_a_column_or_a_page(tiny, tiny_max):
     assert DRAW["filters"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(COLUMN)
     assert DRAW["composite"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(PAGE)
+
+
+def test_the_cost_of_a_layer_is_the_sum_of_its_parts():
+    epochs = cost_curves(HISTORY, layer=2)
+    np.testing.assert_array_equal(epochs["epoch"], [1, 2])
+    np.testing.assert_array_equal(epochs["cost"], [3.0, 2.0])
+    np.testing.assert_array_equal(epochs["nonzeros"], [20.0, 10.0])
+    assert len(cost_curves(HISTORY, layer=3)["cost"]) == 0
