@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from whatwhere.cli.figures import FigureOptions, choose_images
+from whatwhere.data import load
 from whatwhere.errors import SpecError
 
 
@@ -14,7 +15,7 @@ def source(tmp_path):
 
 
 def test_the_seed_determines_the_choice(source):
-    first, again, other = (choose_images(source, FigureOptions(count=10, seed=seed)) for seed in (1, 1, 2))
+    first, again, other = (choose_images(load(source), FigureOptions(count=10, seed=seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert len(np.unique(first.flatten(1), axis=0)) == 10
     assert not np.array_equal(first, other)
@@ -24,12 +25,12 @@ def test_the_seed_determines_the_choice(source):
 def test_fewer_images_are_inferred_if_they_are_large(shape, count, tmp_path):
     for images in (300, 9):
         np.save(tmp_path / "a.npy", np.zeros((images, *shape), np.float32))
-        assert len(choose_images(str(tmp_path / "a.npy"), FigureOptions())) == min(count, images)
+        assert len(choose_images(load(tmp_path / "a.npy"), FigureOptions())) == min(count, images)
 
 
 def test_the_image_that_was_asked_for_is_first(source):
-    images = choose_images(source, FigureOptions(count=6, image=42))
+    images = choose_images(load(source), FigureOptions(count=6, image=42))
     assert len(images) == 6
     np.testing.assert_array_equal(images[0], np.load(source)[42])
     with pytest.raises(SpecError, match=r"image.*100 was given; .* has 100 images"):
-        choose_images(source, FigureOptions(count=6, image=100))
+        choose_images(load(source), FigureOptions(count=6, image=100))

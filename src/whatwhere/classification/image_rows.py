@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere import data
 from whatwhere.errors import ImageError, SpecError
 
-Images = np.ndarray | Tensor | list[Any]
+Images = np.ndarray | Tensor | list[Any] | data.Images
 COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 
@@ -23,6 +24,7 @@ def as_images(estimator: Any, X: Images, *, reset: bool, nonnegative: bool, allo
     """
     from sklearn.utils.validation import check_non_negative, validate_data  # checked for by the estimators' modules
 
+    X = X[:] if isinstance(X, data.Images) else X
     values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
     given = tuple(getattr(values, "shape", ()))
     if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
@@ -32,6 +34,7 @@ def as_images(estimator: Any, X: Images, *, reset: bool, nonnegative: bool, allo
     if reset:
         estimator.image_shape_ = image_shape(given if len(given) in (3, 4) else values.shape, estimator.shape)
     elif len(given) in (3, 4) and (1, *given[1:])[-3:] != estimator.image_shape_:
+        image_shape(given, estimator.shape)  # raises an error of its own where channels come last
         raise ImageError(f"images of shape {given[1:]} were given; expected {estimator.image_shape_}, as in fit")
     if nonnegative:
         check_non_negative(

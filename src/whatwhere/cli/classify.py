@@ -100,7 +100,7 @@ def classify(
         return
     if out is not None:
         raise SpecError("--out was given without a table of labels; give one with --labels, a .csv file")
-    sets = read_sets(images or source_of(run), labels, test, test_labels)
+    sets = read_sets(run, images or source_of(run), labels, test, test_labels)
     rows = []
     for name, part in zip(("training", "test"), sets, strict=True):
         with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
@@ -148,7 +148,7 @@ def label_all(
         raise SpecError("a table of labels was given without --out; expected the folder to write")
     files = out / "predictions.csv", out / "index.html"
     claim(files, run, images, labels, folder=out, overwrite=overwrite)
-    pictures, given = read_images(images), read_labels(labels)
+    pictures, given = read_images(run, images), read_labels(labels)
     trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
     with Stages(quiet).stage(f"classifying {pictures.name}", 1) as advance:
         session = Labelling(
@@ -198,7 +198,9 @@ def classify_new(file: Path, images: str | None, out: Path | None, output: tuple
     typer.echo(json.dumps({"folder": str(out), "classes": counts}) if as_json else f"{printable(out)}: {words}")
 
 
-def read_sets(images: str, labels: Path | None, test: str | None, test_labels: Path | None) -> tuple[Images, Images]:
+def read_sets(
+    run: Path, images: str, labels: Path | None, test: str | None, test_labels: Path | None
+) -> tuple[Images, Images]:
     """Labelled training and test images; without test images, a sixth of the others is held out, class by class."""
     import numpy as np
 
@@ -209,11 +211,11 @@ def read_sets(images: str, labels: Path | None, test: str | None, test_labels: P
 
     if test is None and test_labels is not None:
         raise SpecError("--test-labels was given without --test; also give the test images")
-    training = labelled(read_images(images, labels), "--labels")
+    training = labelled(read_images(run, images, labels), "--labels")
     if test is None and images in CATALOGUE:
         test = images
     if test is not None:
-        test_images = read_examples(test) if test_labels is None else read_images(test, test_labels)
+        test_images = read_examples(run, test) if test_labels is None else read_images(run, test, test_labels)
         return training, labelled(test_images, "--test-labels")
     assert training.labels is not None
     check_labels(training.pixels, training.labels)

@@ -76,7 +76,7 @@ def encode(
     if options.descriptors:
         from whatwhere.cli.labelling import write_descriptors
 
-        shape = write_descriptors(out, run, model, recipe, read_images(images), settings)
+        shape = write_descriptors(out, run, model, recipe, read_images(run, images), settings)
         found = {"file": str(out), "arrays": {"descriptors": shape}}
         typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")
         return

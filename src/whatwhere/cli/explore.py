@@ -53,12 +53,14 @@ def explore(
     from whatwhere.cli.outputs import claim, write
     from whatwhere.cli.stages import Stages
     from whatwhere.explorer.export import Explorer
+    from whatwhere.inference.checks import in_model_units
 
     options, engine = settings.of(ExploreOptions), settings.of(TrainingOptions).engine
     recipe, model = open_run(run, "cpu")
     source = images or source_of(run)
     name = run.stem if run.is_file() else run.resolve().name
-    explorer = Explorer(model, recipe, read_examples(source), name=name, examples=options.examples, engine=engine)
+    shown = in_model_units(model.spec, read_examples(run, source))
+    explorer = Explorer(model, recipe, shown, name=name, examples=options.examples, engine=engine)
     if out is None:
         serve(explorer, options.port, options.browser)
         return

@@ -18,6 +18,8 @@ from whatwhere.spec.training import TrainingOptions
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whatwhere.data import Images
+
 Format = Literal["png", "pdf", "svg"]
 ANIMATION = "inference"
 IMAGES = (24, 200)  # that are inferred, at least and at most
@@ -62,12 +64,14 @@ def figures(
     from whatwhere.cli.outputs import claim, write
     from whatwhere.cli.stages import Stages
     from whatwhere.figures import RunFigures
+    from whatwhere.inference.checks import in_model_units
     from whatwhere.learning import read_run
 
-    options, source = settings.of(FigureOptions), images or source_of(run)
+    options, source, trained = settings.of(FigureOptions), images or source_of(run), read_run(run)
+    examples = in_model_units(trained.model.spec, read_examples(run, source))
     drawing = RunFigures(
-        read_run(run),
-        choose_images(source, options),
+        trained,
+        choose_images(examples, options),
         image=None if options.image is None else 0,
         feature=None if options.feature is None else options.feature - 1,
         seed=options.seed,
@@ -102,15 +106,15 @@ def content_of(figure: Any, format: str) -> bytes:
     return file.getvalue()
 
 
-def choose_images(source: str, options: FigureOptions) -> Tensor:
-    """A random choice of images, from the test images of a named set; the one that was asked for, if any, is first."""
+def choose_images(images: Images, options: FigureOptions) -> Tensor:
+    """A random choice of images; the one that was asked for, if any, is first."""
     import math
 
     import numpy as np
 
     from whatwhere.errors import SpecError
 
-    images, image = read_examples(source), options.image
+    image = options.image
     fewest, most = IMAGES
     count = options.count or max(fewest, min(most, VALUES // math.prod(images.shape)))
     chosen = np.random.default_rng(options.seed).permutation(len(images))[:count]

@@ -74,18 +74,31 @@ def named(source: str) -> str | Images:
     return data.load(name, split=split) if colon and name in CATALOGUE else source
 
 
-def read_images(source: str, labels: Path | None = None) -> Images:
-    """The images of a name or a path, with their labels, where there are any."""
+def read_images(run: Path, source: str, labels: Path | None = None) -> Images:
+    """The images of a name or a path, with their labels, where there are any.
+
+    Those of several sizes become squares as large as the images of the run.
+    """
     from whatwhere import data
 
-    return data.load(named(source), labels)
+    return data.load(named(source), labels, mixed_size=side_of(run))
 
 
-def read_examples(source: str) -> Images:
+def read_examples(run: Path, source: str) -> Images:
     """The test images of a data set known by name, all images of another source."""
     from whatwhere.data.catalogue import CATALOGUE
 
-    return read_images(f"{source}:test" if source in CATALOGUE else source)
+    return read_images(run, f"{source}:test" if source in CATALOGUE else source)
+
+
+def side_of(run: Path) -> int | None:
+    """The shorter side of the images that a run was trained on, where it recorded them."""
+    from whatwhere.learning.checkpoint import has_checkpoint
+
+    if not (run.is_dir() and has_checkpoint(run / "checkpoint")):
+        return None
+    shape = notes_of(run).get("image_shape")
+    return min(shape[1:]) if shape else None
 
 
 def absolute_source(source: str) -> str:

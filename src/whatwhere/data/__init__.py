@@ -44,6 +44,7 @@ def load(
     channels: arrays.Channels | None = None,
     allow_nan: bool = False,
     size: int | None = None,
+    mixed_size: int | None = None,
 ) -> Images:
     """Images from a name, a file, a folder or an array.
 
@@ -58,7 +59,8 @@ def load(
     channels   'first' or 'last', for arrays whose shape does not show it
     allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise it is an error
     size       only for pictures: all become squares of this side, scaled and cut at the centre. None: pictures of one
-               size are kept whole, others become squares of 64 pixels, or of the smallest side, with a warning
+               size are kept whole, others become squares of `mixed_size`, with a warning
+    mixed_size  side of those squares; None: 64 pixels, or the smallest side
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
@@ -66,7 +68,7 @@ def load(
     Images('array', 5 of 3×20×30, labelled)
     """
     opened = _open(source, split=split, channels=channels, allow_nan=allow_nan)
-    images = _one_size(opened, size) if isinstance(opened, MixedPictures) else opened
+    images = _one_size(opened, size, mixed_size) if isinstance(opened, MixedPictures) else opened
     return images if labels is None else _with_labels(images, labels)
 
 
@@ -202,16 +204,16 @@ def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | Non
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _one_size(pictures: MixedPictures, size: int | None) -> Images:
+def _one_size(pictures: MixedPictures, size: int | None, mixed_size: int | None) -> Images:
     """Pictures of one size as they are, others, or all if a size is given, as squares."""
     if size is None and len(pictures.sizes) == 1:
         return pictures.by_size()[0][0]
-    squares = pictures.same_size(size)
+    squares = pictures.same_size(size or mixed_size)
     if size is None:
         side = squares.shape[1]
         warnings.warn(
             f"{pictures.name} holds pictures of {len(pictures.sizes)} sizes: all are scaled to squares of "
-            f"{side} × {side} (size=SIZE takes another, load_groups keeps them whole)",
+            f"{side} × {side}, cut at the centre",
             stacklevel=4,
         )
     return squares

@@ -50,6 +50,29 @@ class Selection:
         return self.pixels[self.rows[rows]]
 
 
+@dataclass(frozen=True)
+class OtherChannels:
+    """Pixels of one channel in several, or the mean of several channels as one."""
+
+    pixels: Pixels
+    channels: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.pixels.shape[0], self.channels, *self.pixels.shape[2:])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.pixels.dtype
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        values = self.pixels[rows]
+        if self.channels > 1:
+            return np.repeat(values, self.channels, axis=1)
+        mean: np.ndarray = values.mean(axis=1, keepdims=True).astype(values.dtype)
+        return mean
+
+
 @dataclass(frozen=True, eq=False)
 class Images:
     """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W], read when it is asked for.
@@ -129,6 +152,14 @@ class Images:
     def with_white(self, white: float) -> "Images":
         """The same images in the units of a model (`InputSpec.white`); floats are used as they are."""
         return self if white == self.white else replace(self, white=white)
+
+    def with_channels(self, channels: int) -> "Images":
+        """The same images for a model of so many channels: grey ones are repeated, colours become their brightness."""
+        if channels == self.shape[0]:
+            return self
+        if 1 not in (channels, self.shape[0]):
+            raise ImageError(f"{self.name}: images of {self.shape[0]} channels; expected {channels}, or grey ones")
+        return replace(self, pixels=OtherChannels(self.pixels, channels))
 
     def subset(self, rows: np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""

@@ -8,6 +8,12 @@ where some are floats. 16-bit pixels that use 10 or 12 bits only are divided by 
     train, distill                                          `random_crops`  crops of one size at random places
     classify, figures, explore, DeconvNetFeatures           `same_size`     scaled to a side, cut at the centre
     encode, decode, denoise, inpaint, anomaly               `by_size`       kept whole, those of one size together
+
+The side is 64 pixels, or the smallest side of all pictures if that is less. A run records the shape of its images, and
+commands upon it make squares of that side.
+
+**Channels**, where images go to a model that has others: grey ones are repeated, colours become their mean
+(`Images.with_channels`).
 """
 
 from __future__ import annotations

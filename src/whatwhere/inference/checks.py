@@ -18,6 +18,9 @@ from whatwhere.spec import ModelSpec
 FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
 
 
+SCALED = (torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16)
+
+
 class ImageSource(Protocol):
     """Anything that gives images [n, C, H, W] for a slice: a tensor, or a data set that reads lazily."""
 
@@ -30,6 +33,11 @@ def as_image_source(images: object, channels: int) -> ImageSource:
     if isinstance(images, np.ndarray):
         return _as_tensor(images)
     if isinstance(images, Tensor):
+        if images.requires_grad:
+            warnings.warn(
+                "images that require a gradient were given; infer gives none (whatwhere.nn.SparseCode2d does)",
+                stacklevel=3,
+            )
         return images
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
@@ -41,8 +49,14 @@ def as_image_source(images: object, channels: int) -> ImageSource:
 
 
 def in_model_units(spec: ModelSpec, images: Any) -> Any:
-    """Images that scale integers (`data.Images`) in the units of a model; others as they are."""
-    return images.with_white(spec.input.white) if hasattr(images, "with_white") else images
+    """`data.Images` in a model's units and with its channels; integers of 8 or 16 bits divided by the largest."""
+    if hasattr(images, "with_white"):
+        return images.with_white(spec.input.white).with_channels(spec.channels)
+    if isinstance(images, Tensor) and images.dtype in SCALED:
+        return images.float() * (
+            spec.input.white / (1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max)
+        )
+    return images
 
 
 def warn_of_bytes(spec: ModelSpec, image: Tensor) -> None:
@@ -57,10 +71,8 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor) -> None:
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
-    if array.dtype.kind != "f":
-        raise ImageError(
-            f"an array of {array.dtype} was given; expected floats (whatwhere.data.load(array) scales whole numbers)"
-        )
+    if array.dtype.kind not in "buif":
+        raise ImageError(f"an array of {array.dtype} was given; expected floats, or integers of 8 or 16 bits")
     native = array.dtype.newbyteorder("=")
     copy = None if array.flags.writeable else True  # a tensor may be written to, and torch warns of one that may not
     return torch.from_numpy(np.array(array, dtype=native, order="C", copy=copy))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, load, load_for_training
 from whatwhere.errors import ImageError
-from whatwhere.inference.checks import ImageSource, in_model_units
+from whatwhere.inference.checks import ImageSource
 from whatwhere.model import DeconvNet
 from whatwhere.spec import ModelSpec
 
@@ -152,7 +152,9 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
         return IterableStream(images)
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
-    return SizedStream(images if spec is None else in_model_units(spec, images))
+    if spec is not None and isinstance(images, Images):
+        images = images.with_white(spec.input.white)
+    return SizedStream(images)
 
 
 def fingerprint(images: ImageSource) -> str:
