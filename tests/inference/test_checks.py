@@ -114,7 +114,7 @@ class OfTwoSizes:
         ({"a": 1}, "dict was given"),
         ("digits", "str was given"),
         (None, "NoneType was given"),
-        (np.zeros((1, 1, 8, 8), np.uint8), "array of uint8 was given"),
+        (np.zeros((1, 1, 8, 8), np.complex64), "array of complex64 was given"),
         (np.zeros((8, 8), np.float32), r"shape \[8, 8\]"),
         (np.full((1, 1, 8, 8), np.inf), "NaN or Inf"),
         (OfTwoSizes(), "9×9 pixels were given after others of 9×8"),
