@@ -159,9 +159,9 @@ def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp
         whatwhere("encode", tmp_path, images, *out)
     with pytest.raises(ImageError, match="neither a file or folder nor the name of a data set"):
         whatwhere("encode", run, tmp_path / "none.npy", *out)
-    np.save(tmp_path / "negative.npy", np.full((2, 10, 10), -1, np.float32))
+    np.save(tmp_path / "below.npy", np.full((2, 10, 10), -1, np.float32))
     with pytest.raises(ImageError, match="images with values down to -1"):
-        whatwhere("encode", run, tmp_path / "negative.npy", *out)
+        whatwhere("encode", run, tmp_path / "below.npy", *out)
     with pytest.raises(SpecError, match="device 'nonsense' was given"):
         whatwhere("encode", run, images, "--out", tmp_path / "codes.npz", "--device", "nonsense")
     (tmp_path / "file").touch()
@@ -174,10 +174,8 @@ def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp
     with pytest.raises(RunError, match="is a folder, where a file is to be written"):
         whatwhere("encode", run, images, "--out", run, *FEW_STEPS)
     with pytest.raises(ImageError, match="images with values down to -1"):
-        whatwhere(
-            "encode", run, tmp_path / "negative.npy", "--out", tmp_path / "new" / "newer" / "codes.npz", *FEW_STEPS
-        )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npz", "file", "negative.npy"]
+        whatwhere("encode", run, tmp_path / "below.npy", "--out", tmp_path / "new" / "newer" / "codes.npz", *FEW_STEPS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npz", "below.npy", "file"]
 
 
 def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(run: Path, tmp_path: Path) -> None:
