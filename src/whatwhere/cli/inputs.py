@@ -95,7 +95,7 @@ def side_of(run: Path) -> int | None:
     """The shorter side of the images that a run was trained on, where it recorded them."""
     from whatwhere.learning.checkpoint import has_checkpoint
 
-    if not (run.is_dir() and has_checkpoint(run / "checkpoint")):
+    if not (run.is_dir() and has_checkpoint(run / "checkpoint")):  # a model file, a name, or none at all
         return None
     shape = notes_of(run).get("image_shape")
     return min(shape[1:]) if shape else None

@@ -30,7 +30,8 @@ def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv")
     from whatwhere.explorer.label_page import LabelPage
     from whatwhere.explorer.server import PageServer
 
-    how, options, source = settings.of(Distortions), settings.of(TrainingOptions), read_images(images)
+    how, options = settings.of(Distortions), settings.of(TrainingOptions)
+    source = read_images(Path(run or ""), images)
 
     def make(progress: Progress) -> Labelling:
         return Labelling(source, run=run, labels=out, invariant_to=how, options=options, progress=progress)
