@@ -19,6 +19,7 @@ EXCEPTIONS = {
     "reproduction/studies/pose.py": "the metric, and its distortions",
     "reproduction/studies/streaming.py": "compares other updates of the filters",
     "reproduction/studies/ten_labels.py": "compares other forms of the metric and of the graph",
+    "reproduction/studies/ten_labels_ideas.py": "compares other forms of the metric and of the graph",
     "reproduction/svm/few_label_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",

@@ -263,10 +263,10 @@ def spread(graph: Tensor, y: Tensor, count: int, draws: int) -> tuple[Tensor, li
 
 
 def graph_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(10, 100), k: int = 10, kind: str = "",
-                 rule: str = "either", draws: int = 0, keep: dict | None = None) -> dict:  # fmt: skip
+                 rule: str = "either", draws: int = 0, keep: dict | None = None, neighbours=None) -> dict:  # fmt: skip
     """Errors in %, mean and deviation over draws: P Poisson learning, R regions, S regions with even shares."""
     draws = draws or DRAWS
-    neighbours = Neighbours(z, DEVICE)
+    neighbours = neighbours or Neighbours(z, DEVICE)
     squares, found = neighbours.others(k)
     graph = joined(weights_of(squares, found, kind), found, rule)
     squares, found = neighbours.nearest(z_new, k)
@@ -586,45 +586,69 @@ def refine(log: Log, data: Path, out: Path) -> None:
                     side_by_side(m, share=1.0, rank=200, power=p), **o))  # fmt: skip
 
 
-CHOSEN = {"share": 1.0, "rank": 400}  # by `search` and `refine`
-TESTED = {"mnist": ("image", "upright"), "fashion-mnist": ("image", "sigma 4")}
+CHOSEN = {"share": 1.0, "rank": 400}  # by `search`, `refine` and reproduction/studies/ten_labels_ideas.py
+VIEWS = ("", " upright")
+TESTED = {
+    "mnist": {
+        "three models, both views": [key + view for key in ("image", "sigma 4", "sigma 2") for view in VIEWS],
+        "one model, both views": ["image", "image upright"],
+        "scattering, both views": ["scattering", "scattering upright"],
+    },
+    "fashion-mnist": {"two models": ["image", "sigma 4"], "scattering": ["scattering"]},
+}
+
+
+def describer(folder: Path, name: str, key: str, images: Tensor):
+    """The function for a kind of descriptors by its name; its model learns from `images` if it is not in the folder."""
+    stage_name = key.removesuffix(" upright")
+    upright = key != stage_name
+    if stage_name == "scattering":
+        rows = scattering()
+        return (lambda v: rows(deskew(v.to(DEVICE)))) if upright else rows
+    layers, stage = next((layers, stage) for each, layers, stage in stages(SETS[name][0]) if each == stage_name)
+    return Describer(stream_model(f"{name} {stage_name}", images, folder, layers, **stage), (1, 2), upright=upright)
+
+
+def classes_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(10, 50, 100), C: float = 0.3) -> dict:
+    """Errors in % of neighbours, and of a linear SVM that is fitted to the classes that the graph finds."""
+    neighbours, out, even = Neighbours(z, DEVICE), {}, torch.full((10,), 0.1, dtype=torch.float64, device=z.device)
+    squares, found = neighbours.others(10)
+    graph = symmetric_graph(neighbour_weights(squares), found)
+    squares, found = neighbours.nearest(z_new, 10)
+    weights, parts = neighbour_weights(squares).double(), connected_parts(graph)
+    for count in counts:
+        u, rows = spread(graph, y, count, DRAWS)
+        errors: dict[str, list[float]] = {}
+        for d, drawn in enumerate(rows):
+            for prior, shares in {"uniform": even, "no prior": None}.items():
+                scores = grow_regions(graph, parts, u[:, d], drawn, y[drawn], shares)
+                classes = scores.argmax(1)
+                classes[drawn] = y[drawn]
+                svm = fit_svm(z, classes.cpu().numpy(), C, device=DEVICE)
+                nearest = (weights[:, :, None] * scores[found]).sum(1).argmax(1).cpu().numpy()
+                for kind, guess in {"graph": nearest, "svm": svm.predict(z_new)}.items():
+                    wrong = 100 * float((guess != y_new.cpu().numpy()).mean())
+                    errors.setdefault(f"{kind} {prior}", []).append(round(wrong, 2))
+        out[count] = {kind: {"mean": f"{np.mean(e):.3f}±{np.std(e):.3f}", "draws": e} for kind, e in errors.items()}
+    return out
 
 
 def test(log: Log, data: Path, out: Path) -> None:
-    """The chosen settings, once, on the test images; they join the graph of the training images as new rows.
-
-    Neighbours are kept in files, so that `graph_test` needs no GPU.
-    """
-    for name, (layers, how) in SETS.items():
+    """The chosen settings, once, on the test images; they join the graph of the training images as new rows."""
+    for name, (_, how) in SETS.items():
         v, y = read(data / name, "train")
         v_new, y_new = read(data / name, "t10k")
         held, v, y = len(v), torch.cat([v, v_new]), np.concatenate([y, y_new])
-        given = {key: (each, stage) for key, each, stage in stages(layers)}
-
-        def describer(key: str, name=name, given=given, images=v[:held]) -> Describer:
-            each, stage = given["image" if key == "upright" else key]
-            model = stream_model(f"{name} {'image' if key == 'upright' else key}", images, out, each, **stage)
-            return Describer(model, (1, 2), upright=key == "upright")
-
-        own = [Split(f"{name} {key} test", describer(key), v, y, held, how, log) for key in TESTED[name]]
-        kinds = {" + ".join(TESTED[name]): own}
-        keep_neighbours(log, name, kinds)
-        if log.left() > 7:
-            kinds["scattering"] = [Split(f"{name} scattering test", scattering(), v, y, held, how, log)]
-            keep_neighbours(log, name, {"scattering": kinds["scattering"]})
-        for kind, splits in kinds.items():
-            log.step(f"{name} test svm {kind}", lambda s=splits: {
-                "svm": svm_errors(*side_by_side(s, **CHOSEN), Cs=(1.0,), every=(1.0,))})  # fmt: skip
-
-
-def keep_neighbours(log: Log, name: str, kinds: dict) -> None:
-    for kind, splits in kinds.items():
-        rows = side_by_side(splits, **CHOSEN)
-        index = Neighbours(rows[0], DEVICE)
-        squares, found = index.others(15)
-        near, numbers = index.nearest(rows[2], 10)
-        torch.save([squares.half().cpu(), found.int().cpu(), near.half().cpu(), numbers.int().cpu()],
-                   log.file.parent / f"test_{name}_{kind.replace(' ', '_').replace('+', 'and')}.pt")  # fmt: skip
+        keys = {key for kinds in TESTED[name].values() for key in kinds}
+        splits = {
+            key: Split(f"{name} {key} test", describer(out, name, key, v[: held * 5 // 6]), v, y, held, how, log)
+            for key in sorted(keys)
+        }
+        for title, kinds in TESTED[name].items():
+            rows = side_by_side([splits[key] for key in kinds], **CHOSEN)
+            log.step(f"{name} test svm {title}", lambda r=rows: {"svm": svm_errors(*r, Cs=(1.0,), every=(1.0,))})
+            log.step(f"{name} test graph {title}", lambda r=rows: both(r, (10, 50, 100)))
+            log.step(f"{name} test svm of the graph's classes {title}", lambda r=rows: classes_errors(*r))
 
 
 def replace_split(split: Split, x: Tensor, x_new: Tensor, moments: Moments) -> Split:
