@@ -105,6 +105,17 @@ def test_the_error_is_estimated_once_there_are_enough_labels() -> None:
     assert truth > 0.1, "nothing to estimate"
     assert session.error() == pytest.approx(truth, abs=0.5 * truth)
     assert session.curve == [(60, session.error())]
+    assert session.error(lambda: False) is None
+
+
+def test_the_only_label_of_a_class_is_not_held_out() -> None:
+    rows, _ = blobs()
+    session = ww.Labelling(rows)
+    session.label({0: "a", 120: "d"} | {40 + i: "b" for i in range(7)} | {80 + i: "c" for i in range(5)})
+    parts = session._held_out()
+    assert sorted(row for part in parts for row in part) == [*range(40, 47), *range(80, 85)]
+    assert all(len([row for row in part if row >= 80]) <= 1 for part in parts)
+    assert session.error() < 0.2
 
 
 def test_probabilities_are_shifted_to_a_given_mean() -> None:

@@ -32,7 +32,7 @@ from whatwhere.spec.training import TrainingOptions
 
 LIFE, STEPS = 0.98, 60  # share of walks that go on after a step, and the steps that are followed
 AROUND = 2  # steps over which trust is averaged
-FEWEST, FOLDS = 10, 5  # labels for an estimate of the error, and parts that are held out in turn
+FEWEST, FOLDS = 10, 5  # labels to hold out for an estimate of the error, and parts of them
 
 Key = int | str
 Progress = Callable[[str, float], Any]
@@ -212,31 +212,43 @@ class Labelling:
         """The weighted mean of the neighbours of every picture."""
         return np.asarray(self.matrix @ values / np.maximum(self.degrees, 1e-300))
 
-    def error(self) -> float | None:
+    def error(self, wanted: Callable[[], bool] = lambda: True) -> float | None:
         """An estimate of the share of wrong classes among pictures without a label; None with too few labels.
 
-        Parts of the labels are held out in turn. The labelled pictures are not a fair sample, since uncertain ones are
-        suggested, so errors are not counted: they tell by how much the probabilities are too high or too low, and the
-        corrected probabilities of all other pictures give the estimate.
+        Parts of the labels are held out in turn; the only label of a class never is. The labelled pictures are not a
+        fair sample, since uncertain ones are suggested, so errors are not counted: they tell by how much the
+        probabilities are too high or too low, and the corrected probabilities of all other pictures give the estimate.
+
+        wanted  asked between the parts: False ends it with None
         """
         rows = self.labelled
-        if len(rows) < FEWEST or len(self.classes) < 2:
+        parts = self._held_out()
+        count = sum(map(len, parts))
+        if count < FEWEST:
             return None
-        doubt, wrong = np.zeros(len(rows)), np.zeros(len(rows))
-        order = np.random.default_rng(0).permutation(len(rows))
-        for part in np.array_split(order, FOLDS):
-            held = [rows[i] for i in part]
-            shares = self._spread([row for row in rows if row not in set(held)])[held]
-            doubt[part] = 1 - shares.max(1)
-            wrong[part] = [
-                self.classes[best] != self.said[row] for row, best in zip(held, shares.argmax(1), strict=True)
-            ]
+        doubt, wrong = [], 0
+        for held in parts:
+            if not wanted():
+                return None
+            shares = self._spread([row for row in rows if row not in held])[held]
+            doubt += (1 - shares.max(1)).tolist()
+            names = [self.classes[best] for best in shares.argmax(1)]
+            wrong += sum(name != self.said[row] for name, row in zip(names, held, strict=True))
         others = np.setdiff1d(np.arange(len(self.rows)), rows)
         rest = 1 - self.probabilities[others].max(1)
-        offset = offset_for(doubt, (wrong.sum() + 0.5) / (len(wrong) + 1))
+        offset = offset_for(doubt, (wrong + 0.5) / (count + 1))
         estimate = float(shifted(rest, offset).mean()) if len(others) else 0.0
         self.curve = [*(point for point in self.curve if point[0] < len(rows)), (len(rows), estimate)]
         return estimate
+
+    def _held_out(self) -> list[list[int]]:
+        """Parts of the labelled rows, with those of each class in as many of them as there are."""
+        parts: list[list[int]] = [[] for _ in range(FOLDS)]
+        for number, name in enumerate(self.classes):
+            members = [row for row in self.labelled if self.said[row] == name]
+            for place, row in enumerate(members if len(members) > 1 else ()):
+                parts[(number + place) % FOLDS].append(row)
+        return [part for part in parts if part]
 
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
         """The labelled pictures nearest to a picture: their rows, and the cosines of their descriptors."""

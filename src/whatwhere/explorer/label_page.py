@@ -39,7 +39,7 @@ class LabelPage:
         self.name, self.classifier = name, classifier
         self.session: Labelling | None = None
         self.waiting: dict[str, Any] = {"stage": "reading the pictures", "share": 0.0}
-        self.lock, self.revision, self.order = threading.Lock(), 0, [NONE_OF_THESE]
+        self.lock, self.revision, self.acting, self.order = threading.Lock(), 0, 0, [NONE_OF_THESE]
         self.thread = threading.Thread(target=self._start, args=(make,), name="labelling", daemon=True)
         self.thread.start()
 
@@ -68,8 +68,9 @@ class LabelPage:
         if session is None or (not rest.isdecimal() and kind != "error"):
             return None
         if kind == "error" and not rest:
-            with self.lock:
-                return as_json({"error": session.error(), "curve": session.curve, "revision": self.revision})
+            with self.lock:  # until somebody labels
+                error = session.error(lambda: self.acting == 0)
+                return as_json({"error": error, "curve": session.curve, "revision": self.revision})
         row = int(rest)
         if kind == "sheet" and row < len(self.sheets):
             return Content(self.sheets[row], "image/png")
@@ -84,7 +85,11 @@ class LabelPage:
         session = self.session
         if session is None or path not in ("label", "undo", "save") or not isinstance(sent, dict):
             return None
-        return self._safely(lambda: as_json(self._act(session, path, sent)))
+        self.acting += 1
+        try:
+            return self._safely(lambda: as_json(self._act(session, path, sent)))
+        finally:
+            self.acting -= 1
 
     def _act(self, session: Labelling, path: str, sent: dict[str, Any]) -> dict[str, Any]:
         with self.lock:

@@ -194,9 +194,12 @@ function show() {
 
 /** The estimate of the error, which takes a few solutions more. */
 async function estimate() {
+  const before = shared.revision;
+  await new Promise((resolve) => setTimeout(resolve, 400)); // not while one label follows another
+  if (before !== shared.revision) return;
   const { error, curve, revision } = await ask("error");
   if (revision !== shared.revision) return;
-  byId("error", HTMLElement).textContent = typeof error === "number" ? `about ${(100 * error).toFixed(1)} % of the pictures without a label are wrong (estimated with held-out labels)` : "An estimate needs ten labels of two classes.";
+  byId("error", HTMLElement).textContent = typeof error === "number" ? `about ${(100 * error).toFixed(1)} % of the pictures without a label are wrong (estimated with held-out labels)` : "An estimate needs ten labels, at least two of a class.";
   const canvas = byId("error-curve", HTMLCanvasElement);
   const context = canvas.getContext("2d");
   if (!context || !curve?.length) return;
@@ -259,7 +262,7 @@ function listen() {
     ["save", async () => { const { saved } = await ask("save", {}); if (saved) tell(`Saved: ${saved}`); }],
     ["show-map", () => { view = "map"; show(); }], ["show-grid", () => { view = "grid"; show(); }],
     ["back", () => { gridStart -= PER_PAGE; show(); }], ["on", () => { if (gridStart + PER_PAGE < shownRows().length) gridStart += PER_PAGE; show(); }],
-    ["scheme", () => { const root = document.documentElement; root.dataset.scheme = root.dataset.scheme === "dark" ? "light" : "dark"; show(); }],
+    ["scheme", () => { const root = document.documentElement; root.dataset.scheme = root.dataset.scheme === "dark" ? "light" : "dark"; show(); if (byId("reasons", HTMLElement).childElementCount > 0) void why(); }],
   ])) byId(id, HTMLElement).addEventListener("click", action);
   byId("filter", HTMLSelectElement).addEventListener("change", () => { gridStart = 0; show(); });
   document.addEventListener("keydown", key);
