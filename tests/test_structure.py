@@ -43,6 +43,7 @@ COVERED_BY = {
     "figures/cost.py": "figures/test_drawing.py",
     "figures/where_map.py": "figures/test_drawing.py",
     "spec/distortions.py": "ops/test_distortions.py",
+    "classification/held_out.py": "classification/test_labelling.py",
     "classification/label_tables.py": "classification/test_labelling.py",
     "classification/picture_rows.py": "classification/test_picture_classifier.py",
     "explorer/thumbnails.py": "cli/test_classify.py",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import whatwhere as ww
+from whatwhere.classification.held_out import offset_for, shifted
 from whatwhere.classification.label_tables import check_names, read_labels
-from whatwhere.classification.labelling import offset_for, shifted
 from whatwhere.errors import ImageError, RunError
 
 CLASSES = 4

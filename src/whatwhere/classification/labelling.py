@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from whatwhere.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.classification.held_out import offset_for, shifted
 from whatwhere.classification.label_tables import NOT_SURE, read_labels, write_labels, write_predictions
 from whatwhere.classification.picture_classifier import Describer, PictureClassifier
 from whatwhere.classification.picture_rows import describe_pictures
@@ -293,18 +294,3 @@ class Labelling:
             write_labels(self.file, {self.names[row]: name for row, name in self.said.items()} | self.elsewhere)
             file = self.file.with_name("predictions.csv")
             write_predictions(file, self.names, self.classes, self.probabilities, set(self.labelled))
-
-
-def shifted(doubt: np.ndarray, offset: float) -> np.ndarray:
-    """Probabilities of an error with their log odds moved by an offset."""
-    doubt = np.clip(doubt, 1e-4, 1 - 1e-4)
-    return np.asarray(1 / (1 + (1 / doubt - 1) * np.exp(-offset)))
-
-
-def offset_for(doubt: Iterable[float], share: float) -> float:
-    """The offset with which the probabilities of an error have this mean, by bisection."""
-    low, high, values = -20.0, 20.0, np.array(doubt)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if shifted(values, middle).mean() < share else (low, middle)
-    return (low + high) / 2
