@@ -64,8 +64,8 @@ def commands(inputs: Path) -> dict[str, Command]:
     }
 
 
-def make_inputs(folder: Path) -> Path:
-    kills.make_inputs(folder)
+def make_inputs(folder: Path, only: Sequence[str]) -> Path:
+    kills.make_inputs(folder, only)
     kinds = bars(30)[1]
     (folder / "labels.csv").write_text("".join(f"{row},{kind}\n" for row, kind in enumerate(kinds[:12])))
     shutil.copy(folder / "pictures" / "0.png", folder / "mask.png")
@@ -186,7 +186,7 @@ def attack(rooms: int, only: Sequence[str] = ()) -> tuple[str, dict[str, collect
     torch.set_num_threads(1)
     totals = {}
     with tempfile.TemporaryDirectory() as temporary:
-        inputs = make_inputs(Path(temporary) / "inputs")
+        inputs = make_inputs(Path(temporary) / "inputs", only)
         with new_disk(Path(temporary) / "disk") as disk:
             for name, command in commands(inputs).items():
                 if not only or name in only:

@@ -112,8 +112,9 @@ def finish(arguments: Sequence[object]) -> bool:
     return os.waitpid(start(arguments), 0)[1] == 0
 
 
-def make_inputs(folder: Path) -> Path:
-    """What the commands read: images, pictures, a run, its recipe, codes, a detector. Children compute it."""
+def make_inputs(folder: Path, only: Sequence[str] = ()) -> Path:
+    """What the commands read: images, pictures, a run, its recipe, and for those that read them codes and a detector.
+    Children compute it."""
     (folder / "pictures").mkdir(parents=True)
     images = bars(30)[0]
     np.save(folder / "images.npy", images)
@@ -121,9 +122,11 @@ def make_inputs(folder: Path) -> Path:
         Image.fromarray((image * 255).astype(np.uint8)).save(folder / "pictures" / f"{number}.png")
     assert finish(["make", folder / "run"])
     shutil.copy(folder / "run" / "recipe.toml", folder)
-    options = ("--out", folder / "codes.npz", "--where", "--preset", "recipe", *PLAIN)
-    assert finish(["encode", folder / "run", folder / "images.npy", *options])
-    assert finish(["anomaly", "fit", folder / "pictures", "--out", folder / "detector.safetensors"])
+    if not only or "decode" in only:
+        options = ("--out", folder / "codes.npz", "--where", "--preset", "recipe", *PLAIN)
+        assert finish(["encode", folder / "run", folder / "images.npy", *options])
+    if not only or "anomaly score" in only:
+        assert finish(["anomaly", "fit", folder / "pictures", "--out", folder / "detector.safetensors"])
     return folder
 
 
@@ -170,7 +173,7 @@ def attack(kills: int, seed: int = 0, only: Sequence[str] = ()) -> dict[str, col
     chance = random.Random(seed)
     totals: dict[str, collections.Counter[str]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        inputs = make_inputs(Path(temporary) / "inputs")
+        inputs = make_inputs(Path(temporary) / "inputs", only)
         known = {name: command for name, command in commands(inputs).items() if not only or name in only}
         for name, command in known.items():
             whole = Path(temporary) / "whole"

@@ -12,9 +12,9 @@ import pytest
 @pytest.mark.parametrize(
     "program",
     [
-        "hostile_files.py --files 280 --seed 1",
-        "kills.py --kills 3 --seed 1 --commands encode denoise distill",
-        "full_disk.py --rooms 1 --commands encode distill explore",
+        "hostile_files.py --files 288 --seed 1",
+        "kills.py --kills 2 --seed 1 --commands encode distill",
+        "full_disk.py --rooms 1 --commands distill explore",
     ],
 )
 def test_no_attack_succeeds(program: str) -> None:

@@ -3,8 +3,6 @@
 `make compare` runs 5,000 of them; `random_agreement.py` says what counts as agreement.
 """
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -54,13 +52,3 @@ def test_problems_are_those_of_their_number() -> None:
     assert one.spec == two.spec
     assert torch.equal(one.images, two.images)
     assert one.model == two.model
-
-
-@pytest.mark.slow
-def test_interpreted_kernels_agree_on_random_problems() -> None:
-    pytest.importorskip("triton")
-    program = Path(__file__).parent / "random_agreement.py"
-    command = [sys.executable, str(program), "--cases", "2", "--small", "--engines", "triton"]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr[-2000:]
