@@ -16,8 +16,8 @@ from whatwhere.anomaly.evidence import LEAST, Each
 from whatwhere.anomaly.filters import Cells
 from whatwhere.errors import ImageError
 
-OBJECT = {"places": 1.0, "whole": 0.5}
-"""The kinds of evidence, and the quantile of the cells of a picture that is its evidence."""
+OBJECT = {"places": (1.0, 0.25), "whole": (0.5, 1.0)}
+"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts."""
 
 LARGEST_BANK = 16_000_000  # values of normal pictures that others are compared with
 USUAL = 250  # pictures, at least, that tell what distances are usual
@@ -41,8 +41,8 @@ class NormalObject:
     usual: Tensor
     size: Tensor
 
-    def maps(self, cells: Cells) -> Tensor:
-        """The evidence at every cell, [2, rows, columns]."""
+    def maps(self, cells: Cells) -> dict[str, Tensor]:
+        """The evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         if list(size) != (expected := self.size.tolist()):
             raise ImageError(
@@ -51,7 +51,7 @@ class NormalObject:
             )
         places, whole = self.far(cells)
         mean, deviation = self.usual
-        return torch.stack([((places - mean) / deviation).view(size), whole.expand(size)])
+        return {"places": ((places - mean) / deviation).view(size), "whole": whole.expand(size)}
 
     def far(self, cells: Cells, but: int = -1) -> tuple[Tensor, Tensor]:
         """The logarithm of the squared distance of every place [P] and of the whole [] from the nearest normal one.

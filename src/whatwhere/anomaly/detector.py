@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.anomaly.aligned import OBJECT, learn_object
-from whatwhere.anomaly.evidence import SURFACE, Each, learn_surface, median_and_spread, summarise, together
+from whatwhere.anomaly.evidence import SURFACE, Each, Kinds, in_units, learn_surface, summarise, together, units_of
 from whatwhere.anomaly.filters import Cells, learn_filters
 from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_pictures, with_channels, workers
 from whatwhere.anomaly.threshold import choose_threshold
@@ -31,24 +31,25 @@ except ImportError:
 FEATURES = "photographs"  # the model whose first layer is looked for
 FOLDS = 4  # a normal picture is judged by what was learned from the others
 SMALL = 96  # pixels: pictures of a smaller square are searched at their full resolution
-LOCAL = 2  # kinds of evidence in small pictures, which have no room for bands: spots and texture
+LOCAL = ("spots", "texture")  # kinds of evidence in small pictures
+BYTES = 64  # that `fit` needs for each value of a normal picture
 COMPARED = 4  # normal patches that are shown
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Detection:
     """What a detector finds in a picture.
 
-    score     the higher, the less normal
-    evidence  of each kind, in units of normal pictures: 0 is their median, 1 is exceeded by a tenth of them
-    heat      [H, W]: the same for every pixel, all kinds together; NaN where a pixel is unknown
+    score        the higher, the less normal
+    evidence     of each kind, in units of normal pictures: 0 is their median, 1 is exceeded by a tenth of them
+    anomaly_map  [H, W]: the same for every pixel, all kinds together; NaN where a pixel is unknown
     """
 
     name: str
     score: float
     evidence: dict[str, float]
-    heat: Tensor
+    anomaly_map: Tensor
 
 
 class AnomalyDetector(OutlierMixin, BaseEstimator):
@@ -58,8 +59,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     combinations of features are normal. Pictures are a folder, an array or tensor [N, H, W] or [N, C, H, W], or a list
     of pictures [H, W], [C, H, W] or [H, W, C] of any sizes. NaN marks unknown pixels.
 
-    Memory is bounded whatever the number of normal pictures: at most `memory` MB of them are kept, a random sample, and
-    `fit` needs about 15 times as much while it runs.
+    Memory is bounded whatever the number of normal pictures: of more than `fit` can handle in `memory` MB, a random
+    sample is kept.
 
     Parameters
     ----------
@@ -68,7 +69,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     false_alarms : share of normal pictures that may be taken for anomalies: sets the threshold
     scales : at which features are looked for: pixels of the picture for a pixel of a feature, powers of 2. By default
         1 for pictures of less than 96 × 96 pixels, otherwise 2 and 4
-    memory : normal pictures that are kept, in MB
+    memory : MB that `fit` may use beyond the program itself, for pictures of up to a million pixels. A sixteenth of it
+        holds the normal pictures that are kept
     random_state : seed of the sample, an integer
 
     Attributes
@@ -95,7 +97,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         aligned: bool = False,
         false_alarms: float = 0.05,
         scales: Sequence[int] = (),
-        memory: int = 64,
+        memory: int = 1000,
         random_state: int = 0,
     ) -> None:
         self.aligned = aligned
@@ -113,7 +115,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def partial_fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> AnomalyDetector:
         """Learn from more normal pictures, together with those that are kept of the ones before."""
         spec = self._spec()
-        sample = getattr(self, "sample_", None) or Sample(spec.memory * 250_000, spec.seed)
+        sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000 // BYTES, spec.seed)
         for picture in open_pictures(X):
             if not picture.isfinite().any():
                 raise ImageError(f"normal picture {sample.seen} has no known pixel; remove it")
@@ -129,7 +131,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def score_samples(self, X: Source) -> np.ndarray:
         """How normal pictures are, (n,): the higher, the more normal."""
-        return -np.array([found.score for found in self.judge(open_pictures(X))])
+        return -np.array([found.score for found in self.detect(open_pictures(X))])
 
     def decision_function(self, X: Source) -> np.ndarray:
         """The same with the threshold at 0: negative for anomalies."""
@@ -141,7 +143,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def anomaly_map(self, X: Source) -> list[np.ndarray]:
         """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the threshold."""
-        return [found.heat.numpy() for found in self.judge(open_pictures(X))]
+        return [found.anomaly_map.numpy() for found in self.detect(open_pictures(X))]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array, tags.input_tags.allow_nan = False, True, True
+        return tags
 
     @property
     def offset_(self) -> float:
@@ -149,19 +156,21 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self, "threshold_")
         return -self.threshold_.value
 
-    def judge(self, pictures: PictureList) -> Iterator[Judgement]:
+    def detect(self, pictures: PictureList) -> Iterator[Detection]:
         """What is found in each picture; one does not depend on the others, nor on the number of threads."""
         check_is_fitted(self, "threshold_")
         with workers() as each:
-            yield from each(self._judge, pictures, pictures.names)
+            yield from each(self._detect, pictures, pictures.names)
 
-    def compared(self, picture: Tensor, heat: Tensor) -> list[Tensor]:
+    def compared(self, picture: Tensor, anomaly_map: Tensor) -> list[Tensor]:
         """The least normal patch of a picture [C, H, W], and the normal patches that are most like it.
 
         They are of several normal pictures, if there are several.
         """
         picture, cell = with_channels(picture, self.sample_.channels), self.filters_.cell
-        row, column = (int(n) for n in np.unravel_index(int(heat.nan_to_num(-np.inf).argmax()), heat.shape))
+        row, column = (
+            int(n) for n in np.unravel_index(int(anomaly_map.nan_to_num(-np.inf).argmax()), anomaly_map.shape)
+        )
         pictures, shown = self.sample_.pictures, dict[int, list[int]]()
         for number, *place in self.normal_.most_alike(self.filters_(picture), row // cell, column // cell).mT.tolist():
             shown.setdefault(number, place)
@@ -191,11 +200,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return AnomalySpec(seed=parameters.pop("random_state"), **{**parameters, "scales": tuple(self.scales)})
 
     @property
-    def kinds(self) -> dict[str, float]:
-        """The kinds of evidence, and the quantile of the cells that is a picture's evidence."""
+    def kinds(self) -> Kinds:
+        """The kinds of evidence: the quantile of the cells that is a picture's evidence, and how much it counts."""
         if self.aligned:
             return OBJECT
-        return SURFACE if min(self.filters_.scales) > 1 else dict(list(SURFACE.items())[:LOCAL])
+        local = min(self.filters_.scales) == 1  # small pictures have no room for bands
+        return {kind: use for kind, use in SURFACE.items() if kind in LOCAL or not local}
 
     def _learn(self, spec: AnomalySpec, each: Each) -> None:
         """Filters, what is normal, the units of evidence, and the threshold, from the pictures that are kept."""
@@ -209,7 +219,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         learn = learn_object if spec.aligned else learn_surface
         self.normal_ = learn(cells, spec.seed, each)
         evidence = torch.stack(self._cross_evidence(cells, learn, spec.seed, each))
-        self.units_ = median_and_spread(evidence)
+        self.units_ = units_of(evidence, self.kinds)
         self.normal_scores_ = together(in_units(evidence, self.units_).mT).double().numpy()
         self.threshold_ = choose_threshold(self.normal_scores_, spec.false_alarms)
 
@@ -226,27 +236,23 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def _evidence(self, normal: Any, cells: Cells) -> tuple[Tensor, Tensor]:
         """Of a picture [k] and of its cells [k, rows, columns], in no units yet."""
-        maps = normal.maps(cells)[: len(self.kinds)]
-        return summarise(maps, cells, self.kinds.values()), maps
+        found = normal.maps(cells)
+        maps = torch.stack([found[kind] for kind in self.kinds])
+        return summarise(maps, cells, [quantile for quantile, _ in self.kinds.values()]), maps
 
-    def _judge(self, picture: Tensor, name: str) -> Judgement:
+    def _detect(self, picture: Tensor, name: str) -> Detection:
         picture = with_channels(picture, self.sample_.channels)
         cells, (height, width) = self.filters_(picture), picture.shape[1:]
         if not cells.known.any():
             raise ImageError(f"picture {name} has no place of known pixels; remove it")
         evidence, maps = self._evidence(self.normal_, cells)
         evidence = in_units(evidence, self.units_)
-        heat = together(in_units(maps, self.units_[..., None, None]))
-        whole = [side * self.filters_.cell for side in heat.shape]
-        pixels = F.interpolate(heat[None, None], whole, mode="bilinear")[0, 0, :height, :width]
+        by_cell = together(in_units(maps, self.units_[..., None, None]))
+        whole = [side * self.filters_.cell for side in by_cell.shape]
+        pixels = F.interpolate(by_cell[None, None], whole, mode="bilinear")[0, 0, :height, :width]
         pixels = torch.where(picture.isfinite().all(0), pixels, torch.nan)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
-        return Judgement(name, float(together(evidence)), by_kind, pixels)
-
-
-def in_units(evidence: Tensor, units: Tensor) -> Tensor:
-    """Evidence [..., k] or [k, rows, columns] less the median of normal pictures, divided by their spread."""
-    return (evidence - units[0]) / units[1]
+        return Detection(name, float(together(evidence)), by_kind, pixels)
 
 
 def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:

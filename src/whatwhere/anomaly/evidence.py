@@ -24,17 +24,18 @@ from torch import Tensor
 
 from whatwhere.anomaly.filters import QUIET, Cells, around
 
+Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
-SURFACE = {"spots": 1.0, "texture": 0.9, "rows": 1.0, "columns": 0.75, "whole": 0.5}
-"""The kinds of evidence, and the quantile of the cells of a picture that is its evidence."""
+SURFACE = {"spots": (1.0, 1.0), "texture": (0.9, 1.0), "rows": (1.0, 1.0), "columns": (0.75, 1.0), "whole": (0.5, 1.0)}
+"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts."""
 
-SOFT = 2.0  # units: T of the soft maximum
+SOFT = 0.5  # units: T of the soft maximum
 UNUSUAL = 0.9
-SHRINKAGE = 0.3  # of correlations towards 0, since pictures are few
-OWN = 1.0  # share of the mean energies of a picture that is taken off: a texture is judged by itself
+SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
+OWN = 0.5  # share of the mean energies of a picture that is taken off: a texture is judged by itself
 BAND = 4  # cells: how many rows or columns are compared with the next ones
-BANK = 1500  # normal places that others are compared with
-NEAREST = 3  # of them
+BANK = 6000  # normal places that others are compared with
+NEAREST = 30  # of them
 EDGE = 3  # cells from the border at which a place counts as inside
 LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
 
@@ -89,22 +90,20 @@ class NormalSurface:
     columns: Gaussian
     whole: Gaussian
 
-    def maps(self, cells: Cells) -> Tensor:
-        """The evidence at every cell, [5, rows, columns]."""
+    def maps(self, cells: Cells) -> dict[str, Tensor]:
+        """The evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         middle, spread = self.peaks[..., None, None]
         mean, deviation = self.edge[:, border_distance(size)]
         rows = self.rows.surprise(steps(profile(cells, 2)))
         columns = self.columns.surprise(steps(profile(cells, 1)))
-        return torch.stack(
-            [
-                ((log_peaks(cells) - middle) / spread).amax(0),
-                around(((self.far(texture_of(cells)).view(size) - mean) / deviation)[None])[0],
-                largest_step(rows, size[0])[:, None].expand(size),
-                largest_step(columns, size[1])[None].expand(size),
-                self.whole.surprise(mean_energy(cells)).expand(size),
-            ]
-        )
+        return {
+            "spots": ((log_peaks(cells) - middle) / spread).amax(0),
+            "texture": around(((self.far(texture_of(cells)).view(size) - mean) / deviation)[None])[0],
+            "rows": largest_step(rows, size[0])[:, None].expand(size),
+            "columns": largest_step(columns, size[1])[None].expand(size),
+            "whole": self.whole.surprise(mean_energy(cells)).expand(size),
+        }
 
     def far(self, texture: Tensor, but: int = -1) -> Tensor:
         """The logarithm of the squared distance from the nearest normal places, of textures [D, n]:  [n].
@@ -220,6 +219,17 @@ def places_of(cells: Cells, picture: int) -> Tensor:
 
 def log_distance(squares: Tensor) -> Tensor:
     return squares.clamp_min(LEAST**2).log()
+
+
+def units_of(evidence: Tensor, kinds: Kinds) -> Tensor:
+    """The units of evidence [N, k] of normal pictures: what is subtracted, and what it is divided by, [2, k]."""
+    median, spread = median_and_spread(evidence)
+    return torch.stack([median, spread / torch.tensor([weight for _, weight in kinds.values()])])
+
+
+def in_units(evidence: Tensor, units: Tensor) -> Tensor:
+    """Evidence [..., k], or [k, rows, columns] with units [2, k, 1, 1]."""
+    return (evidence - units[0]) / units[1]
 
 
 def median_and_spread(values: Tensor) -> Tensor:

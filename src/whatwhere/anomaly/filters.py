@@ -30,7 +30,7 @@ PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
 CELL = 4  # side of a cell, in pixels of the finest filters
 AROUND = 3  # cells: what a place is like is the mean of a square around it
-QUIET = 0.05  # added to an energy before its logarithm is taken
+QUIET = 0.01  # added to an energy before its logarithm is taken
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class Filters:
         sizes = [mean_pool(r.abs(), side) for r, side in zip(responses, sides, strict=True)]
         peaks = [max_pool(torch.cat([r, -r]), side) for r, side in zip(responses, sides, strict=True)]
         light = mean_pool(planes, self.cell)
-        return Cells(torch.cat([torch.cat(sizes).add(QUIET).log(), light]), torch.cat(peaks), share >= 0.5)
+        energy = torch.cat([torch.cat(sizes).add(QUIET).log(), light])
+        return Cells(energy, torch.cat(peaks), share >= 0.5)
 
 
 def learn_filters(pictures: Sequence[Tensor], features: Tensor, scales: tuple[int, ...], aligned: bool) -> Filters:

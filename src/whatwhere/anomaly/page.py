@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.anomaly.detector import Judgement
+from whatwhere.anomaly.detector import Detection
 from whatwhere.anomaly.threshold import Threshold
 from whatwhere.errors import MissingExtra, printable
 
@@ -44,22 +44,22 @@ li { max-width: 100%; } .name { overflow-wrap: anywhere; font-size: .85rem; max-
 
 
 @dataclass(frozen=True)
-class Finding:
+class Drawing:
     """What the page shows of a picture [C, H, W]: what was found, its least normal patch and normal ones like it."""
 
-    judged: Judgement
+    found: Detection
     picture: Tensor
     patches: Sequence[Tensor]
 
 
-def write_page(findings: Iterable[Finding], scores: np.ndarray, normal: np.ndarray, threshold: Threshold) -> str:
+def write_page(drawings: Iterable[Drawing], scores: np.ndarray, normal: np.ndarray, threshold: Threshold) -> str:
     """The page.
 
-    findings  the pictures to show, the least normal first
+    drawings  the pictures to show, the least normal first
     scores    of all pictures, [n]
     normal    scores of the normal pictures, [m]
     """
-    items = [item(finding, threshold.value) for finding in findings]
+    items = [item(drawing, threshold.value) for drawing in drawings]
     anomalies, (low, high) = int((scores > threshold.value).sum()), threshold.interval
     rest = f"<p>The {len(items):,} least normal ones are shown.</p>" if len(items) < len(scores) else ""
     return f"""<!doctype html>
@@ -79,19 +79,19 @@ see it without them. Below it: its least normal patch, and the normal patches th
 """
 
 
-def item(finding: Finding, threshold: float) -> str:
+def item(drawing: Drawing, threshold: float) -> str:
     """A picture with its map, its outline, its score and its patches."""
-    judged, (_, height, width) = finding.judged, finding.picture.shape
+    found, (_, height, width) = drawing.found, drawing.picture.shape
     zoom = max(0.1, min(8.0, SIDE / max(height, width)))
-    low, high = value_range(finding.picture)
-    kind, name = ' class="anomaly"' if judged.score > threshold else "", escape(printable(judged.name))
-    words = ", ".join(f"{word} {value:.1f}" for word, value in judged.evidence.items() if value > 1)
-    patch, *normal = (image(patch, *value_range(patch), "patch") for patch in finding.patches)
+    low, high = value_range(drawing.picture)
+    kind, name = ' class="anomaly"' if found.score > threshold else "", escape(printable(found.name))
+    words = ", ".join(f"{word} {value:.1f}" for word, value in found.evidence.items() if value > 1)
+    patch, *normal = (image(patch, *value_range(patch), "patch") for patch in drawing.patches)
     return f"""<li{kind}><div class="view" style="width:{zoom * width:.0f}px;aspect-ratio:{width}/{height}">
-{image(finding.picture, low, high, name)}<div class="over">{heat_image(judged.heat, threshold)}</div>
-<svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(judged.heat > threshold)}" fill="none"
+{image(drawing.picture, low, high, name)}<div class="over">{map_image(found.anomaly_map, threshold)}</div>
+<svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(found.anomaly_map > threshold)}" fill="none"
 stroke="#ffd400" stroke-width="{1.5 / zoom:.2f}"/></svg></div>
-<div class="name">{name}</div><div class="score">{judged.score:.2f} <span>{escape(words)}</span></div>
+<div class="name">{name}</div><div class="score">{found.score:.2f} <span>{escape(words)}</span></div>
 <div class="patches">{patch}<span>normal:</span>{"".join(normal)}</div></li>
 """
 
@@ -103,10 +103,10 @@ def image(picture: Tensor, low: float, high: float, words: str) -> str:
     return tag((255 * scaled).round().to(torch.uint8).permute(1, 2, 0), "JPEG", words)
 
 
-def heat_image(heat: Tensor, threshold: float) -> str:
+def map_image(values: Tensor, threshold: float) -> str:
     """A map as a red picture that is clear where the map is below the threshold."""
-    alpha = (255 * OPAQUE * ((heat.nan_to_num(-torch.inf) - threshold) / SHOWN_RANGE).clamp(0, 1)).round()
-    red = torch.tensor(RED).expand(*heat.shape, 3)
+    alpha = (255 * OPAQUE * ((values.nan_to_num(-torch.inf) - threshold) / SHOWN_RANGE).clamp(0, 1)).round()
+    red = torch.tensor(RED).expand(*values.shape, 3)
     return tag(torch.cat([red, alpha[..., None]], 2).to(torch.uint8), "PNG", "map")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +16,8 @@ from whatwhere.cli.settings import Settings
 from whatwhere.spec.anomaly import AnomalySpec
 
 if TYPE_CHECKING:
-    from whatwhere.anomaly import AnomalyDetector, Judgement
-    from whatwhere.anomaly.page import Finding
+    from whatwhere.anomaly import AnomalyDetector
+    from whatwhere.anomaly.page import Drawing
     from whatwhere.anomaly.pictures import PictureList
 
 SHOWN = 200  # pictures of the page, the least normal ones
@@ -89,48 +91,55 @@ def score(
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
 
-    found, stages = AnomalyDetector.load(detector), Stages(quiet)
+    model, stages = AnomalyDetector.load(detector), Stages(quiet)
     table, page = out / "scores.csv", out / "index.html"
     claim([table, page], detector, pictures, folder=out, overwrite=overwrite)
-    source, rows = open_pictures(pictures), []
+    source = open_pictures(pictures)
     with stages.stage(f"scoring {len(source):,} pictures", len(source)) as advance:
-        for number, judged in enumerate(found.judge(source)):
-            rows.append((judged.score, number, csv_row(judged, found.threshold_.value)))
+        rows = []
+        for number, found in enumerate(model.detect(source)):
+            rows.append((-found.score, number, found.name, found.evidence))
             advance(1)
-    rows.sort(key=lambda row: (-row[0], row[1]))
-    head = ",".join(["name", "score", "anomaly", *found.kinds])
-    write(table, "\n".join([head, *(row for _, _, row in rows), ""]).encode())
-    scores, shown = np.array([score for score, _, _ in rows]), [n for _, n, _ in rows[:SHOWN]]
+    rows.sort(key=lambda row: row[:2])
+    scores, threshold = np.array([-row[0] for row in rows]), model.threshold_
+    write(table, scores_csv(rows, threshold.value).encode())
+    shown = [row[1] for row in rows[:SHOWN]]
     with stages.stage("drawing the page", len(shown)) as advance:
-        drawn = findings(found, source, shown, advance)
-        write(page, write_page(drawn, scores, found.normal_scores_, found.threshold_).encode())
-    anomalies = int((scores > found.threshold_.value).sum())
+        drawn = drawings(model, source, shown, advance)
+        write(page, write_page(drawn, scores, model.normal_scores_, threshold).encode())
+    anomalies = int((scores > threshold.value).sum())
     if json_:
         typer.echo(json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies}))
         return
     typer.echo(
         f"{printable(out)}: {anomalies:,} of {len(rows):,} pictures are anomalies; the least normal is "
-        f"{printable(source.names[shown[0]])} ({scores[0]:.2f})"
+        f"{printable(rows[0][2])} ({scores[0]:.2f})"
     )
 
 
-def csv_row(judged: Judgement, threshold: float) -> str:
-    name = '"' + judged.name.replace('"', '""') + '"' if set(judged.name) & set(',"\n') else judged.name
-    evidence = [f"{value:.3f}" for value in judged.evidence.values()]
-    return ",".join([name, f"{judged.score:.4f}", str(int(judged.score > threshold)), *evidence])
+def scores_csv(rows: list[tuple[float, int, str, dict[str, float]]], threshold: float) -> str:
+    """A line for each (minus the score, number, name, evidence)."""
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(["name", "score", "anomaly", *rows[0][3]])
+    for minus, _, name, evidence in rows:
+        table.writerow(
+            [name, f"{-minus:.4f}", int(-minus > threshold), *(f"{value:.3f}" for value in evidence.values())]
+        )
+    return file.getvalue()
 
 
-def findings(
-    detector: AnomalyDetector, source: PictureList, shown: list[int], advance: Callable[[int], None]
-) -> Iterator[Finding]:
-    """What the page shows of these pictures; they are judged again, since the maps of all would not fit in memory."""
-    from whatwhere.anomaly.page import Finding
+def drawings(
+    model: AnomalyDetector, source: PictureList, shown: list[int], advance: Callable[[int], None]
+) -> Iterator[Drawing]:
+    """What the page shows of these pictures; they are scored again, since the maps of all would not fit in memory."""
+    from whatwhere.anomaly.page import Drawing
     from whatwhere.anomaly.pictures import PictureList
 
     some = PictureList([source.names[n] for n in shown], lambda n: source.read(shown[n]))
-    for n, judged in enumerate(detector.judge(some)):
+    for n, found in enumerate(model.detect(some)):
         picture = some.read(n)
-        yield Finding(judged, picture, detector.compared(picture, judged.heat))
+        yield Drawing(found, picture, model.compared(picture, found.anomaly_map))
         advance(1)
 
 

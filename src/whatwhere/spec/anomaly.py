@@ -17,14 +17,14 @@ class AnomalySpec(Checked):
     false_alarms  share of normal pictures that may be taken for anomalies: sets the threshold
     scales        at which features are looked for: pixels of the picture for a pixel of a feature, powers of 2.
                   Default: 1 for pictures of less than 96 × 96 pixels, otherwise 2 and 4
-    memory        normal pictures that are kept, in MB; of more, a random sample is
+    memory        MB that `fit` may use; of normal pictures that need more, a random sample is kept
     seed          of the sample
     """
 
     aligned: bool = False
     false_alarms: Annotated[float, Within(0, 0.5, above=True)] = 0.05
     scales: tuple[int, ...] = ()
-    memory: Count = 64
+    memory: Count = 1000
     seed: CountOrZero = 0
 
     def __post_init__(self) -> None:

@@ -1,0 +1,43 @@
+"""
+Defects of a surface
+====================
+
+Ground metal, made here: lines of grinding, uneven light, grain. The detector sees 40 flawless pictures and learns what
+is usual. Then it gets four new ones: a flawless one, a crack, a hole, and a region where the lines end. Red is what
+exceeds its threshold.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import whatwhere as ww
+
+generator = np.random.default_rng(0)
+rows, columns = np.mgrid[:112, :128]
+
+
+def surface() -> np.ndarray:
+    lines = generator.normal(0, 0.08, 128) + generator.normal(0, 0.02, (112, 128))
+    light = generator.uniform(0.3, 0.7) * np.exp(-(((columns - generator.uniform(20, 108)) / 90) ** 2))
+    return (light * np.exp(lines)).astype(np.float32)
+
+
+detector = ww.AnomalyDetector().fit([surface() for _ in range(40)])
+
+pictures = {name: surface() for name in ("flawless", "crack", "hole", "lines end")}
+path = 40 + 0.4 * columns + 4 * np.sin(columns / 6)
+pictures["crack"][(abs(rows - path) < 1.2) & (abs(columns - 60) < 18)] *= 0.6
+pictures["hole"][(rows - 70) ** 2 + (columns - 80) ** 2 < 12] *= 0.5
+pictures["lines end"][60:] = surface()[60:]
+
+# %%
+# The number is the score less the threshold: above 0 is an anomaly.
+
+figure, axes = plt.subplots(1, 4, figsize=(9, 2.4), layout="constrained")
+threshold, maps = detector.threshold_.value, detector.anomaly_map(list(pictures.values()))
+decisions = detector.decision_function(list(pictures.values()))
+for axis, (name, picture), values, decision in zip(axes, pictures.items(), maps, decisions, strict=True):
+    axis.imshow(picture, cmap="gray")
+    axis.imshow(values, cmap="Reds", alpha=0.7 * (values > threshold), vmin=threshold - 1, vmax=threshold + 2)
+    axis.set_title(f"{name}: {-decision:+.1f}", fontsize=9)
+    axis.set_axis_off()
