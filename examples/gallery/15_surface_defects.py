@@ -2,13 +2,14 @@
 Defects of a surface
 ====================
 
-Ground metal, made here: lines of grinding, uneven light, grain. The detector sees 40 flawless pictures and learns what
+Ground metal, made here: lines of grinding, uneven light, grain. The detector sees 24 flawless pictures and learns what
 is usual. Then it gets four new ones: a flawless one, a crack, a hole, and a region where the lines end. Red is what
-exceeds its threshold.
+exceeds its threshold, the strongest where a picture is least normal.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.ndimage import zoom
 
 import whatwhere as ww
 
@@ -16,13 +17,20 @@ generator = np.random.default_rng(0)
 rows, columns = np.mgrid[:112, :128]
 
 
+def smooth(size: int) -> np.ndarray:
+    """Noise with bumps of `size` pixels."""
+    coarse = generator.normal(size=(2 + 112 // size, 2 + 128 // size))
+    return zoom(coarse, size, order=1)[:112, :128]
+
+
 def surface() -> np.ndarray:
-    lines = generator.normal(0, 0.08, 128) + generator.normal(0, 0.02, (112, 128))
+    lines = generator.uniform(0.02, 0.08) * generator.normal(size=128) + 0.03 * generator.normal(size=(112, 128))
+    stains = 0.1 * smooth(32) + 0.04 * smooth(8)
     light = generator.uniform(0.3, 0.7) * np.exp(-(((columns - generator.uniform(20, 108)) / 90) ** 2))
-    return (light * np.exp(lines)).astype(np.float32)
+    return (light * np.exp(lines + stains)).astype(np.float32)
 
 
-detector = ww.AnomalyDetector().fit([surface() for _ in range(40)])
+detector = ww.AnomalyDetector().fit([surface() for _ in range(24)])
 
 pictures = {name: surface() for name in ("flawless", "crack", "hole", "lines end")}
 path = 40 + 0.4 * columns + 4 * np.sin(columns / 6)
@@ -38,6 +46,7 @@ threshold, maps = detector.threshold_.value, detector.anomaly_map(list(pictures.
 decisions = detector.decision_function(list(pictures.values()))
 for axis, (name, picture), values, decision in zip(axes, pictures.items(), maps, decisions, strict=True):
     axis.imshow(picture, cmap="gray")
-    axis.imshow(values, cmap="Reds", alpha=0.7 * (values > threshold), vmin=threshold - 1, vmax=threshold + 2)
+    alpha = ((values - threshold) / max(values.max() - threshold, 1)).clip(0, 0.8)
+    axis.imshow(np.ones_like(values), cmap="Reds", alpha=alpha, vmin=0, vmax=1.2)
     axis.set_title(f"{name}: {-decision:+.1f}", fontsize=9)
     axis.set_axis_off()
