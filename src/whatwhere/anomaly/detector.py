@@ -247,7 +247,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             raise ImageError(f"picture {name} has no place of known pixels; remove it")
         evidence, maps = self._evidence(self.normal_, cells)
         evidence = in_units(evidence, self.units_)
-        by_cell = together(in_units(maps, self.units_[..., None, None]))
+        by_kind_and_cell = in_units(maps, self.units_[..., None, None])
+        # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
+        by_cell = by_kind_and_cell.sum(0) if self.aligned else together(by_kind_and_cell)
         whole = [side * self.filters_.cell for side in by_cell.shape]
         pixels = F.interpolate(by_cell[None, None], whole, mode="bilinear")[0, 0, :height, :width]
         pixels = torch.where(picture.isfinite().all(0), pixels, torch.nan)
