@@ -2,7 +2,8 @@
 
 The smallest eigenvalue of the covariance of patches is the variance of the noise, if the patches have little texture.
 A patch of pure noise of variance σ² has a sum of squared derivatives that is below τ σ² with near certainty; patches
-above it are left out, and with those that remain the variance is estimated again.
+above it are left out, and with those that remain the variance is estimated again. Where even the flattest patches have
+much more texture than that noise explains, it may be texture that was estimated: the estimate shrinks, down to 0.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ TAU = 90.2  # the quantile 1 - 1e-6 of the sum of squared derivatives of a patch
 ROUNDS = 3
 MOST_PATCHES = 100_000
 FEWEST_PATCHES = 2 * SIDE * SIDE
+UNIT_TEXTURE = SIDE * (SIDE - 2)  # the mean sum of squared derivatives of a patch of unit noise
+FLATTEST = 600  # patches, or a tenth of all, that have to be nearly free of texture:
+TRUSTED = 1.7  # times the variance of the noise is what they may have, texture and noise together
 
 
 def estimate_noise(plane: Tensor) -> float:
@@ -32,7 +36,8 @@ def estimate_noise(plane: Tensor) -> float:
         if int(chosen.sum()) < FEWEST_PATCHES:
             break
         variance = smallest_variance(patches[chosen])
-    return math.sqrt(variance)
+    flat = float(texture.kthvalue(min(FLATTEST, len(texture) // 10 + 1)).values) / UNIT_TEXTURE
+    return math.sqrt(max(0.0, min(variance, (1 + TRUSTED) * variance - flat)))
 
 
 def derivative_energy(plane: Tensor, every: int) -> Tensor:
