@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,26 +157,20 @@ def as_it_is(problem: Problem, setting: Setting) -> np.ndarray:
 
 
 @lru_cache
-def our_model(name: str) -> Any:
-    """A model that ships with the package, or 'sporco': SPORCO's dictionary in a model of ours."""
-    from whatwhere import load, models
+def denoiser() -> Any:
+    from whatwhere.restoration import load_denoiser
 
-    return (
-        load(models.path(name))
-        if name != "sporco"
-        else load(Path(__file__).parent / "results" / "sporco_dictionary.safetensors")
-    )
+    return load_denoiser()
 
 
 def ours(problem: Problem, setting: Setting) -> np.ndarray:
     from whatwhere.restoration import denoise, inpaint
 
-    model = our_model(setting["model"])
     y = problem.damaged[None, None] if problem.damaged.ndim == 2 else problem.damaged.transpose(2, 0, 1)[None]
     if problem.task == "denoise":
-        result = denoise(model, y, problem.noise)
+        result = denoise(denoiser(), y, problem.noise)
     else:
-        result = inpaint(model, y, problem.mask[None, None])
+        result = inpaint(denoiser(), y, problem.mask[None, None])
     return result[0, 0] if problem.damaged.ndim == 2 else result[0].transpose(1, 2, 0)
 
 
@@ -217,8 +210,5 @@ METHODS = {
     "nlm": Method(non_local_means, {"denoise": grid(patch=(5, 7), distance=(9,), h=(0.4, 0.6, 0.8))}),
     "bm3d": Method(bm3d, {"denoise": NONE}),
     "biharmonic": Method(biharmonic, {"inpaint": NONE}),
-    "whatwhere": Method(ours, {"denoise": [{"model": "photographs"}], "inpaint": [{"model": "photographs"}]}),
-    "whatwhere, sporco's dictionary": Method(
-        ours, {"denoise": [{"model": "sporco"}], "inpaint": [{"model": "sporco"}]}
-    ),
+    "whatwhere, trained": Method(ours, {"denoise": NONE, "inpaint": NONE}),
 }

@@ -28,14 +28,14 @@ def side_by_side(pictures: list[torch.Tensor], file: Path) -> None:
 
 def main() -> None:
     random = torch.Generator().manual_seed(0)
-    model = ww.load("photographs")
+    denoiser = ww.restoration.load_denoiser()
     pixels = skimage.data.chelsea()[60:188, 120:248]
     truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
     noisy = truth + 25 / 255 * torch.randn(truth.shape, generator=random)
-    restored = ww.restoration.denoise(model, noisy)
+    restored = ww.restoration.denoise(denoiser, noisy)
     side_by_side([noisy, restored, truth], IMAGES / "denoise.png")
     known = (torch.rand(1, 1, 128, 128, generator=random) > 0.8).float()
-    filled = ww.restoration.inpaint(model, truth * known, known)
+    filled = ww.restoration.inpaint(denoiser, truth * known, known)
     side_by_side([truth * known, filled, truth], IMAGES / "inpaint.png")
     eye = (..., slice(20, 84), slice(0, 64))
     side_by_side([image[eye] for image in (noisy, restored, truth * known, filled)], IMAGES / "use-restore.png")

@@ -73,7 +73,7 @@ COVERED_BY = {
     "nn/triton_overlap.py": "nn/test_triton_pooling.py",
     "nn/triton_region.py": "nn/test_triton_pooling.py",
     "restoration/checks.py": "restoration/test_denoise.py",
-    "spec/restoration.py": "restoration/test_scales.py",
+    "spec/restoration.py": "restoration/test_denoiser.py",
     "cli/restoration.py": "restoration/test_pictures.py",
     "spec/checks.py": "spec/test_spec.py",
     "spec/distillation.py": "inference/test_unrolled.py",

@@ -2,8 +2,7 @@
 Denoise a photograph
 ====================
 
-Noise has no sparse explanation by the features of photographs; what they explain is the picture. The model and its λ
-fit the level of the noise, which is estimated from the picture.
+A few steps of sparse coding, learned from pairs of clean and noisy photographs. The level of the noise is estimated.
 """
 
 import matplotlib.pyplot as plt
@@ -12,11 +11,11 @@ from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
-model = ww.load("photographs")
-pixels = load_sample_image("flower.jpg")[60:220, 230:390]  # one of the pictures that the model was learned from
+denoiser = ww.restoration.load_denoiser()
+pixels = load_sample_image("flower.jpg")[60:220, 230:390]
 truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
 noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
-restored = ww.restoration.denoise(model, noisy)
+restored = ww.restoration.denoise(denoiser, noisy)
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
 for axis, (name, image) in zip(axes, {"noisy": noisy, "restored": restored, "the truth": truth}.items(), strict=True):

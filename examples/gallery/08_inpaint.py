@@ -2,8 +2,8 @@
 Fill in what is missing
 =======================
 
-Pixels of weight 0 have no influence on the features; the reconstruction fills them in, and known pixels stay as they
-are. Here seven of ten pixels are unknown, and a scratch goes through the picture.
+The trained denoiser fills in missing pixels in rounds: it removes what does not look like a photograph, and the known
+pixels are put back. Here seven of ten pixels are unknown, and a scratch goes through the picture.
 """
 
 import matplotlib.pyplot as plt
@@ -12,12 +12,12 @@ from sklearn.datasets import load_sample_image
 
 import whatwhere as ww
 
-model = ww.load("photographs")
-pixels = load_sample_image("china.jpg")[90:250, 200:360]  # one of the pictures that the model was learned from
+denoiser = ww.restoration.load_denoiser()
+pixels = load_sample_image("china.jpg")[90:250, 200:360]
 truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
 known = torch.rand(1, 1, 160, 160, generator=torch.Generator().manual_seed(0)) < 0.3
 known &= (torch.arange(160)[:, None] - torch.arange(160) - 20).abs() > 2
-filled = ww.restoration.inpaint(model, truth * known, known)
+filled = ww.restoration.inpaint(denoiser, truth * known, known)
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
 shown = {"known": truth * known, "filled in": filled, "the truth": truth}

@@ -49,13 +49,6 @@ def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     return torch.cat([trained(plane[None], sigma, a) for plane in noisy])
 
 
-def photographs(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
-    """Sparse coding with the model `photographs`."""
-    import whatwhere as ww
-
-    return ww.restoration.denoise(ww.load("photographs"), noisy[None], sigma)[0]
-
-
 def dictionary(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     """Pursuit with the dictionary that ships, without pairs; with --learn adapted to the picture."""
     import whatwhere as ww
@@ -91,7 +84,6 @@ METHODS: dict[str, Method] = {
     "bm3d": bm3d,
     "trained": trained,
     "by_channel": by_channel,
-    "photographs": photographs,
     "dictionary": dictionary,
 }
 

@@ -25,13 +25,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reproduction.studies.denoiser import BLOCK, DEVICE, DTYPE, HELD_OUT, LOSS_SCALE, psnr, random_crops, read, shrink
+from reproduction.studies.denoiser import (
+    BLOCK,
+    DEVICE,
+    DTYPE,
+    HELD_OUT,
+    LOSS_SCALE,
+    psnr,
+    random_crops,
+    read,
+    scale_gradients,
+    shrink,
+)
 from reproduction.studies.denoiser import Steps as Cosines
-from reproduction.studies.denoiser import scale_gradients
 
 SIGMA = 25 / 255
-FEATURES, STEPS = 128, 6
-REGIONS = 9  # of a crop, along each side
+STEPS = 6
 MARGIN = 20  # pixels of a crop that the loss leaves out
 LEAST, MOST = math.log(0.05), math.log(8.0)  # of log γ, in places⁻²
 FARTHEST = (BLOCK - 1) / 2  # places from the centre of a region
@@ -41,15 +50,15 @@ PLACES = torch.arange(BLOCK, dtype=torch.float32, device=DEVICE) - FARTHEST
 class Where(nn.Module):
     """Unrolled steps with a feature per region, at a fixed point or under an inferred Gaussian."""
 
-    def __init__(self, gaussian: bool) -> None:
+    def __init__(self, gaussian: bool, features: int) -> None:
         super().__init__()
         self.gaussian = gaussian
-        filters = Cosines(1).C.detach()[:FEATURES].clone()  # [M, 64, 2, 2], over blocks of 8 × 8 pixels
+        filters = Cosines(1).C.detach()[:features].clone()  # [M, 64, 2, 2], over blocks of 8 × 8 pixels
         self.A, self.B, self.C = (nn.Parameter(filters.clone()) for _ in range(3))
-        t = torch.zeros(STEPS, FEATURES)
+        t = torch.zeros(STEPS, features)
         t[:, 0] = math.log(0.05)
-        self.t, self.g = nn.Parameter(t), nn.Parameter(torch.zeros(FEATURES))
-        self.sharpness = nn.Parameter(torch.full((FEATURES,), 2.0))  # log of a factor of γ after moment matching
+        self.t, self.g = nn.Parameter(t), nn.Parameter(torch.zeros(features))
+        self.sharpness = nn.Parameter(torch.full((features,), 2.0))  # log of a factor of γ after moment matching
         self.rate = nn.Parameter(torch.full((STEPS, 2), -1.0))  # log of the step sizes of μ and log γ
         self.places = [(a, b) for a in range(BLOCK) for b in range(BLOCK)] if gaussian else [(3, 3)]
 
@@ -186,14 +195,16 @@ def recorded(update_once: Callable[[], Tensor]) -> Callable[[], Tensor]:
 def learn(a: argparse.Namespace, gaussian: bool, shifts: int, training: Tensor) -> tuple[Where, float]:
     torch.manual_seed(0)
     random = np.random.default_rng(0)
-    model = Where(gaussian).to(DEVICE)
+    model = Where(gaussian, a.features).to(DEVICE)
     slow = [model.A, model.B, model.C]
     fast = [p for p in model.parameters() if not any(p is q for q in slow)]
     rates = torch.zeros(2, device=DEVICE)
     optimizer = torch.optim.Adam(
-        [{"params": slow, "lr": rates[0]}, {"params": fast, "lr": rates[1]}], betas=(0.9, 0.99), capturable=DEVICE == "cuda"
+        [{"params": slow, "lr": rates[0]}, {"params": fast, "lr": rates[1]}],
+        betas=(0.9, 0.99),
+        capturable=DEVICE == "cuda",
     )
-    side = BLOCK * (REGIONS + 1) + BLOCK - 1 + BLOCK
+    side = BLOCK * (a.regions + 1) + BLOCK - 1 + BLOCK
     x = random_crops(training, a.batch, side, random).contiguous()
     y = x + SIGMA * torch.randn_like(x)
 
@@ -243,13 +254,14 @@ def main() -> None:
     parser.add_argument("archive")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shifts", type=int, nargs="+", default=[1, 4, 16], help="to learn with")
-    for name, value in {"updates": 3000, "batch": 8, "seconds": 10_000}.items():
+    numbers = {"updates": 2000, "batch": 8, "features": 128, "regions": 9, "held": 31, "side": 160, "seconds": 10_000}
+    for name, value in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--eager", action="store_true", help="without CUDA graphs")
     a = parser.parse_args()
     pictures = [central(picture) for picture in read(a.archive).values()]
-    held = torch.stack(pictures[::HELD_OUT])
+    held = torch.stack([central(x, a.side) for x in pictures[::HELD_OUT][: a.held]])
     training = torch.stack([x for i, x in enumerate(pictures) if i % HELD_OUT]).to(DEVICE)
     rows = [json.loads(line) for line in a.out.read_text().splitlines()] if a.out.exists() else []
     done = {(row.get("kind"), row.get("learned_with")) for row in rows}
@@ -259,7 +271,7 @@ def main() -> None:
             if (kind, shifts) in done or time.time() - began > a.seconds:
                 continue
             model, seconds = learn(a, kind == "gaussian", shifts, training)
-            row = {"kind": kind, "learned_with": shifts, "updates": a.updates, "batch": a.batch, "rate": a.rate}
+            row = {"kind": kind, "learned_with": shifts, **{name: getattr(a, name) for name in numbers}, "rate": a.rate}
             row |= {"seconds": round(seconds, 1), "numbers": sum(p.numel() for p in model.parameters())}
             row["psnr"] = {str(s): round(float(np.mean(test(model, held, s))), 3) for s in (1, 4, 16, 64)}
             with a.out.open("a") as results:

@@ -14,7 +14,6 @@ from whatwhere.cli.settings import Settings, known_settings
 from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
-from whatwhere.spec.restoration import INPAINTING, RestorationSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +107,6 @@ def test_a_list_and_then_a_change_of_one_item() -> None:
     assert [layer.epochs for layer in recipe.learning] == [1, 1]
 
 
-def test_settings_that_depend_on_each_other_are_applied_together() -> None:
-    spec = Settings(known_settings([RestorationSpec]), {}, ["tile=100", "overlap=50"]).of(RestorationSpec)
-    assert (spec.tile, spec.overlap) == (100, 50)
-
-
 def test_an_unknown_option_is_answered_with_a_setting() -> None:
     def message(*arguments: str) -> str:
         return " ".join(re.sub(r"[│╭╮╰╯─]", "", run("mug", *arguments)[0].output).split())
@@ -130,7 +124,6 @@ def test_the_help_has_the_words_of_the_docstrings() -> None:
     assert "--set sugar=1.5 Spoons of sugar." in shown
     assert "The settings are sugar, kettle, inference.…, seed." in shown
     assert "Print the result as JSON." in shown
-    assert known_settings([INPAINTING])["steps"].shown_default == "24"
     assert sentence("β of inference") == "β of inference."
 
 

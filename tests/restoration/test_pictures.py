@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pictures_to_restore import model, noisy, picture
-from tiny_run import PLAIN, whatwhere
+from pictures_to_restore import noisy, picture
+from tiny_run import whatwhere
 from whatwhere.data import load
 from whatwhere.errors import ImageError, RunError
-from whatwhere.model import save
+from whatwhere.restoration import load_denoiser, load_dictionary
 from whatwhere.restoration.pictures import Task, encode_pictures, plan_jobs
 
-SHORT = (*PLAIN, "--quiet")
+SHORT = ("--device", "cpu", "--quiet")
 
 
-@pytest.fixture(scope="module")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "net.safetensors"
-    save(model(), path)
-    return path
+DENOISER = load_denoiser()
+
+
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whatwhere.restoration.fill.ROUNDS", 2)
 
 
 def pixels(dtype: type = np.uint8, size: int = 16, seed: int = 0) -> np.ndarray:
@@ -31,9 +32,9 @@ def pixels(dtype: type = np.uint8, size: int = 16, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_denoise_keeps_the_type_of_the_pixels(net: Path, tmp_path: Path, dtype: type) -> None:
+def test_denoise_keeps_the_type_of_the_pixels(tmp_path: Path, dtype: type) -> None:
     Image.fromarray(pixels(dtype)).save(tmp_path / "in.png")
-    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.png", "--model", net, "--noise", 0.1, *SHORT)
+    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.png", "--noise", 0.1, *SHORT)
     result = np.asarray(Image.open(tmp_path / "out.png"))
     assert result.shape == (16, 16)
     assert result.max() > 255 if dtype is np.uint16 else result.dtype == np.uint8
@@ -41,29 +42,29 @@ def test_denoise_keeps_the_type_of_the_pixels(net: Path, tmp_path: Path, dtype: 
     assert np.abs(result - truth).mean() < np.abs(pixels(dtype) - truth).mean()
 
 
-def test_without_noise_pictures_come_back_as_they_were(net: Path, tmp_path: Path) -> None:
+def test_without_noise_pictures_come_back_as_they_were(tmp_path: Path) -> None:
     colour = np.stack([pixels(seed=s) for s in range(3)], 2)
     Image.fromarray(colour).save(tmp_path / "in.png")
-    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.tif", "--model", net, "--noise", 0, *SHORT)
+    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.tif", "--noise", 0, *SHORT)
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out.tif")), colour)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_inpaint_keeps_known_pixels(net: Path, tmp_path: Path, dtype: type) -> None:
+def test_inpaint_keeps_known_pixels(tmp_path: Path, dtype: type) -> None:
     mask = np.random.default_rng(0).random((16, 16)) > 0.3
     Image.fromarray(pixels(dtype)).save(tmp_path / "in.png")
     Image.fromarray(mask.astype(np.uint8) * 255).save(tmp_path / "mask.png")
-    whatwhere("inpaint", tmp_path / "in.png", tmp_path / "mask.png", tmp_path / "out.png", "--model", net, *SHORT)
+    whatwhere("inpaint", tmp_path / "in.png", tmp_path / "mask.png", tmp_path / "out.png", *SHORT)
     result = np.asarray(Image.open(tmp_path / "out.png"))
     np.testing.assert_array_equal(result[mask], pixels(dtype)[mask])
     assert (result[~mask] != pixels(dtype)[~mask]).any()
 
 
-def test_transparent_pixels_are_filled_in(net: Path, tmp_path: Path) -> None:
+def test_transparent_pixels_are_filled_in(tmp_path: Path) -> None:
     colour = np.stack([pixels(seed=0)] * 3 + [np.full((16, 16), 255, np.uint8)], 2)
     colour[4:8, 4:8] = 0
     Image.fromarray(colour).save(tmp_path / "in.png")
-    whatwhere("inpaint", tmp_path / "in.png", "alpha", tmp_path / "out.png", "--model", net, *SHORT)
+    whatwhere("inpaint", tmp_path / "in.png", "alpha", tmp_path / "out.png", *SHORT)
     result = np.asarray(Image.open(tmp_path / "out.png"))
     assert result.shape == (16, 16, 3)
     assert result[4:8, 4:8].min() > 20  # 0 before
@@ -78,9 +79,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_an_interrupted_folder_continues_where_it_stopped(
-    net: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_folder_continues_where_it_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from whatwhere.restoration import pictures
 
     out, restored, real = folder.parent / "out", [], pictures.restore_picture
@@ -93,29 +92,29 @@ def test_an_interrupted_folder_continues_where_it_stopped(
 
     monkeypatch.setattr(pictures, "restore_picture", interrupted)
     with pytest.raises(AssertionError):
-        whatwhere("denoise", folder, out, "--model", net, *SHORT)
+        whatwhere("denoise", folder, out, *SHORT)
     assert sorted(path.name for path in out.iterdir()) == [".whatwhere.json", "0.png", "1.png", "restoration.json"]
     before = (out / "0.png").stat().st_mtime_ns
-    whatwhere("denoise", folder, out, "--model", net, *SHORT)
+    whatwhere("denoise", folder, out, *SHORT)
     assert restored == ["0.png", "1.png", "2.png", "2.png"]
     assert (out / "0.png").stat().st_mtime_ns == before
     with pytest.raises(RunError, match="other settings"):
-        whatwhere("denoise", folder, out, "--model", net, "--noise", 0.3, *SHORT)
-    whatwhere("denoise", folder, out, "--model", net, "--noise", 0, "--overwrite", *SHORT)
+        whatwhere("denoise", folder, out, "--noise", 0.3, *SHORT)
+    whatwhere("denoise", folder, out, "--noise", 0, "--overwrite", *SHORT)
     assert len(restored) == 7
 
 
-def test_a_folder_is_not_continued_with_another_model_or_other_sources(net: Path, folder: Path) -> None:
+def test_a_folder_is_not_continued_with_another_model_or_other_sources(folder: Path) -> None:
     out = folder.parent / "out"
     task = Task("denoise", model="the same name")
-    jobs = plan_jobs(task, model(), folder, None, out)
-    assert len(plan_jobs(task, model(), folder, None, out)) == len(jobs) == 3
+    jobs = plan_jobs(task, DENOISER, folder, None, out)
+    assert len(plan_jobs(task, DENOISER, folder, None, out)) == len(jobs) == 3
     with pytest.raises(RunError, match="holds results of other model"):
-        plan_jobs(task, model(pool=2), folder, None, out)
+        plan_jobs(task, load_dictionary(), folder, None, out)
     Image.fromarray(pixels(size=12, seed=9)).save(folder / "0.png")
     with pytest.raises(RunError, match=r"other sources \(0\.png"):
-        plan_jobs(task, model(), folder, None, out)
-    assert len(plan_jobs(task, model(), folder, None, out, overwrite=True)) == 3
+        plan_jobs(task, DENOISER, folder, None, out)
+    assert len(plan_jobs(task, DENOISER, folder, None, out, overwrite=True)) == 3
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"[1]", b'{"sources": [1], "settings": 3}'])
@@ -124,7 +123,7 @@ def test_a_record_of_any_content_is_an_error_of_ours(folder: Path, content: byte
     out.mkdir()
     (out / "restoration.json").write_bytes(content)
     with pytest.raises(RunError) as caught:
-        plan_jobs(Task("denoise", model="x"), model(), folder, None, out)
+        plan_jobs(Task("denoise", model="x"), DENOISER, folder, None, out)
     assert len(str(caught.value)) < 400 + len(str(out))
 
 
@@ -134,24 +133,24 @@ def test_a_record_that_is_a_pipe_is_not_waited_for(folder: Path) -> None:
     out.mkdir()
     os.mkfifo(out / "restoration.json")
     with pytest.raises(RunError, match="A pipe, a socket or a device"):
-        plan_jobs(Task("denoise", model="x"), model(), folder, None, out)
+        plan_jobs(Task("denoise", model="x"), DENOISER, folder, None, out)
 
 
-def test_files_that_are_no_pictures_are_skipped_and_named(net: Path, folder: Path) -> None:
+def test_files_that_are_no_pictures_are_skipped_and_named(folder: Path) -> None:
     (folder / "notes.txt").write_text("a note")
     (folder / "text.png").write_text("a text")
     with pytest.warns(UserWarning, match=r"skipped notes\.txt .*, text\.png"):
-        jobs = plan_jobs(Task("denoise", model="x"), model(), folder, None, folder.parent / "out")
+        jobs = plan_jobs(Task("denoise", model="x"), DENOISER, folder, None, folder.parent / "out")
     assert [job.source.name for job in jobs] == ["0.png", "1.png", "2.png"]
     with pytest.raises(ImageError, match=r"text\.png: not a picture"):
-        plan_jobs(Task("denoise", model="x"), model(), folder / "text.png", None, folder.parent / "out.png")
+        plan_jobs(Task("denoise", model="x"), DENOISER, folder / "text.png", None, folder.parent / "out.png")
 
 
-def test_all_pages_are_restored_and_twelve_bits_stay_twelve(net: Path, tmp_path: Path) -> None:
+def test_all_pages_are_restored_and_twelve_bits_stay_twelve(tmp_path: Path) -> None:
     pages = [Image.fromarray(pixels(np.uint16, seed=seed) // 16) for seed in range(3)]
     pages[0].save(tmp_path / "in.tif", save_all=True, append_images=pages[1:])
     with pytest.warns(UserWarning, match="4095 is taken for white"):
-        whatwhere("denoise", tmp_path / "in.tif", tmp_path / "out.tif", "--model", net, "--noise", 0.1, *SHORT)
+        whatwhere("denoise", tmp_path / "in.tif", tmp_path / "out.tif", "--noise", 0.1, *SHORT)
     with Image.open(tmp_path / "out.tif") as result:
         assert result.n_frames == 3
         values = []
@@ -162,35 +161,35 @@ def test_all_pages_are_restored_and_twelve_bits_stay_twelve(net: Path, tmp_path:
     for before, after in zip(pages, values, strict=True):
         assert np.abs(after - truth).mean() < np.abs(np.asarray(before) - truth).mean()
     with pytest.raises(ImageError, match="3 pages, which PNG cannot hold"):
-        plan_jobs(Task("denoise", model="x"), model(), tmp_path / "in.tif", None, tmp_path / "out.png")
+        plan_jobs(Task("denoise", model="x"), DENOISER, tmp_path / "in.tif", None, tmp_path / "out.png")
 
 
-def test_a_failed_write_leaves_no_file(net: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> bytes:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("whatwhere.restoration.pictures.encode_pictures", failing)
     with pytest.raises(RunError, match="No space left"):
-        whatwhere("denoise", folder / "0.png", folder.parent / "out.png", "--model", net, *SHORT)
+        whatwhere("denoise", folder / "0.png", folder.parent / "out.png", *SHORT)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["in"]
 
 
-def test_masks_of_a_folder_go_by_name(net: Path, folder: Path) -> None:
+def test_masks_of_a_folder_go_by_name(folder: Path) -> None:
     masks = folder.parent / "masks"
     masks.mkdir()
     for number, size in enumerate((12, 14, 16)):
         Image.fromarray(np.full((size, size), 255, np.uint8)).save(masks / f"{number}.png")
-    task = Task("inpaint", model=str(net))
-    jobs = plan_jobs(task, model(), folder, str(masks), folder.parent / "out")
+    task = Task("inpaint", model="denoiser")
+    jobs = plan_jobs(task, DENOISER, folder, str(masks), folder.parent / "out")
     assert [Path(job.mask or "").name for job in jobs] == ["0.png", "1.png", "2.png"]
     (masks / "1.png").unlink()
     with pytest.raises(ImageError, match="named 1"):
-        plan_jobs(task, model(), folder, str(masks), folder.parent / "out")
+        plan_jobs(task, DENOISER, folder, str(masks), folder.parent / "out")
 
 
-def test_wrong_requests_raise_before_anything_is_written(net: Path, folder: Path) -> None:
+def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
     out = folder.parent / "out"
-    denoise, inpaint = Task("denoise", model=str(net)), Task("inpaint", model=str(net))
+    denoise, inpaint = Task("denoise", model="denoiser"), Task("inpaint", model="denoiser")
     Image.fromarray(pixels(np.uint16)).save(folder.parent / "deep.png")
     Image.fromarray(np.zeros((12, 12), np.uint8)).save(folder.parent / "black.png")
     wrong = [
@@ -206,16 +205,14 @@ def test_wrong_requests_raise_before_anything_is_written(net: Path, folder: Path
     ]
     for task, source, mask, target, message in wrong:
         with pytest.raises((ImageError, RunError), match=message):
-            plan_jobs(task, model(), source, mask, target, overwrite=True)
-    with pytest.raises(ImageError, match="channels"):
-        plan_jobs(denoise, model(channels=3), folder / "0.png", None, out / "a.png")
+            plan_jobs(task, DENOISER, source, mask, target, overwrite=True)
     assert not out.exists()
 
 
 def test_two_pictures_of_one_name_raise(folder: Path) -> None:
     Image.fromarray(pixels()).save(folder / "0.bmp")
     with pytest.raises(ImageError, match="one name"):
-        plan_jobs(Task("denoise", model="x"), model(), folder, None, folder.parent / "out")
+        plan_jobs(Task("denoise", model="x"), DENOISER, folder, None, folder.parent / "out")
 
 
 def test_values_are_rounded_and_cut_off() -> None:
@@ -228,6 +225,7 @@ def test_values_are_rounded_and_cut_off() -> None:
 
 def test_learning_from_the_picture_changes_the_result_and_the_noise_is_reported(folder: Path) -> None:
     for name, option in (("a", ("--model", "dictionary")), ("b", ("--learn",))):
+        Image.fromarray(pixels(size=48)).save(folder / "2.png")
         output = whatwhere("denoise", folder / "2.png", folder.parent / f"{name}.png", *option)
         assert re.search(r"2.png: noise 0\.\d+, estimated", output)
     a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")

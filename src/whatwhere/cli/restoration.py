@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from whatwhere.cli.command import command
-from whatwhere.cli.inputs import EXECUTION
 from whatwhere.cli.settings import Settings
-from whatwhere.spec.restoration import DENOISING, INPAINTING
+from whatwhere.spec.restoration import RestorationSpec
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from whatwhere.restoration.pictures import Task
 
 
-@command(DENOISING, EXECUTION, flags="device")
+@command(RestorationSpec, (TrainingOptions, "device"), flags="device")
 def denoise(
     pictures: Path,
     out: Path,
@@ -36,8 +35,7 @@ def denoise(
     8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues where it stopped.
 
     out        the picture to write, or the folder for those of a folder; its ending is the format
-    model      denoiser, whose steps are learned from photographs; dictionary, of atoms of photographs; or a model known
-               by name, a run or a model file
+    model      denoiser, whose steps are learned from photographs; or dictionary, of atoms of photographs
     noise      standard deviation of the noise, white being 1; default: estimated. poisson: pixels count photons.
                GAIN,SIGMA: Poisson noise of counts of GAIN each, and white noise
     learn      adapt the dictionary to each picture before denoising with it
@@ -45,20 +43,19 @@ def denoise(
     """
     from whatwhere.restoration.pictures import Task
 
-    model = "dictionary" if learn and model == "denoiser" else model
-    if learn and model != "dictionary":
-        raise typer.BadParameter(f"model = {model} was given with --learn; expected dictionary, which alone is adapted")
-    task = Task("denoise", model, settings.override(DENOISING), parse_noise(noise), learn)
+    if model not in ("denoiser", "dictionary"):
+        raise typer.BadParameter(f"model = {model} was given; expected denoiser or dictionary")
+    model = "dictionary" if learn else model
+    task = Task("denoise", model, settings.of(RestorationSpec), parse_noise(noise), learn)
     restore(task, pictures, None, out, overwrite, settings.of(TrainingOptions), quiet)
 
 
-@command(INPAINTING, EXECUTION, flags="device")
+@command(RestorationSpec, (TrainingOptions, "device"), flags="device")
 def inpaint(
     pictures: Path,
     mask: str,
     out: Path,
     *,
-    model: str = "denoiser",
     noise: float = 0.0,
     overwrite: bool = False,
     settings: Settings,
@@ -69,15 +66,12 @@ def inpaint(
     mask       a picture, black where pixels are to be filled in; for a folder one for all, or a folder of masks with
                the names of the pictures. alpha: transparent pixels are filled in
     out        the picture to write, or the folder for those of a folder; its ending is the format
-    model      denoiser, whose steps are learned from photographs; or a model known by name, a run or a model file
     noise      noise of the known pixels, white being 1; with 0 they stay as they are
     overwrite  restore again what OUT holds already
     """
     from whatwhere.restoration.pictures import Task
 
-    if model == "dictionary":
-        raise typer.BadParameter("model = dictionary was given, which fills in nothing; expected denoiser or a model")
-    task = Task("inpaint", model, settings.override(INPAINTING), noise)
+    task = Task("inpaint", "denoiser", settings.of(RestorationSpec), noise)
     restore(task, pictures, mask, out, overwrite, settings.of(TrainingOptions), quiet)
 
 
@@ -98,23 +92,18 @@ def restore(
     task: Task, pictures: Path, mask: str | None, out: Path, overwrite: bool, execution: TrainingOptions, quiet: bool
 ) -> None:
     """Check everything, then restore picture after picture."""
-    from whatwhere.cli.inputs import open_run
     from whatwhere.cli.stages import Stages
     from whatwhere.errors import printable
     from whatwhere.inference.environment import choose_device
     from whatwhere.restoration import load_denoiser, load_dictionary
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
-    net: Model
-    if task.model in ("denoiser", "dictionary"):
-        shipped = load_denoiser() if task.model == "denoiser" else load_dictionary()
-        net = shipped.to(choose_device(execution.device))
-    else:
-        net = open_run(Path(task.model), execution.device)[1]
-    jobs, stages = plan_jobs(task, net, pictures, mask, out, overwrite), Stages(quiet)
+    shipped = load_denoiser() if task.model == "denoiser" else load_dictionary()
+    model: Model = shipped.to(choose_device(execution.device))
+    jobs, stages = plan_jobs(task, model, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.tiles) as advance:
-            levels = restore_picture(task, net, job, execution.engine, advance)
+            levels = restore_picture(task, model, job, advance)
         if task.noise is None and not quiet:
             typer.echo(f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)}, estimated")
     typer.echo(f"{printable(out)}: {len(jobs):,} restored" + ("" if jobs else " (all were there already)"))

@@ -4,10 +4,9 @@ from whatwhere.restoration.denoise import denoise, learn_dictionary
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser
 from whatwhere.restoration.dictionary import Dictionary, load_dictionary
 from whatwhere.restoration.inpaint import inpaint
-from whatwhere.spec.restoration import INPAINTING, RestorationSpec
+from whatwhere.spec.restoration import RestorationSpec
 
 __all__ = [
-    "INPAINTING",
     "Denoiser",
     "Dictionary",
     "RestorationSpec",

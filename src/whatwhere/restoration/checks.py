@@ -11,12 +11,11 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.target import as_weights, check_mask
-from whatwhere.model import DeconvNet
 from whatwhere.restoration.anscombe import PoissonGaussian
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.dictionary import Dictionary
 
-Model = DeconvNet | Denoiser | Dictionary
+Model = Denoiser | Dictionary
 Images = Tensor | np.ndarray
 LARGEST = 1e15
 """Of a value: squares of it, summed over a picture, are within the range of float32."""
@@ -24,7 +23,7 @@ ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
 
 
 def as_images(model: Model, images: Images, mask: Tensor | None = None) -> Tensor:
-    """Images [N, C, H, W] in the model's dtype and on its device, once the model can restore them.
+    """Images [N, C, H, W] in the model's dtype and on its device, once they can be restored.
 
     Where a mask is 0 they become 0, whatever they were.
     """
@@ -35,11 +34,9 @@ def as_images(model: Model, images: Images, mask: Tensor | None = None) -> Tenso
             f"{kind} was given; expected a float tensor or array [N, C, H, W] "
             "(whatwhere.data.load scales whole numbers)"
         )
-    C = model.spec.channels if isinstance(model, DeconvNet) else 1
-    if tensor.ndim != 4 or 0 in tensor.shape or C not in (1, tensor.shape[1]):
-        expected = "C of any number" if C == 1 else f"C = {C}, as the model has it"
+    if tensor.ndim != 4 or 0 in tensor.shape:
         raise ImageError(
-            f"images of shape {list(tensor.shape)} were given; expected [N, C, H, W] with {expected} "
+            f"images of shape {list(tensor.shape)} were given; expected [N, C, H, W] "
             "(image[None, None] makes one of a grey picture [H, W])"
         )
     if mask is not None:
@@ -52,8 +49,6 @@ def as_images(model: Model, images: Images, mask: Tensor | None = None) -> Tenso
             f"images with values up to {largest:.4g} were given; expected at most {LARGEST:g} (scale them)"
         )
     result: Tensor = tensor.detach().to(model.device, model.dtype)
-    if isinstance(model, DeconvNet) and model.spec.nonnegative and model.spec.input.kind == "none":
-        result = result.clamp(min=0)  # noise makes values negative that such a model cannot have
     return result
 
 

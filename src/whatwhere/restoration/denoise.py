@@ -1,4 +1,4 @@
-"""Noise removal: what sparse features explain is kept, what is left over is noise."""
+"""Noise removal, by the trained denoiser or a dictionary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from whatwhere.restoration.denoiser import Denoiser, TrainedRestorer
 from whatwhere.restoration.dictionary import Dictionary, DictionaryRestorer
 from whatwhere.restoration.noise import estimate_noise
 from whatwhere.restoration.planes import PLANE_NOISE, PlaneRestorer, Progress, restore_planes, to_opponent
-from whatwhere.restoration.scales import Restorer
 from whatwhere.spec.restoration import RestorationSpec
 
 Noise = float | str | tuple[float, float] | None
@@ -23,20 +22,17 @@ def denoise(
     noise: Noise = None,
     *,
     spec: RestorationSpec | None = None,
-    engine: str = "auto",
     progress: Progress | None = None,
 ) -> ImagesT:
     """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`), which is best for photographs; a dictionary
-              (`load_dictionary`), for pictures unlike photographs; or a model with as many channels or one. With one,
-              colours are restored as brightness and differences of colour
+    model     the trained denoiser (`load_denoiser`), which is best for photographs; or a dictionary
+              (`load_dictionary`), for pictures unlike photographs
     images    floats [N, C, H, W]
     noise     standard deviation of white noise, in units of the images; None estimates it for each image. 0 returns the
               images. "poisson": the images are counts. (gain, sigma): Poisson noise of counts of `gain` units each, and
               white noise of standard deviation sigma
     spec      how: see `RestorationSpec`
-    engine    as `infer` takes it
     progress  called with the number of tiles just done
 
     >>> model = ww.restoration.load_denoiser()
@@ -52,7 +48,7 @@ def denoise(
     """
     y = as_images(model, images)
     level = read_noise(noise)
-    restorer = restorer_for(model, spec or RestorationSpec(), engine, progress)
+    restorer = restorer_for(model, spec or RestorationSpec(), progress)
     with torch.no_grad():
         if isinstance(level, PoissonGaussian):
             clean = torch.cat([restore_planes(restorer, image[None], 1.0) for image in level.stabilise(y)])
@@ -63,15 +59,11 @@ def denoise(
     return like(torch.cat([image[None] if r is None else r for image, r in zip(y, restored, strict=True)]), images)
 
 
-def restorer_for(
-    model: Model, spec: RestorationSpec, engine: str = "auto", progress: Progress | None = None
-) -> PlaneRestorer:
-    """What restores with a model: learned steps, pursuit, or inference."""
+def restorer_for(model: Model, spec: RestorationSpec, progress: Progress | None = None) -> PlaneRestorer:
+    """What restores with a model: learned steps or pursuit."""
     if isinstance(model, Denoiser):
         return TrainedRestorer(model, spec.shifts, spec.tile, progress)
-    if isinstance(model, Dictionary):
-        return DictionaryRestorer(model, progress)
-    return Restorer(model, spec, engine, progress)
+    return DictionaryRestorer(model, progress)
 
 
 def _denoise_one(restorer: PlaneRestorer, image: Tensor, noise: float | None) -> Tensor | None:

@@ -30,7 +30,8 @@ MARGIN = 16  # pixels by which a picture is continued
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
 SQUARES = 4096  # that are coded together
 BEYOND = 5.0  # standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
-FAINT = 4 / 255  # noise below which the result is mixed with the input
+FAINT = 6 / 255  # noise that is hard to tell from texture: how much of what was removed is noise is estimated
+PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
 
@@ -184,7 +185,6 @@ class TrainedRestorer:
     shifts: int
     tile: int
     progress: Callable[[int], None] | None = None
-    channels: int = 1
 
     def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
         """Images [N, 1, H, W] without their noise, and without gaps where a mask is 0."""
@@ -192,10 +192,20 @@ class TrainedRestorer:
         scale = white - black
         planes, level = (images[:, 0] - black) / scale, noise / scale
         if mask is None:
-            clean = [at_most_the_noise(plane, self._denoise(plane, level), level) for plane in planes]
+            clean = [self._denoise_safely(plane, level) for plane in planes]
         else:
             clean = [fill_in(self._denoise, *part, level) for part in zip(planes, mask[:, 0], strict=True)]
         return torch.stack(clean)[:, None] * scale + black
+
+    def _denoise_safely(self, plane: Tensor, noise: float) -> Tensor:
+        """Without noise, and not without texture that looks like it."""
+        clean = self._denoise(plane, noise)
+        if noise >= FAINT:
+            return at_most_the_noise(plane, clean, noise)
+        signs = 2.0 * torch.randint(2, plane.shape, generator=torch.Generator().manual_seed(0)).to(plane) - 1
+        probe = plane + PROBE * noise * signs
+        change = self.denoiser.denoise(probe, noise, self.shifts, self.tile) - clean
+        return plane.lerp(clean, share_of_noise(plane - clean, noise, float((signs * change).mean()) / (PROBE * noise)))
 
     def _denoise(self, plane: Tensor, noise: float) -> Tensor:
         return self.denoiser.denoise(plane, noise, self.shifts, self.tile, self.progress)
@@ -206,13 +216,18 @@ class TrainedRestorer:
 
 
 def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
-    """The result, nearer to the input where more was taken off than the noise, which was texture, or the noise is faint.
-
-    Faint noise is hard to tell from texture: at a level of 2 of 255, three eighths stay.
-    """
+    """The result, nearer to the input where more was taken off than the noise: that was texture."""
     removed = float((noisy - clean).square().mean())
-    share = min(1.0, 0.25 + 0.75 * noise / FAINT)
-    return noisy.lerp(clean, share * min(1.0, noise**2 / max(removed, 1e-20)))
+    return clean if removed <= noise**2 else noisy.lerp(clean, noise**2 / removed)
+
+
+def share_of_noise(removed: Tensor, noise: float, divergence: float) -> float:
+    """The part of what was removed whose removal leaves the smallest expected error (Stein 1981).
+
+    The error of y - a r is σ² - 2 a σ² (1 - divergence) + a² ‖r‖², with means over pixels, for a result y - r.
+    """
+    best = noise**2 * (1 - divergence) / max(float(removed.square().mean()), 1e-20)
+    return min(max(best, 0.0), 1.0)
 
 
 def value_range(images: Tensor, noise: float) -> tuple[float, float]:

@@ -131,7 +131,6 @@ class DictionaryRestorer:
 
     dictionary: Dictionary
     progress: Callable[[int], None] | None = None
-    channels: int = 1
 
     def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
         """Images [N, 1, H, W] without their noise."""

@@ -1,7 +1,8 @@
 """Missing pixels filled in by a denoiser: remove noise that is not there, put the known pixels back, again and again.
 
 The noise that is assumed falls from round to round (plug and play; Venkatakrishnan et al. 2013). At first the known
-pixels shape large structures, at last small ones.
+pixels shape large structures, at last small ones. Every change is half as large again as the denoiser's, which closes
+large gaps in fewer rounds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ROUNDS = 12
+ROUNDS = 24
+RELAXATION = 1.5
 FIRST, LAST = 40 / 255, 2 / 255  # standard deviation that is assumed in the first and the last round
 
 
@@ -21,11 +23,14 @@ def fill_in(denoise: Callable[[Tensor, float], Tensor], plane: Tensor, known: Te
 
     `denoise(plane, σ)` removes noise; `noise` is that of the known pixels, which are denoised, too, unless it is 0.
     """
-    x = smooth_fill(plane, known)
+    values = plane[known > 0]
+    if len(values) and values.max() == values.min():
+        return torch.full_like(plane, float(values[0]))
+    x = clean = smooth_fill(plane, known)
     last = max(noise, LAST)
     for k in range(ROUNDS):
         clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))))
-        x = torch.where(known > 0, plane, clean)
+        x = torch.where(known > 0, plane, x.lerp(clean, RELAXATION if k else 1.0))
     return clean if noise > 0 else x
 
 

@@ -21,6 +21,7 @@ FEWEST_PATCHES = 2 * SIDE * SIDE
 UNIT_TEXTURE = SIDE * (SIDE - 2)  # the mean sum of squared derivatives of a patch of unit noise
 FLATTEST = 600  # patches, or a tenth of all, that have to be nearly free of texture:
 TRUSTED = 1.7  # times the variance of the noise is what they may have, texture and noise together
+ENOUGH = 1000  # patches; of fewer, less is trusted
 
 
 def estimate_noise(plane: Tensor) -> float:
@@ -37,7 +38,8 @@ def estimate_noise(plane: Tensor) -> float:
             break
         variance = smallest_variance(patches[chosen])
     flat = float(texture.kthvalue(min(FLATTEST, len(texture) // 10 + 1)).values) / UNIT_TEXTURE
-    return math.sqrt(max(0.0, min(variance, (1 + TRUSTED) * variance - flat)))
+    trusted = TRUSTED * min(1.0, len(texture) / ENOUGH)
+    return math.sqrt(max(0.0, min(variance, (1 + trusted) * variance - flat)))
 
 
 def derivative_energy(plane: Tensor, every: int) -> Tensor:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,15 +18,14 @@ from whatwhere.data.images import brightest_of
 from whatwhere.data.pictures import find_pictures, picture_files
 from whatwhere.errors import ImageError, MissingExtra, RunError, printable
 from whatwhere.files import claim_outputs, disk_errors, open_regular, read_json, write_atomic
-from whatwhere.model import DeconvNet
-from whatwhere.model.files import checksum, model_checksum
+from whatwhere.model.files import checksum
 from whatwhere.restoration.checks import Model
 from whatwhere.restoration.denoise import Noise, denoise, learn_dictionary, noise_of, restorer_for
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.fill import ROUNDS
 from whatwhere.restoration.inpaint import inpaint
-from whatwhere.spec.restoration import DENOISING, RestorationSpec
+from whatwhere.spec.restoration import RestorationSpec
 
 RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
 LARGEST_RECORD = 1 << 26
@@ -45,11 +44,11 @@ DEEP = ("PNG", "TIFF")  # formats that keep 16 bits
 
 @dataclass(frozen=True)
 class Task:
-    """What is done to every picture; `model` is its name or path. With "poisson", whole numbers are the counts."""
+    """What is done to every picture; `model` is its name. With "poisson", whole numbers are the counts."""
 
     name: Literal["denoise", "inpaint"]
     model: str
-    spec: RestorationSpec = DENOISING
+    spec: RestorationSpec = field(default_factory=RestorationSpec)
     noise: Noise = None
     learn: bool = False
 
@@ -94,7 +93,7 @@ def plan_jobs(
     return [job for job in jobs if overwrite or not job.out.exists()]
 
 
-def restore_picture(task: Task, model: Model, job: Job, engine: str, progress: Callable[[int], None]) -> list[Noise]:
+def restore_picture(task: Task, model: Model, job: Job, progress: Callable[[int], None]) -> list[Noise]:
     """Restore a picture, all its pages, and write the result, which appears complete or not at all.
 
     Returns the noise of every page, given or estimated.
@@ -106,11 +105,11 @@ def restore_picture(task: Task, model: Model, job: Job, engine: str, progress: C
         level = _noise(task, images, image)
         if mask is None:
             own = learn_dictionary(model, image[0], level) if task.learn and isinstance(model, Dictionary) else model
-            result = denoise(own, image, level, spec=task.spec, engine=engine, progress=progress)
+            result = denoise(own, image, level, spec=task.spec, progress=progress)
         else:
-            assert not isinstance(model, Dictionary)
+            assert isinstance(model, Denoiser)
             assert isinstance(level, float)
-            result = inpaint(model, image, mask, level, spec=task.spec, engine=engine, progress=progress)
+            result = inpaint(model, image, mask, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
         levels.append(level)
     with disk_errors(f"writing {job.out}", "free some space or give another place"):
@@ -157,19 +156,13 @@ def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
 
 
 def _checked_job(task: Task, model: Model, source: Path, mask: str | None, out: Path) -> Job:
-    """A job whose picture and mask can be read and fit together and to the model."""
+    """A job whose picture and mask can be read and fit together."""
     images, masks = _load(source, mask)
     C, H, W = images.shape
-    restorer = restorer_for(model, task.spec)
-    if restorer.channels not in (1, C):
-        raise ImageError(
-            f"{printable(source)} has {C} channels, the model {task.model} has {restorer.channels}; "
-            "expected a model of one channel or as many"
-        )
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
     rounds = ROUNDS if masks is not None and isinstance(model, Denoiser) else 1
-    return Job(source, mask, out, len(images) * rounds * restorer.count_tiles(C, H, W))
+    return Job(source, mask, out, len(images) * rounds * restorer_for(model, task.spec).count_tiles(C, H, W))
 
 
 def _mask_of(mask: str | None, file: Path) -> str | None:
@@ -204,12 +197,8 @@ def _check_format(job: Job, task: Task) -> None:
 
 def _record(task: Task, model: Model, jobs: Sequence[Job]) -> dict[str, Any]:
     """What makes the results of a folder: the settings, the model and the sources, both by their checksums."""
-    if isinstance(model, DeconvNet):
-        identity = model_checksum(model)
-    else:
-        identity = checksum(
-            type(model).__name__, {name: getattr(model, name).cpu() for name in model.__dataclass_fields__}
-        )
+    numbers = {name: getattr(model, name).cpu() for name in model.__dataclass_fields__}
+    identity = checksum(type(model).__name__, numbers)
     sources = {job.out.name: " ".join(map(_digest, job.files)) for job in jobs}
     return {"settings": json.loads(json.dumps(asdict(task))), "model": identity, "sources": sources}
 

@@ -1,4 +1,4 @@
-"""Which signals a model restores: images of its own channels as they are, others as planes one at a time.
+"""Images as planes that are restored one at a time.
 
 Red, green and blue are restored as brightness and two differences of colour. Noise that is the same and independent in
 every channel stays independent from plane to plane, with a standard deviation in each that is known. Most of a picture
@@ -34,23 +34,18 @@ def from_opponent(images: Tensor) -> Tensor:
 
 
 class PlaneRestorer(Protocol):
-    """What restores images of its number of channels."""
+    """What restores images of one channel."""
 
-    @property
-    def channels(self) -> int: ...
     def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor: ...
     def count_tiles(self, channels: int, height: int, width: int) -> int: ...
 
 
 def restore_planes(restorer: PlaneRestorer, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
-    """Images [N, C, H, W] restored by a model of C channels or of one.
+    """Images [N, C, H, W] restored: three channels as brightness and differences of colour.
 
-    A model of one channel restores brightness and differences of colour, or channel by channel where there are other
-    than three or a mask differs from channel to channel.
+    Other numbers, and channels that differ in their masks, are restored one by one.
     """
     C = images.shape[1]
-    if restorer.channels == C:
-        return restorer.restore(images, noise, mask)
     opponent = C == 3 and (mask is None or mask.shape[1] == 1)
     planes = to_opponent(images) if opponent else images
     weights = [None] * C if mask is None else mask.expand_as(images).split(1, 1)
