@@ -19,6 +19,7 @@ from whatwhere.restoration.denoiser import (
     grid_places,
     overlap_add,
     reflect,
+    share_of_noise,
     squares,
     to_blocks,
 )
@@ -129,7 +130,7 @@ def test_less_noise_than_it_has_learned_is_removed_in_part() -> None:
 def test_never_worse_than_the_input(estimated: bool, least: int, most: int) -> None:
     """Crops of any size where the noise is given; its estimate needs some patches without texture."""
     generator = np.random.default_rng(0)
-    for seed in range(50):
+    for seed in range(8):
         sigma = float(np.exp(generator.uniform(np.log(2), np.log(75)))) / 255
         height, width = generator.integers(least, most, 2).tolist()
         clean = picture(height, width, seed)[None, None]
@@ -165,3 +166,11 @@ def test_a_border_is_reflected() -> None:
     plane = torch.arange(12.0).view(3, 4)
     ours = reflect(plane, 2)[:7, :8]
     torch.testing.assert_close(ours, F.pad(plane[None, None], (2, 2, 2, 2), mode="reflect")[0, 0])
+
+
+def test_what_is_not_noise_is_put_back() -> None:
+    """Of a removed signal that is all noise, all stays removed; of one that does not follow the input, nothing."""
+    removed = 0.1 * torch.randn(100, 100, generator=torch.Generator().manual_seed(0))
+    assert share_of_noise(removed, 0.1, 0.0) == pytest.approx(1, abs=0.03)
+    assert share_of_noise(removed, 0.1, 0.5) == pytest.approx(0.5, abs=0.03)
+    assert share_of_noise(removed, 0.1, 1.0) == 0

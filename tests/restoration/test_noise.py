@@ -23,3 +23,11 @@ def test_the_threshold_of_texture_is_a_quantile_of_pure_noise() -> None:
     mean, variance = float(Q.trace()), float(2 * Q.square().sum())
     tau = scipy_stats.gamma.ppf(1 - 1e-6, mean**2 / variance, scale=variance / mean)
     assert pytest.approx(tau, rel=1e-3) == TAU
+
+
+def test_an_estimate_that_may_be_texture_is_lowered() -> None:
+    random = torch.Generator().manual_seed(0)
+    texture = 0.5 + 0.1 * torch.randn(48, 48, generator=random)
+    texture = texture + 0.6 * texture.roll(1, 0) + 0.6 * texture.roll(1, 1)
+    assert estimate_noise(noisy(texture, 2 / 255)) < 2 / 255
+    assert estimate_noise(noisy(torch.full((48, 48), 0.5), 2 / 255)) == pytest.approx(2 / 255, rel=0.15)
