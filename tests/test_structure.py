@@ -63,7 +63,6 @@ COVERED_BY = {
     "model/solution.py": "inference/test_infer.py",
     "latents.py": "learning/test_latent_store.py",
     "learning/reports.py": "learning/test_session.py",
-    "learning/state.py": "learning/test_session.py",
     "model/problem.py": "inference/test_checks.py",
     "model/sized.py": "model/test_deconvnet.py",
     "nn/cpu_*": "nn/test_cpu_pooling.py",

@@ -8,7 +8,7 @@ import tiny_training as tiny
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
 from whatwhere.learning import TrainingDiverged
-from whatwhere.learning.guards import likely_cause
+from whatwhere.learning.session import likely_cause
 from whatwhere.model import DeconvNet, load
 from whatwhere.spec import InferenceSpec, LineSearch
 

@@ -7,7 +7,7 @@ import pytest
 import tiny_training as tiny
 from whatwhere.errors import RunError
 from whatwhere.learning import TrainingStopped
-from whatwhere.learning.recipe_changes import training_changes
+from whatwhere.learning.checkpoint import training_changes
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Phase, Recipe
 from whatwhere.spec.toml import read_recipe, to_toml
 

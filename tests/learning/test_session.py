@@ -13,8 +13,8 @@ from whatwhere.inference.engines import REFERENCE
 from whatwhere.learning import TrainingStopped
 from whatwhere.learning.algorithm import learn
 from whatwhere.learning.latent_store import LatentStore
+from whatwhere.learning.reports import TrainingState
 from whatwhere.learning.session import TrainingSession
-from whatwhere.learning.state import TrainingState
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import LayerSpec, ModelSpec

@@ -1,22 +1,21 @@
 """Algorithm 1 of the paper, its outer loops: for every layer and epoch, infer every batch, then update the filters.
 
 The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm of training (which
-epochs and batches are left, reports, guards, stop requests, checkpoints) comes through `Hooks`.
+epochs and batches are left, reports, guards, stop requests, checkpoints) comes through its `TrainingSession`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import project_filters, solve_filters
+from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
@@ -24,57 +23,25 @@ from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Phase, Recipe
 
 
-class Hooks(Protocol):
-    """What an algorithm of training is given: the work that is left, and whom to report it to."""
-
-    @property
-    def checkpoint_due(self) -> bool:
-        """Will a checkpoint follow this epoch, so that latents are better written to files as they are made?"""
-        ...
-
-    @property
-    def memory(self) -> dict[str, Tensor]:
-        """What the algorithm keeps from batch to batch besides the model; empty at the start of every layer."""
-        ...
-
-    def epochs(self, layer: int) -> Iterator[int]:
-        """The epochs of a layer that are left, from 1."""
-        ...
-
-    def batches(self) -> Iterator[int]:
-        """The batches of the epoch that are left; raises `TrainingStopped` if someone asks to stop."""
-        ...
-
-    def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
-        """A batch is inferred; the model is as it is after that batch."""
-        ...
-
-    def check_sums(self, total: Tensor) -> Tensor:
-        """The same sums for a filter update; raises `TrainingDiverged` if they are not finite."""
-        ...
-
-    def end_epoch(self, model: DeconvNet) -> None:
-        """All batches are inferred and the filters are updated."""
-        ...
-
-
-def learn(model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequence[Engine], hooks: Hooks) -> DeconvNet:
+def learn(
+    model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequence[Engine], session: TrainingSession
+) -> DeconvNet:
     """Train every layer in turn; latents are stored from epoch to epoch. `engines` has one for each layer."""
     for layer, learning in enumerate(recipe.learning, start=1):
-        for epoch in hooks.epochs(layer):
-            for batch in hooks.batches():
+        for epoch in session.epochs(layer):
+            for batch in session.batches():
                 target, latents = data.read(batch), data.store.read(batch)
                 if epoch - 1 in learning.reset_at:
                     latents = reset_features(latents)
                 phase = training_phase(layer, learning)
                 problem = Problem(model, target.v, phase, learning.inference, latents, target.mask)
                 solution = infer_batch(problem, recipe, engines)
-                data.store.write(batch, solution.latents, save=hooks.checkpoint_due)
-                hooks.end_batch(model, masked(target.v, target.mask), solution)
+                data.store.write(batch, solution.latents, save=session.checkpoint_due)
+                session.end_batch(model, masked(target.v, target.mask), solution)
             for k in moving_filters(layer, learning):
-                f = solve_filters(model, k, data.stored, learning.cg_steps, hooks.check_sums, engines[layer - 1])
+                f = solve_filters(model, k, data.stored, learning.cg_steps, session.check_sums, engines[layer - 1])
                 model = project_filters(model, k, f)
-            hooks.end_epoch(model)
+            session.end_epoch(model)
     return model
 
 

@@ -17,10 +17,8 @@ from torch import Tensor
 
 from whatwhere.errors import RunError, command, printable
 from whatwhere.files import disk_errors, remove_leftovers, sync_folder, write_atomic
-from whatwhere.learning.checkpoint import Checkpoint, RunFacts, has_checkpoint
-from whatwhere.learning.recipe_changes import position, training_changes
-from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.state import TrainingState
+from whatwhere.learning.checkpoint import Checkpoint, RunFacts, has_checkpoint, position, training_changes
+from whatwhere.learning.reports import EpochReport, TrainingState
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, save
 from whatwhere.spec.toml import to_toml

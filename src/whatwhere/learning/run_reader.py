@@ -9,7 +9,7 @@ from pathlib import Path
 from whatwhere.data.models import names, resolve
 from whatwhere.errors import RunError, command, did_you_mean, printable
 from whatwhere.files import is_folder, is_regular, parse_json, read_regular
-from whatwhere.learning.recipe_changes import difference, settings
+from whatwhere.learning.checkpoint import difference, settings
 from whatwhere.learning.reports import EpochReport
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_file

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from whatwhere.learning.guards import check_batch, check_filters, check_sums, stopped
-from whatwhere.learning.reports import BatchReport, EpochReport, TrainingCallbacks
+from whatwhere.errors import RunError, command
+from whatwhere.learning.reports import (
+    AsyncHostCopy,
+    BatchReport,
+    BatchStats,
+    EpochReport,
+    EpochStats,
+    TrainingCallbacks,
+    TrainingState,
+    measure_batch,
+)
 from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder
-from whatwhere.learning.state import AsyncHostCopy, BatchStats, EpochStats, TrainingState, measure_batch
 from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
-from whatwhere.spec import LearningSpec, Recipe
+from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
+
+RUNAWAY = 10.0  # times the cost of an empty reconstruction: far from anything that inference would choose
+
+
+class TrainingStopped(RunError):
+    """Training was asked to stop, and did so; a run with a folder has a checkpoint."""
+
+
+class TrainingDiverged(RunError):
+    """Costs or filters are no longer usable numbers; the last checkpoint is intact."""
 
 
 @dataclass
 class TrainingSession:
-    """The `Hooks` of an algorithm (see `learning.algorithm`), from one state of a run to its end.
+    """What an algorithm of training is given: the work that is left, and whom to report it to.
 
     engines   the name of each layer's engine, for reports
     folder    None if the run has none
+    checkpoint_due  will one follow this epoch, so that latents are better written to files as they are made?
     """
 
     recipe: Recipe
@@ -42,11 +63,13 @@ class TrainingSession:
 
     @property
     def memory(self) -> dict[str, Tensor]:
+        """What the algorithm keeps from batch to batch besides the model; empty at the start of every layer."""
         return self.state.memory
 
     # The epochs ---------------------------------------------------------------------------------------------
 
     def epochs(self, layer: int) -> Iterator[int]:
+        """The epochs of a layer that are left, from 1."""
         while self.state.layer == layer:
             self._begin_epoch()
             yield self.state.epoch
@@ -61,6 +84,7 @@ class TrainingSession:
         self._began = time.perf_counter()
 
     def end_epoch(self, model: DeconvNet) -> None:
+        """All batches are inferred and the filters are updated."""
         state = self.state
         check_filters(model, self._where())
         report = self._epoch_report()
@@ -99,6 +123,7 @@ class TrainingSession:
     # The batches of an epoch --------------------------------------------------------------------------------
 
     def batches(self) -> Iterator[int]:
+        """The batches of the epoch that are left; raises `TrainingStopped` if someone asks to stop."""
         # A GPU works on one batch while the numbers of the one before come to the host, so that neither waits.
         ahead = 1 if self.state.model.device.type == "cuda" else 0
         self._done, stopping = self.state.batch, False
@@ -115,6 +140,7 @@ class TrainingSession:
             self._raise_stopped()
 
     def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
+        """A batch is inferred; the model is as it is after that batch."""
         if model is not self.state.model:
             self.state = replace(self.state, model=model)
         zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()
@@ -122,7 +148,11 @@ class TrainingSession:
         self._pending.append((self._done + 1, AsyncHostCopy(measure_batch(solution, zero_cost))))
 
     def check_sums(self, total: Tensor) -> Tensor:
-        return check_sums(total, self._where())
+        """The same sums for a filter update; raises `TrainingDiverged` if they are not finite."""
+        if not total.isfinite().all():
+            problem = "the sums for the filter update are not finite"
+            raise diverged(self._where(), problem, "features or images that are very large")
+        return total
 
     def _report_batch(self) -> bool:
         """Check and report the first of the pending batches; True if someone asks to stop."""
@@ -177,3 +207,49 @@ class TrainingSession:
 
     def _where(self) -> str:
         return f"layer {self.state.layer}, epoch {self.state.epoch}"
+
+
+# What stops training -------------------------------------------------------------------------------------------
+
+
+def check_batch(stats: BatchStats, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
+    """Raise if the cost of a batch is NaN or Inf or runs away."""
+    cost = stats.reconstruction + stats.penalty
+    if not math.isfinite(cost):
+        raise diverged(where, f"the cost is {cost}", likely_cause(model, spec))
+    if cost > RUNAWAY * stats.zero_cost:
+        problem = f"the cost is {cost / stats.zero_cost:.3g} times that of an empty reconstruction"
+        raise diverged(where, problem, likely_cause(model, spec))
+
+
+def check_filters(model: DeconvNet, where: str) -> None:
+    """Raise if filters are not finite."""
+    for k, f in enumerate(model.filters, start=1):
+        if not f.isfinite().all():
+            problem = f"the filters of layer {k} are no longer finite after their update"
+            raise diverged(where, problem, "features that are very large: try fewer cg_steps, or a smaller lam")
+
+
+def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
+    """The setting that most often causes such a cost, and what to try instead."""
+    if not all(bool(f.isfinite().all()) for f in model.filters):
+        return "filters that are not finite"
+    if spec.per_batch:
+        return (
+            "one step size for the whole batch overshoots on some of its images: "
+            f"try step.per = 'image', or a smaller lam than {spec.lam:g}"
+        )
+    if spec.pooling_step > (usual := InferenceSpec().pooling_step):
+        return f"pooling_step = {spec.pooling_step:g} moves the pooling variables too far: try {usual:g} or less"
+    return f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0, 1], or lower lam"
+
+
+def diverged(where: str, problem: str, cause: str) -> TrainingDiverged:
+    return TrainingDiverged(f"{where}: {problem}. Likely cause: {cause}. The last checkpoint is intact.")
+
+
+def stopped(where: str, folder: Path | None) -> TrainingStopped:
+    """The message for the person who asked to stop."""
+    if folder is None:
+        return TrainingStopped(f"stopped at {where}; without a folder nothing was saved")
+    return TrainingStopped(f"stopped at {where}; continue with: {command('whatwhere', 'train', '--resume', folder)}")

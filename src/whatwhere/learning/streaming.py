@@ -20,8 +20,9 @@ from torch import Tensor
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
 from whatwhere.inference.filter_map import LinearMap
-from whatwhere.learning.algorithm import Hooks, moving_filters, training_phase
+from whatwhere.learning.algorithm import moving_filters, training_phase
 from whatwhere.learning.filter_problem import Check, project_filters
+from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import StreamData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
@@ -29,24 +30,24 @@ from whatwhere.spec import EveryBatch, LearningSpec, Recipe
 
 
 def learn_from_stream(
-    model: DeconvNet, recipe: Recipe, data: StreamData, engines: Sequence[Engine], hooks: Hooks
+    model: DeconvNet, recipe: Recipe, data: StreamData, engines: Sequence[Engine], session: TrainingSession
 ) -> DeconvNet:
     """Train every layer in turn, each on its own part of the stream. `engines` has one for each layer."""
     for layer, learning in enumerate(recipe.learning, start=1):
         phase, engine = training_phase(layer, learning), engines[layer - 1]
-        for epoch in hooks.epochs(layer):
-            for batch in hooks.batches():
+        for epoch in session.epochs(layer):
+            for batch in session.batches():
                 target = data.read(layer, epoch, batch)
                 v, M = target.v, target.mask
-                mean = partial(mean_over, images=len(v), check=hooks.check_sums)
+                mean = partial(mean_over, images=len(v), check=session.check_sums)
                 solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
                 for k in moving_filters(layer, learning):
                     linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents, mask=M), k)
-                    last = hooks.memory.get(f"direction{k}")
-                    f, hooks.memory[f"direction{k}"] = step_filters(model, k, linear_map, mean, last, learning)
+                    last = session.memory.get(f"direction{k}")
+                    f, session.memory[f"direction{k}"] = step_filters(model, k, linear_map, mean, last, learning)
                     model = project_filters(model, k, f)
-                hooks.end_batch(model, masked(v, M), solution)
-            hooks.end_epoch(model)
+                session.end_batch(model, masked(v, M), solution)
+            session.end_epoch(model)
     return model
 
 

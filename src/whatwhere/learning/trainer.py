@@ -26,11 +26,10 @@ from whatwhere.learning.image_stream import ImageStream, IterableStream, SizedSt
 from whatwhere.learning.latent_store import LatentFiles, LatentStore
 from whatwhere.learning.memory import check_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.learning.progress import TrainingProgress
-from whatwhere.learning.reports import TrainingCallbacks
+from whatwhere.learning.reports import TrainingCallbacks, TrainingState, first_epoch
 from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, locked, writing
 from whatwhere.learning.run_reader import TrainedRun
 from whatwhere.learning.session import TrainingSession
-from whatwhere.learning.state import TrainingState, first_epoch
 from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.training_data import (
     StreamData,
