@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from whatwhere.errors import SpecError
-from whatwhere.ops.input_stage import InputStage, local_contrast, merge_signs, split_signs
-from whatwhere.ops.lowpass import lowpass
+from whatwhere.ops.input_stage import InputStage, local_contrast, lowpass, merge_signs, split_signs
 from whatwhere.spec import InputSpec, LayerSpec, ModelSpec
 
 SPECS = {

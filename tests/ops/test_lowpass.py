@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.ops.lowpass import REACH, blur, lowpass, radius
+from whatwhere.ops.input_stage import REACH, blur, lowpass, radius
 
 
 def image(*shape: int, seed: int = 0) -> torch.Tensor:

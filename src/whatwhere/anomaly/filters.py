@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.ops.lowpass import lowpass
+from whatwhere.ops.input_stage import lowpass
 
 SIDE = 13  # of the filters: features of 8 pixels, with what surrounds them
 DARK = 1 / 32  # of the mean brightness: what is darker counts as equally dark

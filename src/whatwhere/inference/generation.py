@@ -18,7 +18,8 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model.solution import Decoder, Solution
+from whatwhere.model import SizedModel
+from whatwhere.model.solution import Solution
 from whatwhere.spec.checks import require_count
 
 
@@ -164,7 +165,7 @@ def interpolate(first: Latents, second: Latents, t: float) -> Latents:
     return first.map(lambda tensor: torch.lerp(tensor, next(others), t))
 
 
-def decoder_of(solution: Solution) -> Decoder:
+def decoder_of(solution: Solution) -> SizedModel:
     if solution.decoder is None:
         raise ImageError("a solution without a decoder was given; expected one that `infer` returned")
     return solution.decoder

@@ -27,7 +27,7 @@ from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.plan import joint
 from whatwhere.inference.target import Target, check_target, input_target, make_target
 from whatwhere.latents import Background, Latents
-from whatwhere.model import DeconvNet, SizedModel
+from whatwhere.model import DeconvNet
 from whatwhere.model.problem import Problem, check_latents
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
@@ -104,7 +104,9 @@ def infer(
         for begin in range(0, len(source), batch_size):
             batch = slice(begin, min(begin + batch_size, len(source)))
             target = target_of(batch)
-            check_size(target.v, sized)
+            if target.v.shape[2:] != first.v.shape[2:]:
+                sizes = ("×".join(map(str, v.shape[2:])) for v in (target.v, first.v))
+                raise ImageError("images of {} pixels were given after others of {}; expected one size".format(*sizes))
             start = Latents() if latents is None else latents[batch]
             ended = run_plan(resolved, Problem(model, target.v, plan[0], spec, start, target.mask), plan)
             solutions.append(replace(ended, latents=replace(ended.latents, background=target.background)))
@@ -114,15 +116,6 @@ def infer(
     warn_unconverged(stats, spec)
     latents = Latents.cat([s.latents for s in solutions])
     return Solution(latents, stats, resolved.name, decoder=sized, lam=one.lam)
-
-
-def check_size(images: Tensor, model: SizedModel) -> None:
-    """Raise an ImageError for a batch whose images are not of the size of the first."""
-    if tuple(images.shape[2:]) != (model.height, model.width):
-        raise ImageError(
-            f"images of {images.shape[2]}×{images.shape[3]} pixels were given after others of "
-            f"{model.height}×{model.width}; expected one size"
-        )
 
 
 def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from whatwhere.inference.pooling_update import StartScales, start_pooling, step_pooling
+from whatwhere.inference.pooling_update import Scales, start_pooling, step_pooling
 from whatwhere.inference.step_size import line_search, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Objective, Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.ops import formulas, sparsity
-from whatwhere.spec import Fixed, LineSearch
+from whatwhere.spec import Fixed, LineSearch, StepSpec
 
 
-class StepSizes(Protocol):
-    """The sizes of one step: numbers (`StepSpec`), or tensors where they are learned."""
+@dataclass(frozen=True)
+class LearnedSizes:
+    """The sizes of one step as tensors, while they are learned; see `StepSpec`."""
 
-    @property
-    def size(self) -> float | Tensor: ...
-    @property
-    def threshold(self) -> float | Tensor: ...
-    @property
-    def extrapolation(self) -> float | Tensor: ...
-    def pooling_step_of(self, k: int) -> float | Tensor: ...
+    size: Tensor
+    threshold: Tensor
+    extrapolation: Tensor
+    pooling_step: Tensor
+
+    def pooling_step_of(self, k: int) -> Tensor:
+        """β_U of layer k."""
+        return self.pooling_step[k - 1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,9 @@ def solve(problem: Problem) -> Solution:
     return Solution(state.latents, stats(trace, betas), engine="reference")
 
 
-def step(problem: Problem, state: IstaState, sizes: StepSizes | None = None) -> tuple[IstaState, Objective, Tensor]:
+def step(
+    problem: Problem, state: IstaState, sizes: StepSpec | LearnedSizes | None = None
+) -> tuple[IstaState, Objective, Tensor]:
     """One step, all of it from one residual; also the objective before the step, and its size β.
 
     `sizes` are given in place of those that the rule of `spec.step` chooses.
@@ -92,7 +95,7 @@ def step(problem: Problem, state: IstaState, sizes: StepSizes | None = None) -> 
     return state, objective(e, y, lam, spec.alpha), beta.flatten()
 
 
-def start(problem: Problem, scales: StartScales | None = None) -> IstaState:
+def start(problem: Problem, scales: Scales | None = None) -> IstaState:
     """The state before the first step; `scales` as in `start_pooling`."""
     p, theta = start_features(problem), start_pooling(problem, scales)
     ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)

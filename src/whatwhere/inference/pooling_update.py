@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -22,14 +22,11 @@ from whatwhere.ops.pooling import (
 )
 from whatwhere.spec import MomentFit, PoolingKind
 
-
-class StartScales(Protocol):
-    """What the fitted start of μ and γ is multiplied by: numbers (`InferenceSpec`), or tensors where it is learned."""
-
-    def start_scales(self, k: int) -> tuple[float | Tensor, float | Tensor]: ...
+Scales = Callable[[int], tuple[float | Tensor, float | Tensor]]
+"""What the fitted start of μ and γ of a layer is multiplied by: numbers (`InferenceSpec.start_scales`), or tensors."""
 
 
-def start_pooling(problem: Problem, scales: StartScales | None = None) -> tuple[PoolingParams, ...]:
+def start_pooling(problem: Problem, scales: Scales | None = None) -> tuple[PoolingParams, ...]:
     """Fit the pooling variables of layers 1 … phase.layer to the images propagated up (paper, "Initialization").
 
     Gaussians that are known already are latent variables, and stay. Switches are no latents but a function of
@@ -45,7 +42,7 @@ def start_pooling(problem: Problem, scales: StartScales | None = None) -> tuple[
         if kind == "gaussian" and k <= len(known):
             fitted.append(known[k - 1])
         else:
-            fitted.append(fit(kind, s, regions, problem.spec.moments, (scales or problem.spec).start_scales(k)))
+            fitted.append(fit(kind, s, regions, problem.spec.moments, (scales or problem.spec.start_scales)(k)))
         signal = pool(s, gaussian_weights(fitted[-1], regions))
     return tuple(fitted)
 

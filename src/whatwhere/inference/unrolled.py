@@ -12,7 +12,7 @@ variables has a scale of μ and one of γ for each layer. `untied` steps also ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,20 +37,6 @@ from whatwhere.spec.checks import require_count
 from whatwhere.spec.distillation import DistillSpec
 
 SMALLEST = 1e-12  # a step of 0 has no logarithm
-
-
-@dataclass(frozen=True)
-class LearnedSizes:
-    """The sizes of one step as tensors; see `StepSpec`."""
-
-    size: Tensor
-    threshold: Tensor
-    extrapolation: Tensor
-    pooling_step: Tensor
-
-    def pooling_step_of(self, k: int) -> Tensor:
-        """β_U of layer k."""
-        return self.pooling_step[k - 1]
 
 
 class UnrolledInference(nn.Module):
@@ -108,10 +94,10 @@ class UnrolledInference(nn.Module):
         """What is inferred: the features of the top layer, the pooling variables of all."""
         return joint(self.model_spec.depth)[0]
 
-    def sizes(self) -> list[LearnedSizes]:
+    def sizes(self) -> list[ista.LearnedSizes]:
         """The sizes of every step; the logarithms that are learned keep them positive."""
         sizes, extrapolation = self.log_sizes.exp(), self.extrapolation.clamp(min=0)
-        return [LearnedSizes(s[0], s[1], x, s[2:]) for s, x in zip(sizes, extrapolation, strict=True)]
+        return [ista.LearnedSizes(s[0], s[1], x, s[2:]) for s, x in zip(sizes, extrapolation, strict=True)]
 
     def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
         """What the fitted μ and γ of layer k are multiplied by."""
@@ -162,7 +148,7 @@ class UnrolledInference(nn.Module):
 
     def run(self, problem: Problem) -> Latents:
         """All steps; no value is looked at, so that it can be exported."""
-        state = ista.start(problem, scales=self)
+        state = ista.start(problem, self.start_scales)
         rate = pooling_rate(problem.images, problem.mask, self.contrast)
         state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
         for sizes in self.sizes():

@@ -13,7 +13,6 @@ import torch
 
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
-from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import project_filters, solve_filters
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import TrainingData
@@ -31,8 +30,8 @@ def learn(
         for epoch in session.epochs(layer):
             for batch in session.batches():
                 target, latents = data.read(batch), data.store.read(batch)
-                if epoch - 1 in learning.reset_at:
-                    latents = reset_features(latents)
+                if epoch - 1 in learning.reset_at and latents.p is not None:
+                    latents = replace(latents, p=torch.zeros_like(latents.p))
                 phase = training_phase(layer, learning)
                 problem = Problem(model, target.v, phase, learning.inference, latents, target.mask)
                 solution = infer_batch(problem, recipe, engines)
@@ -67,8 +66,3 @@ def training_phase(layer: int, learning: LearningSpec) -> Phase:
 def moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:
     """The layers whose filters are updated while `layer` is trained, the top one first."""
     return tuple(range(layer, 0, -1)) if learning.update_lower_filters else (layer,)
-
-
-def reset_features(latents: Latents) -> Latents:
-    """The same latents with every feature at 0; pooling variables stay."""
-    return latents if latents.p is None else replace(latents, p=torch.zeros_like(latents.p))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from whatwhere.latents import Latents
+from whatwhere.model.sized import SizedModel
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,6 @@ class Stats:
         return Stats(*(torch.cat([getattr(s, name) for s in parts], dim=1) for name in Stats.__dataclass_fields__))
 
 
-class Decoder(Protocol):
-    """What turns latents back into images: a model for images of one size (`model.at`)."""
-
-    def decode(self, latents: Latents) -> Tensor: ...
-    def to(self, *args: Any, **kwargs: Any) -> Decoder: ...
-
-
 @dataclass(frozen=True, repr=False)
 class Solution:
     """The outcome of inference: what and where, what every step measured, and the engine that ran.
@@ -86,7 +80,7 @@ class Solution:
     latents: Latents
     stats: Stats
     engine: str
-    decoder: Decoder | None = None
+    decoder: SizedModel | None = None
     lam: float | None = None
 
     @property

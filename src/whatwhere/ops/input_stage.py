@@ -8,14 +8,17 @@ What the way up takes off is the `Background` of the images; the way down puts i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.latents import Background
-from whatwhere.ops.lowpass import lowpass, radius
 from whatwhere.spec import InputSpec
+
+REACH = 3.0  # standard deviations at which the Gaussian ends
 
 
 @dataclass(frozen=True)
@@ -88,3 +91,38 @@ def merge_signs(signal: Tensor) -> Tensor:
     """ON minus OFF, the inverse of `split_signs`."""
     on, off = signal.chunk(2, 1)
     return on - off
+
+
+# A Gaussian low-pass that ignores unknown pixels ---------------------------------------------------------------
+
+
+def radius(sigma: float) -> int:
+    """How many pixels away a pixel can still have influence."""
+    return math.ceil(REACH * sigma)
+
+
+def blur(x: Tensor, sigma: float) -> Tensor:
+    """G(x), rows and columns one after the other; x [N, C, H, W], zero outside."""
+    reach = radius(sigma)
+    place = torch.arange(-reach, reach + 1, dtype=torch.float64, device="cpu")
+    kernel = (torch.exp(-(place**2) / (2 * sigma**2))).to(x)
+    kernel = kernel / kernel.sum()
+    planes = x.flatten(0, 1)[:, None]
+    planes = F.conv2d(planes, kernel.view(1, 1, -1, 1), padding=(reach, 0))
+    return F.conv2d(planes, kernel.view(1, 1, 1, -1), padding=(0, reach)).view(x.shape)
+
+
+def lowpass(x: Tensor, sigma: float, weight: Tensor | None = None) -> Tensor:
+    """G(w x) / G(w), the weighted mean of the known pixels around each place of images [N, C, H, W].
+
+    G is a convolution with a Gaussian of `sigma` pixels; `weight` [N, 1 or C, H, W] is 0 where a pixel is unknown, as it
+    is outside the image, so that a constant image stays constant up to its border.
+
+    Where no known pixel is within reach, it is the mean of the image's known pixels (0 where there are none).
+    """
+    known = torch.ones_like(x) if weight is None else (weight > 0).to(x).expand_as(x)
+    x = torch.where(known > 0, x, 0)
+    seen = blur(known[:1, :1] if weight is None else known, sigma)
+    mean = x.sum((2, 3), keepdim=True) / known.sum((2, 3), keepdim=True).clamp(min=1)
+    floor = torch.finfo(x.dtype).tiny
+    return torch.where(seen > floor, blur(x, sigma) / seen.clamp(min=floor), mean)

@@ -147,19 +147,8 @@ _operator(operator.sub, Vector, lambda builder, a, b: builder.fsub(a, b, flags=(
 _operator(operator.mul, Vector, lambda builder, a, b: builder.fmul(a, b, flags=("contract",)))
 _operator(operator.truediv, Vector, lambda builder, a, b: builder.fdiv(a, b, flags=("contract",)))
 _operator(operator.gt, Mask, lambda builder, a, b: builder.fcmp_ordered(">", a, b))
-_operator(operator.lt, Mask, lambda builder, a, b: builder.fcmp_ordered("<", a, b))
 _operator(operator.eq, Mask, lambda builder, a, b: builder.fcmp_ordered("==", a, b))
 _operator(operator.ne, Mask, lambda builder, a, b: builder.fcmp_unordered("!=", a, b))
-
-
-@extending.type_callable(operator.and_)
-def _type_and(context: Any) -> Any:
-    return lambda a, b: a if isinstance(a, Mask) and a == b else None
-
-
-@extending.lower_builtin(operator.and_, Mask, Mask)  # type: ignore[untyped-decorator]
-def _lower_and(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return builder.and_(*arguments)
 
 
 @extending.type_callable(operator.neg)
