@@ -26,8 +26,9 @@ from whatwhere.inference.engines.jit.region import (
 )
 from whatwhere.inference.engines.jit.simd import LANES, load, noinline, store
 from whatwhere.inference.engines.jit.vector_math import fma, formulas
-from whatwhere.nn.operator import FIT_POOL, FIT_POOL_BACKWARD, POOL, UNPOOL
 
+OPERATIONS = ("fit_pool", "fit_pool_backward", "pool", "slopes", "unpool")
+FIT_POOL, FIT_POOL_BACKWARD, POOL, _, UNPOOL = range(5)  # their numbers, for compiled code
 VALUES = 5  # p, μ_y, μ_x, γ_y, γ_x
 GEOMETRY = np.dtype(
     [

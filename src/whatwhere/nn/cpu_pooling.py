@@ -24,7 +24,7 @@ Given = Tensor | None
 
 
 def launch(
-    operation: int, geometry: Sequence[int], tensors: Sequence[Given], fit: Sequence[float] = (0.0, 0.0, 2)
+    operation: str, geometry: Sequence[int], tensors: Sequence[Given], fit: Sequence[float] = (0.0, 0.0, 2)
 ) -> None:
     """Run an operation on all rows of regions, in as many threads as pay; see `fused` for what it is given.
 
@@ -58,7 +58,7 @@ def leaves_out_or_adds(geometry: Sequence[int]) -> bool:
 
 
 @lru_cache(256)
-def describe(geometry: tuple[int, ...], channels: int, operation: int) -> tuple[np.ndarray, int]:
+def describe(geometry: tuple[int, ...], channels: int, operation: str) -> tuple[np.ndarray, int]:
     """What the kernel knows of regions, and the length of its work memory."""
     axes = [geometry[axis::2] for axis in range(2)]
     inside = all(before == 0 and (regions - 1) * t + s <= n for s, t, before, n, regions in axes)
@@ -66,7 +66,9 @@ def describe(geometry: tuple[int, ...], channels: int, operation: int) -> tuple[
     (size_y, size_x), columns = geometry[:2], geometry[-1]
     tile = max(1, TILE // columns)
     pitch = -(-tile * columns // LANES) * LANES
-    record = np.array([(*geometry, channels, inside, overlap, tile, pitch, operation)], kernels.GEOMETRY)
+    record = np.array(
+        [(*geometry, channels, inside, overlap, tile, pitch, kernels.OPERATIONS.index(operation))], kernels.GEOMETRY
+    )
     return record, (size_y * size_x + 2 * (size_y + size_x) + kernels.VALUES) * pitch
 
 

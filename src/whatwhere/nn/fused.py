@@ -26,7 +26,7 @@ from torch.jit._trace import is_tracing
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
-from whatwhere.nn.operator import FIT_POOL, FIT_POOL_BACKWARD, POOL, SLOPES, UNPOOL, Operator
+from whatwhere.nn.operator import Operator
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
@@ -142,7 +142,7 @@ def _fit_pool_kernel(
     z: Tensor, geometry: Sequence[int], fit: Sequence[float], return_where: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     p, mu, gamma = _new_fit_pool(z, geometry, fit, return_where)
-    kernels(z).launch(FIT_POOL, geometry, (z, *NONE, None, p, mu, gamma), fit)
+    kernels(z).launch("fit_pool", geometry, (z, *NONE, None, p, mu, gamma), fit)
     return p, mu, gamma
 
 
@@ -150,19 +150,19 @@ def _fit_pool_backward_kernel(
     z: Tensor, d_p: Tensor, d_mu: Tensor | None, d_gamma: Tensor | None, geometry: Sequence[int], fit: Sequence[float]
 ) -> Tensor:
     d_z = _new(z, z.shape[2:])
-    kernels(z).launch(FIT_POOL_BACKWARD, geometry, (z, d_p, d_mu, d_gamma, d_z, *NONE), fit)
+    kernels(z).launch("fit_pool_backward", geometry, (z, d_p, d_mu, d_gamma, d_z, *NONE), fit)
     return d_z
 
 
 def _pool_kernel(z: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
     p = _new(z, geometry[GRID])
-    kernels(z).launch(POOL, geometry, (z, None, mu, gamma, None, p, None, None))
+    kernels(z).launch("pool", geometry, (z, None, mu, gamma, None, p, None, None))
     return p
 
 
 def _unpool_kernel(p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]) -> Tensor:
     z = _new(p, geometry[SHAPE])
-    kernels(p).launch(UNPOOL, geometry, (None, p, mu, gamma, z, *NONE))
+    kernels(p).launch("unpool", geometry, (None, p, mu, gamma, z, *NONE))
     return z
 
 
@@ -175,7 +175,7 @@ def _slopes_kernel(
     z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, geometry: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:
     d_p, d_mu, d_gamma = _new_slopes(z, p, mu, gamma, geometry)
-    kernels(z).launch(SLOPES, geometry, (z, p, mu, gamma, None, d_p, d_mu, d_gamma))
+    kernels(z).launch("slopes", geometry, (z, p, mu, gamma, None, d_p, d_mu, d_gamma))
     return d_p, d_mu, d_gamma
 
 

@@ -14,9 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.jit._trace import is_tracing
 
-# The operations that kernels have; `fused` defines them
-FIT_POOL, FIT_POOL_BACKWARD, POOL, SLOPES, UNPOOL = range(5)
-
 
 class Operator:
     """A kernel that can be called, traced and differentiated.

@@ -18,26 +18,24 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.nn.operator import UNPOOL
 from whatwhere.nn.triton_region import (
-    BLOCK,
     Maps,
     Region,
     Rule,
     Sizes,
-    accumulator,
     element,
     fit_slopes,
     gradient,
     load_values,
     norm,
     place,
+    zeros,
 )
 
+BLOCK = 256  # regions or elements at a time
 BAND = 1024  # regions of a band, about
 CHANNELS = 32  # channels of a band in channels_last
-NUMBERS = tl.constexpr(12)  # that determine the contribution of a region
-IS_UNPOOL = tl.constexpr(UNPOOL)
+NUMBERS = 12  # that determine the contribution of a region
 
 
 @triton.jit
@@ -50,7 +48,7 @@ def load_numbers(note, count, holds):
 
 
 @triton.jit
-def overlap_kernel(read, written, notes, sizes, bands, bounds, RULE: tl.constexpr):
+def overlap_kernel(maps, notes, sizes, bands, bounds, RULE: tl.constexpr, BLOCK: tl.constexpr):
     """UNPOOL: z = Σ_j w(i) p(j). Otherwise ∇z, from z, ∇p, ∇μ and ∇γ.
 
     A band is `rows` rows of regions of GROUP channels of one image; MY × MX regions at most hold an element. In cell
@@ -63,7 +61,8 @@ def overlap_kernel(read, written, notes, sizes, bands, bounds, RULE: tl.constexp
     MY: tl.constexpr = RULE.holders[0]
     MX: tl.constexpr = RULE.holders[1]
     GROUP: tl.constexpr = RULE.group
-    IS_SUM: tl.constexpr = RULE.operation == IS_UNPOOL
+    IS_SUM: tl.constexpr = RULE.operation == "unpool"
+    read, written = maps
     N, C, H, W, h, w = sizes.N, sizes.C, sizes.H, sizes.W, sizes.h, sizes.w
     PY, PX = sizes.padding_y, sizes.padding_x
     rows, bands, groups, columns = bands
@@ -75,7 +74,7 @@ def overlap_kernel(read, written, notes, sizes, bands, bounds, RULE: tl.constexp
         unit, step = unit.to(tl.int64), step.to(tl.int64)
     above: tl.constexpr = MY - 1
     count = (rows + above) * w * GROUP
-    notes += tl.program_id(0).to(tl.int64) * count * NUMBERS
+    notes += tl.program_id(0).to(tl.int64) * (count * 12)
     while unit < N * groups * bands:
         band = unit % bands
         first_c = unit // bands % groups * GROUP
@@ -115,11 +114,11 @@ def overlap_kernel(read, written, notes, sizes, bands, bounds, RULE: tl.constexp
             values, totals = (), ()
             for e in tl.static_range(TY):
                 for f in tl.static_range(TX):
-                    v = accumulator(written.z)
+                    v = zeros(written.z, x)
                     if not IS_SUM:
                         v = element(Region(read.z + n * zn + c * zc, top, left, live, H, W, zy, zx), e, f, False)
                     values += (v,)
-                    totals += (accumulator(written.z),)
+                    totals += (zeros(written.z, x),)
             for a in tl.static_range(MY):
                 for b in tl.static_range(MX):
                     holds = live & (y >= a) & (y - a < h) & (x >= b) & (x - b < w)
@@ -168,8 +167,10 @@ def launch(read: Maps, written: Maps, sizes: Sizes, bounds: tuple[float, float],
     holders = triton.cdiv(rule.size[0], step[0]), triton.cdiv(rule.size[1], step[1])
     processors = torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 1
     programs = min(n * groups * bands, 4 * processors)
-    length = (rows + holders[0] - 1) * w * group * NUMBERS.value
+    length = (rows + holders[0] - 1) * w * group * NUMBERS
     notes = z.new_empty(programs * length, dtype=torch.float64 if z.dtype == torch.float64 else torch.float32)
     rule = replace(rule, stride=step, holders=holders, group=group)
     with torch.cuda.device_of(z):
-        overlap_kernel[(programs,)](read, written, notes, sizes, (rows, bands, groups, columns), bounds, RULE=rule)
+        overlap_kernel[(programs,)](
+            (read, written), notes, sizes, (rows, bands, groups, columns), bounds, RULE=rule, BLOCK=BLOCK
+        )

@@ -9,6 +9,7 @@ contributions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 import triton
@@ -16,9 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from whatwhere.nn import plain, triton_overlap
-from whatwhere.nn.operator import FIT_POOL, FIT_POOL_BACKWARD, SLOPES, UNPOOL
 from whatwhere.nn.triton_region import (
-    BLOCK,
     Maps,
     Region,
     Rule,
@@ -37,13 +36,12 @@ from whatwhere.nn.triton_region import (
     weight,
 )
 
+BLOCK = 256  # regions of one program
 WIDE = 2**31  # number of elements from which offsets need 64 bits
-IS_FIT, IS_BACKWARD = tl.constexpr(FIT_POOL), tl.constexpr(FIT_POOL_BACKWARD)
-IS_SLOPES, IS_UNPOOL = tl.constexpr(SLOPES), tl.constexpr(UNPOOL)
 
 
 @triton.jit
-def pooling_kernel(read, written, sizes, bounds, RULE: tl.constexpr):
+def pooling_kernel(read, written, sizes, bounds, RULE: tl.constexpr, BLOCK: tl.constexpr):
     """The operation of the rule for BLOCK regions; where it writes z, these do not overlap."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if RULE.wide:
@@ -53,21 +51,21 @@ def pooling_kernel(read, written, sizes, bounds, RULE: tl.constexpr):
     top, left, live = y * sizes.stride_y - sizes.padding_y, x * sizes.stride_x - sizes.padding_x, n < sizes.N
     zn, zc, zy, zx = read.z_strides
     r = Region(read.z + (n * zn + c * zc), top, left, live, sizes.H, sizes.W, zy, zx)
-    if RULE.operation == IS_FIT:
+    if RULE.operation == "fit_pool":
         _, _, theta, _ = fit(r, bounds, RULE)
         tl.store(written.p + map_offset(written.p_strides, at), sums(r, theta, RULE)[0], mask=live)
         if RULE.mu:
             store_theta(written, at, theta, live)
-    elif RULE.operation == IS_UNPOOL:
+    elif RULE.operation == "unpool":
         spread(written, r, at, load_values(read, at, live, RULE), RULE)
-    elif RULE.operation == IS_BACKWARD:
+    elif RULE.operation == "fit_pool_backward":
         known, more = fit_slopes(r, load_values(read, at, live, RULE), bounds, RULE)
         store_gradient(written, r, at, known, more, RULE)
     else:
         p, mu_y, mu_x, g_y, g_x = load_values(read, at, live, RULE)
         pooled, slopes, _, _ = sums(r, (mu_y, mu_x, g_y, g_x), RULE)
         tl.store(written.p + map_offset(written.p_strides, at), pooled, mask=live)
-        if RULE.operation == IS_SLOPES:
+        if RULE.operation == "slopes":
             store_theta(written, at, (p * slopes[0], p * slopes[1], p * slopes[2], p * slopes[3]), live)
 
 
@@ -119,7 +117,7 @@ def store_gradient(maps, r, at, known, more, RULE: tl.constexpr):
 
 
 def launch(
-    operation: int, geometry: Sequence[int], tensors: Sequence[Tensor | None], fit: Sequence[float] = (0.0, 0.0, 2)
+    operation: str, geometry: Sequence[int], tensors: Sequence[Tensor | None], fit: Sequence[float] = (0.0, 0.0, 2)
 ) -> None:
     """Run an operation on all regions; see `fused` for what it is given.
 
@@ -128,31 +126,40 @@ def launch(
     z, p = (next(t for t in (tensors[i], tensors[4 + i]) if t is not None) for i in range(2))
     if p.numel() == 0:
         return
-    size, stride, before = ((geometry[i], geometry[i + 1]) for i in (0, 2, 4))
-    reach = [(g - 1) * t + s for g, s, t in zip(p.shape[2:], size, stride, strict=True)]
-    theta = tensors[6:] if operation == FIT_POOL else tensors[2:4]
-    rule = Rule(
-        operation,
-        size,
-        power=int(fit[2]),
-        inside=not any(before) and reach[0] <= z.shape[2] and reach[1] <= z.shape[3],
-        channels_last=plain.channels_last(z),
-        mu=theta[0] is not None and theta[0].dim() > 1,
-        gamma=theta[1] is not None and theta[1].dim() > 1,
-        wide=max(z.numel(), 4 * p.numel()) >= WIDE,
+    theta = tensors[6:] if operation == "fit_pool" else tensors[2:4]
+    given = tuple(tensor is not None and tensor.dim() > 1 for tensor in theta)
+    rule, sizes, overlap, gaps = describe(
+        operation, tuple(geometry), tuple(z.shape[:2]), plain.channels_last(z), given, int(fit[2])
     )
-    read, written = maps_of(tensors[:4], z), maps_of(tensors[4:], z)
-    sizes = Sizes._make((*z.shape, *p.shape[2:], *stride, *before))
-    bounds = (float(fit[0]), float(fit[1]))
-    if operation in (UNPOOL, FIT_POOL_BACKWARD):
-        if any(t < s for s, t in zip(size, stride, strict=True)):
-            return triton_overlap.launch(read, written, sizes, bounds, rule)
-        if any(t > s or end - b < n for n, s, t, b, end in zip(z.shape[2:], size, stride, before, reach, strict=True)):
-            z_out = tensors[4]
-            assert z_out is not None
-            z_out.zero_()  # elements outside all regions
+    read, written, bounds = maps_of(tensors[:4], z), maps_of(tensors[4:], z), (fit[0], fit[1])
+    if overlap:
+        return triton_overlap.launch(read, written, sizes, bounds, rule)
+    if gaps:
+        written.z.zero_()
     with torch.cuda.device_of(z):
-        pooling_kernel[(triton.cdiv(p.numel(), BLOCK.value),)](read, written, sizes, bounds, RULE=rule)
+        programs = (triton.cdiv(p.numel(), BLOCK),)
+        pooling_kernel[programs](read, written, sizes, bounds, RULE=rule, BLOCK=BLOCK)
+
+
+@lru_cache(256)
+def describe(
+    operation: str,
+    geometry: tuple[int, ...],
+    channels: tuple[int, int],
+    channels_last: bool,
+    given: tuple[bool, bool],
+    power: int,
+) -> tuple[Rule, Sizes, bool, bool]:
+    """What a kernel is compiled for, its sizes, whether it adds overlapping regions up, and whether z has gaps."""
+    size, stride, before, shape, grid = ((geometry[i], geometry[i + 1]) for i in range(0, 10, 2))
+    axes = list(zip(size, stride, before, shape, grid, strict=True))
+    inside = all(b == 0 and (g - 1) * t + s <= n for s, t, b, n, g in axes)
+    writes_z = operation in ("unpool", "fit_pool_backward")
+    overlap = writes_z and any(t < s for s, t, *_ in axes)
+    gaps = writes_z and any(t > s or (g - 1) * t + s - b < n for s, t, b, n, g in axes)
+    elements = channels[0] * channels[1] * max(shape[0] * shape[1], 4 * grid[0] * grid[1])
+    rule = Rule(operation, size, power, inside, channels_last, *given, wide=elements >= WIDE)
+    return rule, Sizes._make((*channels, *shape, *grid, *stride, *before)), overlap, gaps
 
 
 def maps_of(tensors: Sequence[Tensor | None], instead: Tensor) -> Maps:

@@ -16,7 +16,6 @@ import triton.language as tl
 
 from whatwhere.inference.engines.triton.formulas import formulas
 
-BLOCK = tl.constexpr(256)  # regions or elements that are processed at a time
 # What the kernels read, or write: z and p [N, C, …], μ and γ [N, 2, C, h, w] of rows and columns, each with its strides
 Maps = namedtuple("Maps", "z p mu gamma z_strides p_strides mu_strides gamma_strides")
 # Sizes of the map and of the grid of regions, the distance of regions, and how far the first begins before the map
@@ -35,7 +34,7 @@ class Rule:
     stride, holders, group  where regions overlap: see `triton_overlap`
     """
 
-    operation: int
+    operation: str
     size: tuple[int, int]
     power: int
     inside: bool
@@ -49,10 +48,10 @@ class Rule:
 
 
 @triton.jit
-def accumulator(x):
-    """Zeros of the dtype that everything is computed in: float64 for float64 maps, else float32."""
-    ACC: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
-    return tl.zeros((BLOCK,), ACC)
+def zeros(pointer, like):
+    """Zeros shaped like a tensor, of the dtype that all is computed in: float64 for float64 maps, else float32."""
+    DTYPE: tl.constexpr = tl.float64 if pointer.dtype.element_ty == tl.float64 else tl.float32
+    return tl.zeros(like.shape, DTYPE)
 
 
 @triton.jit
@@ -82,7 +81,7 @@ def theta_offset(strides, at):
 @triton.jit
 def load_values(maps, at, live, RULE: tl.constexpr):
     """p, μ_y, μ_x, γ_y, γ_x of each region, or their gradients; 0 for what is not given."""
-    p = tl.load(maps.p + map_offset(maps.p_strides, at), mask=live, other=0).to(accumulator(maps.p).dtype)
+    p = tl.load(maps.p + map_offset(maps.p_strides, at), mask=live, other=0).to(zeros(maps.p, live).dtype)
     mu_y, mu_x, g_y, g_x = p * 0, p * 0, p * 0, p * 0
     if RULE.mu:
         mu = maps.mu + theta_offset(maps.mu_strides, at)
@@ -112,7 +111,7 @@ def inside(r, i: tl.constexpr, j: tl.constexpr, INSIDE: tl.constexpr):
 def element(r, i: tl.constexpr, j: tl.constexpr, INSIDE: tl.constexpr):
     """z(i) of every region; 0 beyond the map."""
     z = tl.load(r.z + (r.top + i) * r.zy + (r.left + j) * r.zx, mask=inside(r, i, j, INSIDE), other=0)
-    return z.to(accumulator(r.z).dtype)
+    return z.to(zeros(r.z, r.top).dtype)
 
 
 @triton.jit
@@ -148,7 +147,7 @@ def fit(r, bounds, RULE: tl.constexpr):
     """The moments of each region: largest |s|, Σ|s|^power (1 in empty regions), θ = (μ_y, μ_x, γ_y, γ_x), variances."""
     KY: tl.constexpr = RULE.size[0]
     KX: tl.constexpr = RULE.size[1]
-    zero = accumulator(r.z)
+    zero = zeros(r.z, r.top)
     largest, total, mu_y, mu_x, v_y, v_x = zero, zero, zero, zero, zero, zero
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
@@ -182,11 +181,11 @@ def sums(r, theta, RULE: tl.constexpr):
     mu_y, mu_x, g_y, g_x = theta
     axis_y, axis_x = (r.top, r.H, mu_y, g_y), (r.left, r.W, mu_x, g_x)
     norm_y, norm_x = norm(axis_y, KY, INSIDE), norm(axis_x, KX, INSIDE)
-    p = accumulator(r.z)
+    p = zeros(r.z, r.top)
     m_y, m_x, s_y, s_x, q_y, q_x, r_y, r_x = p, p, p, p, p, p, p, p  # of w z and of q: first and second moments about μ
     for i in tl.static_range(KY):
         w_y, y = weight(i, axis_y, norm_y, KY, INSIDE), i - (KY - 1) / 2 - mu_y
-        row = accumulator(r.z)
+        row = zeros(r.z, r.top)
         for j in tl.static_range(KX):
             w_x, x = weight(j, axis_x, norm_x, KX, INSIDE), j - (KX - 1) / 2 - mu_x
             share = w_x * element(r, i, j, INSIDE)

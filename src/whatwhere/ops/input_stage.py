@@ -115,8 +115,8 @@ def blur(x: Tensor, sigma: float) -> Tensor:
 def lowpass(x: Tensor, sigma: float, weight: Tensor | None = None) -> Tensor:
     """G(w x) / G(w), the weighted mean of the known pixels around each place of images [N, C, H, W].
 
-    G is a convolution with a Gaussian of `sigma` pixels; `weight` [N, 1 or C, H, W] is 0 where a pixel is unknown, as it
-    is outside the image, so that a constant image stays constant up to its border.
+    G is a convolution with a Gaussian of `sigma` pixels; `weight` [N, 1 or C, H, W] is 0 where a pixel is unknown.
+    Outside the image it is 0, too, so that a constant image stays constant up to its border.
 
     Where no known pixel is within reach, it is the mean of the image's known pixels (0 where there are none).
     """
