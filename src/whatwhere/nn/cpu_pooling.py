@@ -66,9 +66,8 @@ def describe(geometry: tuple[int, ...], channels: int, operation: str) -> tuple[
     (size_y, size_x), columns = geometry[:2], geometry[-1]
     tile = max(1, TILE // columns)
     pitch = -(-tile * columns // LANES) * LANES
-    record = np.array(
-        [(*geometry, channels, inside, overlap, tile, pitch, kernels.OPERATIONS.index(operation))], kernels.GEOMETRY
-    )
+    number = kernels.OPERATIONS.index(operation)
+    record = np.array([(*geometry, channels, inside, overlap, tile, pitch, number)], kernels.GEOMETRY)
     return record, (size_y * size_x + 2 * (size_y + size_x) + kernels.VALUES) * pitch
 
 
