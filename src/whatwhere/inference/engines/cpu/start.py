@@ -12,7 +12,7 @@ from whatwhere.inference.engines.cpu.records import Layer, Network, Settings, Ta
 from whatwhere.inference.engines.cpu.steps import apply_mask
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.region import fit_moments
-from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store, total
+from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store, total, transpose
 from whatwhere.inference.engines.jit.vector_math import absolute, formulas, maximum, where
 from whatwhere.ops.pooling import SWITCH
 
@@ -34,14 +34,21 @@ def copy_map(packed: Array, state: Array, layer: Layer, copy: Copy) -> int:
     """Copy a map; return the end of the caller's."""
     noinline()
     places, between = layer.rows * layer.columns, copy.between
-    for i in range(places):
-        inside, outside = copy.inside + i * between, copy.outside + i
-        if copy.to_state:
-            for b in range(layer.real_maps):
-                state[inside + b] = packed[outside + b * places]
-        else:
-            for b in range(layer.real_maps):
-                packed[outside + b * places] = state[inside + b]
+    for first in range(0, places, LANES):
+        for map in range(0, layer.real_maps, LANES):
+            inside, outside = copy.inside + first * between + map, copy.outside + map * places + first
+            if first + LANES <= places and map + LANES <= layer.real_maps:
+                if copy.to_state:
+                    transpose(packed, (outside, places), state, (inside, between))
+                else:
+                    transpose(state, (inside, between), packed, (outside, places))
+                continue
+            for i in range(min(LANES, places - first)):
+                for b in range(min(LANES, layer.real_maps - map)):
+                    if copy.to_state:
+                        state[inside + i * between + b] = packed[outside + b * places + i]
+                    else:
+                        packed[outside + b * places + i] = state[inside + i * between + b]
     end: int = copy.outside + layer.real_maps * places
     return end
 
