@@ -116,7 +116,7 @@ def patches(plane: Tensor, K: int) -> Tensor:
 
 
 def load_dictionary() -> Dictionary:
-    """The dictionary that ships with the package: 256 atoms of 9 × 9 pixels, learned from photographs.
+    """The dictionary that ships with the package: 512 atoms of 9 × 9 pixels, learned from photographs.
 
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
     >>> bool(ww.restoration.denoise(ww.restoration.load_dictionary(), noisy, 0.1).std() < 0.05)
