@@ -40,6 +40,7 @@ from idx_writer import write_idx
 from tiny_run import PLAIN, bars, make, whatwhere
 from whatwhere.classification.label_tables import read_labels
 from whatwhere.classification.metric import Metric
+from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, claim_outputs
 from whatwhere.learning.checkpoint import RunFacts
@@ -107,6 +108,10 @@ def readers(folder: Path) -> dict[str, Reader]:
     add("detector", folder / "detector.safetensors", ww.AnomalyDetector.load, text="spec")
     Metric(torch.ones(6), torch.eye(6)[:3], torch.ones(3), Distortions()).save(folder / "metric.safetensors")
     add("metric", folder / "metric.safetensors", lambda path: Metric.load(path)(torch.ones(2, 6)), text="settings")
+    session = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0))
+    session.label({0: "cat", 3: "dog"})
+    session.save(folder / "classifier.safetensors")
+    add("classifier", folder / "classifier.safetensors", read_classifier, text="settings")
     (folder / "labels.csv").write_text("file,class\n" + "".join(f"{n},{label}\n" for n, label in enumerate(labels)))
     add("labels", folder / "labels.csv", read_labels)
     claim_outputs([folder / "result" / "a.png"], folder=folder / "result")
@@ -119,6 +124,10 @@ def readers(folder: Path) -> dict[str, Reader]:
         record,
     )
     return found
+
+
+def read_classifier(path: Path) -> np.ndarray | bool:
+    return is_classifier(path) and ww.load_classifier(path).predict(np.eye(4, dtype=np.float32))
 
 
 def image_files(folder: Path, images: np.ndarray, labels: np.ndarray) -> list[Path]:

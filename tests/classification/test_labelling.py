@@ -2,6 +2,7 @@
 
 import csv
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -182,3 +183,20 @@ def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> Non
             read(text)
     with pytest.raises(ImageError, match="cannot be read as a table of labels"):
         read_labels(tmp_path / "none.csv")
+
+
+def test_a_full_disk_leaves_the_labels_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = blobs()
+    session = ww.Labelling(rows, labels=tmp_path / "labels.csv")
+    session.label({0: "a", 40: "b"})
+    before = (tmp_path / "labels.csv").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) - 1, limits[1]))
+    try:
+        with pytest.raises(RunError, match=r"labels\.csv.*make room, or choose another place"):
+            session.label({80: "c"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "labels.csv").read_bytes() == before
+    session.label({120: "d"})
+    assert set(read_labels(tmp_path / "labels.csv").values()) >= {"a", "b", "d"}

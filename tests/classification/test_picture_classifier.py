@@ -1,5 +1,6 @@
 """A classifier as a file: saved by a session, it gives new pictures a class."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,8 @@ def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_pa
     file = tmp_path / "classifier.safetensors"
     session.save(file)
     assert is_classifier(file)
+    os.mkfifo(tmp_path / "pipe")
+    assert not is_classifier(tmp_path / "pipe"), "and it does not wait for what the pipe will bring"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(bytes(content))

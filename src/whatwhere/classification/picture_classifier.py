@@ -19,7 +19,7 @@ from whatwhere.classification.metric import Metric
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.data import Images, load
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.files import disk_errors, write_atomic
+from whatwhere.files import disk_errors, open_regular, write_atomic
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import canonical, checksum, model_tensors, read_tensors, readable, to_bytes
 from whatwhere.spec import Recipe
@@ -118,15 +118,18 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
             raise SpecError("its checksum does not match its content")
         settings = json.loads(metadata["settings"])
         describe = _describer(settings, tensors) if "recipe" in settings else None
-        return PictureClassifier(
+        found = PictureClassifier(
             tuple(settings["classes"]), tensors["rows"], tensors["probabilities"], settings["n_neighbors"], describe
         )
+        if found.predict(found.rows[:1]).dtype.kind != "U":  # sizes and types that do not fit each other raise here
+            raise SpecError("its classes have no names")
+        return found
 
 
 def is_classifier(path: Path) -> bool:
     """Whether a file holds a classifier, by its beginning."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return FORMAT.encode() in file.read(1 << 16)
     except OSError:
         return False
