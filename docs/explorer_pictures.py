@@ -1,4 +1,4 @@
-"""Make the explorer's pictures, docs/images/explorer.png and explorer.webp: python docs/explorer_pictures.py
+"""Make the explorer's pictures, docs/images/explorer*.png and explorer.webp: python docs/explorer_pictures.py
 
 Needs a Chromium or Chrome and Playwright (both part of the development setup).
 """
@@ -20,6 +20,7 @@ from whatwhere import data, models
 from whatwhere.explorer.export import Explorer
 from whatwhere.model import load
 from whatwhere.spec import Recipe
+from whatwhere.spec.toml import read_recipe
 
 IMAGES = Path(__file__).parent / "images"
 SIZE = {"width": 1280, "height": 720}
@@ -95,6 +96,26 @@ def move(tab: Any, film: Film) -> None:
     film.take(1200)
 
 
+def crop_a_photograph(browser: Any, folder: Path) -> None:
+    """A photograph that is dropped on the page of a model of photographs, and the crop that is explained."""
+    from sklearn.datasets import load_sample_images
+
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    for number, picture in enumerate(load_sample_images().images):
+        Image.fromarray(picture).convert("L").save(pictures / f"{number}.png")
+    model, recipe = load(models.path("photographs")), read_recipe("photographs")
+    page = Explorer(model, recipe, data.load(pictures, size=64), name="photographs", examples=2).export()
+    (folder / "photographs.html").write_text(page, encoding="utf-8")
+    tab = browser.new_page(viewport=SIZE)
+    tab.goto((folder / "photographs.html").as_uri())
+    tab.locator("#step-label:not(:empty)").wait_for()
+    tab.locator("#file").set_input_files(pictures / "0.png")
+    tab.locator("#crop-size").fill("0.4")
+    settle(tab)
+    tab.screenshot(path=IMAGES / "explorer-photograph.png")
+
+
 def main() -> None:
     browser_path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser_path is None:
@@ -111,11 +132,13 @@ def main() -> None:
         tab.locator("#step-label:not(:empty)").wait_for()
         settle(tab)
         film = Film(tab)
+        film.take(1200)  # an example, so that the first frame shows something
         draw(tab, film)
         watch(tab, film)
         move(tab, film)
         film.save(IMAGES / "explorer.webp")
         tab.screenshot(path=IMAGES / "explorer.png")
+        crop_a_photograph(browser, Path(folder))
         browser.close()
 
 

@@ -19,15 +19,13 @@ rows, columns = np.mgrid[:112, :128]
 
 def smooth(size: int) -> np.ndarray:
     """Noise with bumps of `size` pixels."""
-    coarse = generator.normal(size=(2 + 112 // size, 2 + 128 // size))
-    return zoom(coarse, size, order=1)[:112, :128]
+    return zoom(generator.normal(size=(2 + 112 // size, 2 + 128 // size)), size, order=1)[:112, :128]
 
 
 def surface() -> np.ndarray:
-    lines = generator.uniform(0.02, 0.08) * generator.normal(size=128) + 0.03 * generator.normal(size=(112, 128))
-    stains = 0.1 * smooth(32) + 0.04 * smooth(8)
+    lines = 0.05 * generator.normal(size=128) + 0.03 * generator.normal(size=(112, 128)) + 0.1 * smooth(32)
     light = generator.uniform(0.3, 0.7) * np.exp(-(((columns - generator.uniform(20, 108)) / 90) ** 2))
-    return (light * np.exp(lines + stains)).astype(np.float32)
+    return (light * np.exp(lines)).astype(np.float32)
 
 
 detector = ww.AnomalyDetector().fit([surface() for _ in range(24)])
@@ -48,5 +46,4 @@ for axis, (name, picture), values, decision in zip(axes, pictures.items(), maps,
     axis.imshow(picture, cmap="gray")
     alpha = ((values - threshold) / max(values.max() - threshold, 1)).clip(0, 0.8)
     axis.imshow(np.ones_like(values), cmap="Reds", alpha=alpha, vmin=0, vmax=1.2)
-    axis.set_title(f"{name}: {-decision:+.1f}", fontsize=9)
-    axis.set_axis_off()
+    axis.set(title=f"{name}: {-decision:+.1f}", xticks=[], yticks=[])

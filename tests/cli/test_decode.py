@@ -12,7 +12,7 @@ import whatwhere as ww
 from tiny_run import PLAIN as ENGINE
 from tiny_run import whatwhere
 from whatwhere.cli.decode import picture_names
-from whatwhere.cli.outputs import png
+from whatwhere.explorer.thumbnails import png
 from whatwhere.errors import ImageError
 from whatwhere.files import RECORD
 

@@ -105,8 +105,8 @@ def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
     whatwhere("encode", run, pictures, "--out", tmp_path / "codes.npz", "--where", *PLAIN)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     commands = [
-        ("denoise", pictures, pictures, "--model", run),
-        ("denoise", pictures / "0.png", pictures / "0.png", "--model", run),
+        ("denoise", pictures, pictures),
+        ("denoise", pictures / "0.png", pictures / "0.png"),
         ("anomaly", "fit", pictures, "--out", pictures / "0.png"),
         ("encode", run, pictures, "--out", run / "model.safetensors"),
         ("encode", run, pictures, "--out", pictures / "0.png"),

@@ -53,7 +53,7 @@ export class Shown {
     this.image = image;
     const { signal, background } = toSignal(image, this.size, this.input);
     this.signal = signal;
-    this.background = background;
+    this.takenOff = background; // by the input stage
     const { channels, height, width } = this.inkSize;
     const inks = new Float64Array(height * width);
     signal.forEach((value, i) => (inks[i % inks.length] += Math.abs(value) / channels));
@@ -68,7 +68,7 @@ export class Shown {
 
   /** The image that a signal stands for, on the ground of the image that is shown. @param {Float64Array} signal */
   toImage(signal) {
-    return toImage(signal, this.background, this.size, this.input);
+    return toImage(signal, this.takenOff, this.size, this.input);
   }
 
   reconstruction() {
