@@ -235,7 +235,7 @@ def test_invalid_input_raises_an_error(images: np.ndarray) -> None:
     fitted = features().fit(images)
     with pytest.raises(ValueError, match="Negative values"):
         features().fit(-images)
-    with pytest.raises(ImageError, match=r"images of shape \(40, 28, 28, 1\) were given, which look like \(n, H, W, C\)"):
+    with pytest.raises(ImageError, match=r"\(40, 28, 28, 1\) were given, which look like \(n, H, W, C\)"):
         fitted.transform(images.reshape(40, 28, 28, 1))
     with pytest.raises(ValueError, match="784"):
         fitted.transform(images[:, :, :20])

@@ -12,8 +12,8 @@ import whatwhere as ww
 from tiny_run import PLAIN as ENGINE
 from tiny_run import whatwhere
 from whatwhere.cli.decode import picture_names
-from whatwhere.explorer.thumbnails import png
 from whatwhere.errors import ImageError
+from whatwhere.explorer.thumbnails import png
 from whatwhere.files import RECORD
 
 PLAIN = ("--preset", "recipe", *ENGINE)  # few steps
