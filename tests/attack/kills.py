@@ -11,6 +11,7 @@ import argparse
 import collections
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -176,15 +177,18 @@ def attack(kills: int, seed: int = 0, only: Sequence[str] = ()) -> dict[str, col
         inputs = make_inputs(Path(temporary) / "inputs", only)
         known = {name: command for name, command in commands(inputs).items() if not only or name in only}
         for name, command in known.items():
-            whole = Path(temporary) / "whole"
-            whole.mkdir()
-            began = time.monotonic()
-            assert finish(command.first(whole)), f"{name} fails undisturbed"
-            duration, expected = time.monotonic() - began, result(whole)
-            shutil.rmtree(whole)
+            whole, duration = Path(temporary) / "whole", math.inf
+            for _ in range(2):  # the first time may also fill a cache
+                whole.mkdir()
+                began = time.monotonic()
+                assert finish(command.first(whole)), f"{name} fails undisturbed"
+                duration, expected = min(duration, time.monotonic() - began), result(whole)
+                shutil.rmtree(whole)
             assert expected, f"{name} writes nothing"
-            tally = collections.Counter[str]()
-            for number in range(-(-kills // len(known))):
+            tally, share = collections.Counter[str](), -(-kills // len(known))
+            for number in range(3 * share):
+                if tally["killed"] == share:
+                    break
                 out = Path(temporary) / f"out{number}"
                 out.mkdir()
                 pid = start(command.first(out))

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -180,3 +181,16 @@ def test_a_cached_data_set_changed_on_the_disk_is_not_loaded(entry: Entry) -> No
     path.write_bytes(content)
     with pytest.raises(ImageError, match="its checksum is wrong; run `whatwhere get small`"):
         load("small")
+
+
+def test_a_full_disk_leaves_nothing_and_the_error_names_the_place(entry: Entry) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        with pytest.raises(ImageError, match=r"(?s)File too large.*cache.small"):
+            download(entry)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert cached(entry) == []
+    download(entry)
+    assert len(load("small")) == 6

@@ -73,6 +73,9 @@ class PictureClassifier:
         queries = images
         if self.describe is not None and getattr(images, "ndim", 0) != 2:
             queries = self.describe(images, progress)
+        if getattr(queries, "ndim", 0) != 2 or queries.shape[1] != self.rows.shape[1]:
+            given = tuple(getattr(queries, "shape", ()))
+            raise ImageError(f"rows of shape {given} were given; expected (n, {self.rows.shape[1]})")
         squares, found = Neighbours(self.rows).nearest(torch.as_tensor(queries), min(self.n_neighbors, len(self.rows)))
         weights = neighbour_weights(squares.double())
         mean = (weights[:, :, None] * self.probabilities.double()[found]).sum(1) / weights.sum(1, keepdim=True)
@@ -118,12 +121,13 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
             raise SpecError("its checksum does not match its content")
         settings = json.loads(metadata["settings"])
         describe = _describer(settings, tensors) if "recipe" in settings else None
-        found = PictureClassifier(
-            tuple(settings["classes"]), tensors["rows"], tensors["probabilities"], settings["n_neighbors"], describe
-        )
-        if found.predict(found.rows[:1]).dtype.kind != "U":  # sizes and types that do not fit each other raise here
-            raise SpecError("its classes have no names")
-        return found
+        classes, n_neighbors = tuple(settings["classes"]), settings["n_neighbors"]
+        rows, probabilities = tensors["rows"], tensors["probabilities"]
+        if {type(name) for name in classes} != {str} or type(n_neighbors) is not int or n_neighbors < 1:
+            raise SpecError("its classes or its number of neighbours are of another kind")
+        if rows.ndim != 2 or 0 in rows.shape or probabilities.shape != (len(rows), len(classes)):
+            raise SpecError("its rows, probabilities and classes do not fit each other")
+        return PictureClassifier(classes, rows, probabilities, n_neighbors, describe)
 
 
 def is_classifier(path: Path) -> bool:

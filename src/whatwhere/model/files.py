@@ -118,7 +118,16 @@ def readable(path: Path, kind: str, remedy: str) -> Iterator[None]:
         raise
     except KeyError as error:
         raise unusable(f"{error} is missing") from error
-    except (SafetensorError, OSError, ValueError, TypeError, LookupError, RuntimeError, MemoryError) as error:
+    except (
+        SafetensorError,
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        RuntimeError,
+        MemoryError,
+        ArithmeticError,
+    ) as error:
         raise unusable(str(error) or type(error).__name__) from error
 
 
