@@ -96,3 +96,6 @@ def test_settings_that_cannot_be_are_refused() -> None:
 def test_predictions_take_the_largest_decision() -> None:
     svm = LinearSVM(np.array([3, 5]), np.array([[1.0, 0], [0, 1.0]]), np.array([0, 0.5]))
     np.testing.assert_array_equal(svm.predict(np.array([[1.0, 0], [0.2, 0]])), [3, 5])
+    for other in (np.zeros((2, 3)), torch.zeros(2, 3), np.zeros(2), [1.0, 0.0]):
+        with pytest.raises(ImageError, match=r"were given; expected \(N, 2\), as in the fit"):
+            svm.predict(other)

@@ -42,6 +42,9 @@ class LinearSVM:
 
     def decision(self, x: Matrix) -> np.ndarray:
         """The decision function of each class for each row, [N, K]."""
+        given, D = tuple(getattr(x, "shape", ())), self.weights.shape[1]
+        if given[1:] != (D,):
+            raise ImageError(f"rows of shape {given} were given; expected (N, {D}), as in the fit")
         if isinstance(x, Tensor):
             product = (x @ torch.from_numpy(self.weights.T).to(x)).cpu().numpy()
         else:
