@@ -162,7 +162,7 @@ def test_the_numbers_in_sentences_are_from_the_result_files(tables: dict[str, di
     graph = few["mnist test svm of the graph's classes three models, both views"]["10"]
     uniform, default = (np.mean(graph[f"svm {prior}"]["draws"]) for prior in ("uniform", "no prior"))
     features = svm_errors(few["mnist test svm three models, both views"])[-1]
-    assert f"{uniform:.1f} % errors if it is told that classes are equally large, {default:.1f} % if not" in text
+    assert f"{uniform:.1f} % errors if classes are known to be equally large, {default:.1f} % if not" in text
     digits = few["digits, metric of every 4, uniform, 10 labels, by draw"]["svm of the graph's classes"]
     assert f"5,000 digits on two cores with ten labels: {np.mean(digits):.1f} %" in text
     letters = study_results("one_example")["omniglot test both"]["test"]

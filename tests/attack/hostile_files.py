@@ -105,7 +105,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     whatwhere("encode", run, folder / "images.npy", "--out", folder / "codes.npz", *PLAIN)
     add("codes", folder / "codes.npz", lambda path: ww.load_codes(path).features)
     ww.AnomalyDetector(aligned=True).fit(images[:, None]).save(folder / "detector.safetensors")
-    add("detector", folder / "detector.safetensors", lambda path: score(path, images), text="spec")
+    add("detector", folder / "detector.safetensors", lambda path: score(path, images), text="settings")
     Metric(torch.ones(6), torch.eye(6)[:3], torch.ones(3), Distortions()).save(folder / "metric.safetensors")
     add("metric", folder / "metric.safetensors", lambda path: Metric.load(path)(torch.ones(2, 6)), text="settings")
     session = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0))

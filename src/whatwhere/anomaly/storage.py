@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -18,9 +17,7 @@ from whatwhere.anomaly.evidence import NormalSurface
 from whatwhere.anomaly.filters import Filters
 from whatwhere.anomaly.pictures import Sample
 from whatwhere.anomaly.threshold import choose_threshold
-from whatwhere.errors import RunError
-from whatwhere.files import write_atomic
-from whatwhere.model.files import canonical, checksum, read_tensors, readable, to_bytes
+from whatwhere.model.files import read_checked, readable, write_checked
 
 FORMAT = "whatwhere anomaly detector 1"
 KEPT = ("limit", "seed", "seen")  # of the sample
@@ -29,13 +26,11 @@ KEPT = ("limit", "seed", "seen")  # of the sample
 def save(detector: AnomalyDetector, path: Path) -> None:
     """Write a detector; the file appears complete or not at all."""
     sample, filters = detector.sample_, detector.filters_
-    spec = canonical(
-        {
-            "parameters": {**detector.get_params(), "scales": list(detector.scales)},
-            "sample": {name: getattr(sample, name) for name in KEPT},
-            "filters": {"dark": filters.dark, "scales": filters.scales, "aligned": filters.aligned},
-        }
-    )
+    settings = {
+        "parameters": {**detector.get_params(), "scales": list(detector.scales)},
+        "sample": {name: getattr(sample, name) for name in KEPT},
+        "filters": {"dark": filters.dark, "scales": filters.scales, "aligned": filters.aligned},
+    }
     tensors = {
         **flatten("normal", detector.normal_),
         "filters.mixing": filters.mixing,
@@ -46,19 +41,13 @@ def save(detector: AnomalyDetector, path: Path) -> None:
         "numbers": torch.tensor([number for _, number, _ in sample.kept]),
         **{f"picture.{n}": as_bytes(picture) for n, (_, _, picture) in enumerate(sample.kept)},
     }
-    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    write_atomic(path, to_bytes(tensors, {"format": FORMAT, "sha256": checksum(spec, tensors), "spec": spec}))
+    write_checked(path, FORMAT, settings, {name: tensor.contiguous() for name, tensor in tensors.items()})
 
 
 def load(path: Path) -> AnomalyDetector:
     """Read a detector that `save` wrote; a damaged file, or one of another format, raises a RunError."""
     with readable(path, "anomaly detector", "copy it again, or fit again"):
-        metadata, tensors = read_tensors(path)
-        if (form := metadata.get("format", "no format at all")) != FORMAT:
-            raise RunError(f"{path} holds {form!r}; expected {FORMAT!r} (made by `whatwhere anomaly fit`)")
-        if metadata["sha256"] != checksum(metadata["spec"], tensors):
-            raise ValueError("its checksum does not match its content")
-        spec = json.loads(metadata["spec"])
+        spec, tensors = read_checked(path, FORMAT)
         detector = AnomalyDetector(**{**spec["parameters"], "scales": tuple(spec["parameters"]["scales"])})
         settings = {**spec["filters"], "scales": tuple(spec["filters"]["scales"])}
         detector.filters_ = Filters(mixing=tensors["filters.mixing"], kernels=tensors["filters.kernels"], **settings)

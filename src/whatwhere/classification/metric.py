@@ -12,7 +12,6 @@ images: each is a low rank and an even rest, W ≈ V diag(w) Vᵀ + ρ (I − V 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,10 +24,9 @@ from torch import Tensor
 
 from whatwhere.classification.descriptors import Matrix, describe_images, unit_length
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.files import write_atomic
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import canonical, checksum, model_checksum, read_tensors, readable, to_bytes
+from whatwhere.model.files import checksum, model_checksum, read_checked, readable, write_checked
 from whatwhere.ops.distortions import distort
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
@@ -98,22 +96,14 @@ class Metric:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a safetensors file; nothing is pickled."""
         tensors = {name: getattr(self, name).detach().cpu() for name in ("mean", "matrix", "variances")}
-        text = canonical({"how": asdict(self.how), "made_for": self.made_for})
-        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "settings": text}
-        write_atomic(Path(path), to_bytes(tensors, metadata))
+        write_checked(Path(path), FORMAT, {"how": asdict(self.how), "made_for": self.made_for}, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Metric:
         """Read what `save` wrote."""
         file = Path(path)
         with readable(file, "metric", "learn it again"):
-            metadata, tensors = read_tensors(file)
-            form = metadata.get("format", "no format at all")
-            if form != FORMAT:
-                raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
-            if metadata["sha256"] != checksum(metadata["settings"], tensors):
-                raise SpecError("its checksum does not match its content")
-            settings = json.loads(metadata["settings"])
+            settings, tensors = read_checked(file, FORMAT)
             how = build(Distortions, settings["how"])
             mean, matrix, variances = (tensors[name].float() for name in ("mean", "matrix", "variances"))
             if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):

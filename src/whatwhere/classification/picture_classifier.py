@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from collections.abc import Callable
@@ -19,9 +18,9 @@ from whatwhere.classification.metric import Metric
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.data import Images, load
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.files import disk_errors, open_regular, write_atomic
+from whatwhere.files import disk_errors, open_regular
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import canonical, checksum, model_tensors, read_tensors, readable, to_bytes
+from whatwhere.model.files import model_tensors, read_checked, readable, write_checked
 from whatwhere.spec import Recipe
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.toml import build, override, to_toml
@@ -93,10 +92,8 @@ class PictureClassifier:
             tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
             tensors |= {f"metric.{name}": getattr(d.metric, name).cpu() for name in ("mean", "matrix", "variances")}
             settings |= {"how": asdict(d.metric.how), "shape": d.shape, "recipe": to_toml(d.recipe)}
-        text = canonical(settings)
-        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "settings": text}
         with disk_errors(f"writing {path}", "make room, or choose another place"):
-            write_atomic(Path(path), to_bytes(tensors, metadata))
+            write_checked(Path(path), FORMAT, settings, tensors)
 
 
 def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
@@ -113,13 +110,7 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
     """
     file = Path(path)
     with readable(file, "classifier", "save it again"):
-        metadata, tensors = read_tensors(file)
-        form = metadata.get("format", "no format at all")
-        if form != FORMAT:
-            raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
-        if metadata["sha256"] != checksum(metadata["settings"], tensors):
-            raise SpecError("its checksum does not match its content")
-        settings = json.loads(metadata["settings"])
+        settings, tensors = read_checked(file, FORMAT)
         describe = _describer(settings, tensors) if "recipe" in settings else None
         classes, n_neighbors = tuple(settings["classes"]), settings["n_neighbors"]
         rows, probabilities = tensors["rows"], tensors["probabilities"]

@@ -220,7 +220,7 @@ def demo_page(demo: Demo, test: Images) -> str:
     )
     few = (
         "Labels spread from the few digits that have one to their neighbours, in a metric in which small distortions "
-        "count little. The classifier is told that classes are equally large."
+        "count little. The classifier assumes that classes are equally large."
     )
     sections = [
         drawing.draw(f"decomposition-{top}"),

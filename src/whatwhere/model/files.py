@@ -95,6 +95,22 @@ def model_checksum(model: DeconvNet) -> str:
     return checksum(canonical(asdict(model.spec)), model_tensors(model.to(torch.float32)))
 
 
+def write_checked(path: Path, form: str, settings: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Write settings and tensors of a format as a file with a checksum, complete or not at all."""
+    text = canonical(settings)
+    write_atomic(path, to_bytes(tensors, {"format": form, "sha256": checksum(text, tensors), "settings": text}))
+
+
+def read_checked(path: Path, form: str) -> tuple[Any, dict[str, Tensor]]:
+    """What `write_checked` wrote; a SpecError for another format or another content."""
+    metadata, tensors = read_tensors(path)
+    if (found := metadata.get("format", "no format at all")) != form:
+        raise SpecError(f"it holds {found!r}; expected {form!r}")
+    if metadata["sha256"] != checksum(metadata["settings"], tensors):
+        raise SpecError("its checksum does not match its content")
+    return json.loads(metadata["settings"]), tensors
+
+
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata and the tensors of a safetensors file."""
     from safetensors import safe_open
