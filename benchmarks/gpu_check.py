@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600, help="for everything")
     parser.add_argument("--share", type=float, default=0.5, help="of the time that measuring may take")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--cases", help="separated by commas; default: all")
+    parser.add_argument("--cases", help="separated by semicolons; default: all")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -173,7 +173,7 @@ def main() -> None:
         return
     end = time.monotonic() + arguments.seconds
     trees = {"before": arguments.before, "after": arguments.after} if arguments.before else {"after": arguments.after}
-    names = arguments.cases.split(",") if arguments.cases else list(CASES)
+    names = arguments.cases.split(";") if arguments.cases else list(CASES)
     deadline = time.monotonic() + arguments.share * arguments.seconds
     result: dict[str, Any] = {"inference": compare(trees, arguments.rounds, names, deadline)}
     result["what"] = f"{IMAGES} digits, {STEPS} steps: M image-iterations/s and mean cost; layers: ms and mean gradient"
