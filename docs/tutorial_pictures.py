@@ -7,6 +7,7 @@ The model is the one that ships with the package, trained on all of MNIST at the
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from reproduction.scale import read_scale
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "reproduction" / "results"
+TEN_LABELS = RESULTS.parent / "studies" / "results" / "ten_labels.jsonl"
 SPARSE = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)
 
 
@@ -89,14 +91,19 @@ def uses(digits: ww.data.Images, parts: Tensor) -> dict[str, Figure]:
 
 def label_chart() -> Figure:
     """Error against the number of labels, from the result files."""
+    labels = (100, 300, 1000, 3000)
     paper = read_scale("paper")
     cells = measured_tables(paper, open_store(RESULTS, paper))["comparison"]
-    rows = {"pixels": "Raw pixels", "features": "This model, Gaussian pooling, 2 layers"}
-    labels = (100, 300, 1000, 3000)
+    rows = map(json.loads, TEN_LABELS.read_text().splitlines())
+    svm = next(row["svm"] for row in rows if row["name"] == "mnist test svm three models, both views")
+    curves = {
+        "pixels": [cells[f"Raw pixels / {n} labels"].mean for n in labels],
+        "features": [float(svm[str(n)]["1.0"].partition("±")[0]) for n in labels],
+    }
     figure = Figure(figsize=(2.4, 1.3), layout="constrained")
     axis = figure.subplots()
-    for name, row in rows.items():
-        axis.plot(labels, [cells[f"{row} / {n} labels"].mean for n in labels], "o-", ms=3, lw=1.2, label=name)
+    for name, errors in curves.items():
+        axis.plot(labels, errors, "o-", ms=3, lw=1.2, label=name)
     axis.set(xscale="log", ylim=(0, None), xticks=labels, xticklabels=[f"{n:,}" for n in labels])
     axis.set_ylabel("error, %", fontsize=7)
     axis.set_xlabel("labels", fontsize=7)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from whatwhere.spec.toml import override as override
     from whatwhere.spec.toml import read_recipe as read_recipe
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when first asked for, so that `whatwhere --help` does not wait for torch.
 _HOME = {
