@@ -165,7 +165,8 @@ def kind(hint: Any) -> str:
     if is_dataclass(hint):
         return f'`"{hint.kind}"`'
     if get_origin(hint) is tuple:
-        return f"list of {kind(get_args(hint)[0])}"
+        of = kind(get_args(hint)[0])
+        return f"list of {of}" if ... in get_args(hint) else f"pair of {of}s"
     options = [option for option in get_args(hint) if option is not type(None)]
     if options:
         return " or ".join(map(kind, options))

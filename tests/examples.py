@@ -20,6 +20,18 @@ SPECS = {
             LayerSpec(maps=4, filter_size=3, pool_size=3, pool_stride=2),
         )
     ),
+    "2 layers, rectangular": ModelSpec(
+        layers=(
+            LayerSpec(maps=3, filter_size=(2, 4), pool_size=(3, 2)),
+            LayerSpec(maps=4, filter_size=(3, 2), pool_size=(2, 3), pool_stride=(1, 2)),
+        )
+    ),
+    "2 layers, signals": ModelSpec(
+        layers=(
+            LayerSpec(maps=3, filter_size=(1, 5), pool_size=(1, 3)),
+            LayerSpec(maps=4, filter_size=(1, 3), pool_size=(1, 2)),
+        )
+    ),
     "2 layers, 3-D pooling": ModelSpec(
         layers=(LayerSpec(maps=6, filter_size=3, pool_maps=2), LayerSpec(maps=4, filter_size=3, pool_maps=4))
     ),

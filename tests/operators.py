@@ -31,6 +31,9 @@ REGIONS = {
     "3×3 stride 1": Regions.of((2, 5, 6), 3, stride=1),
     "4×4 larger than the map": Regions.of((2, 3, 2), 4),
     "1×1": Regions.of((2, 3, 4), 1),
+    "2×3 ragged": Regions.of((2, 7, 8), (2, 3)),
+    "3×2 stride 2×1": Regions.of((2, 8, 5), (3, 2), stride=(2, 1)),
+    "1×4 stride 1×3 of a signal": Regions.of((3, 1, 11), (1, 4), stride=(1, 3)),
     "2 maps, 2×2 ragged": Regions.of((4, 5, 6), 2, maps=2),
     "4 maps, 3×3 stride 2": Regions.of((4, 6, 7), 3, stride=2, maps=4),
 }
@@ -63,13 +66,13 @@ def weights_of(kind: str, regions: Regions, n: int = 2) -> Weights:
 
 def operators() -> dict[str, Operator]:
     found = {}
-    for c, b, k in ((1, 3, 5), (3, 4, 3), (5, 2, 1)):
-        f, z = draw(c, b, k, k), draw(2, b, 5 + k, 6 + k)
-        found[f"convolution {c}→{b}, {k}×{k}"] = Operator(
+    for c, b, k, m in ((1, 3, 5, 5), (3, 4, 3, 3), (5, 2, 1, 1), (2, 3, 2, 4), (1, 3, 1, 5)):
+        f, z = draw(c, b, k, m), draw(2, b, 5 + k, 6 + m)
+        found[f"convolution {c}→{b}, {k}×{m}"] = Operator(
             lambda z, f=f: convolve_down(z, f), lambda v, f=f: convolve_up(v, f), tuple(z.shape), (2, c, 6, 7)
         )
-        found[f"filters {c}→{b}, {k}×{k}"] = Operator(
-            lambda f, z=z: convolve_down(z, f), lambda v, z=z: filter_gradient(z, v), (c, b, k, k), (2, c, 6, 7)
+        found[f"filters {c}→{b}, {k}×{m}"] = Operator(
+            lambda f, z=z: convolve_down(z, f), lambda v, z=z: filter_gradient(z, v), (c, b, k, m), (2, c, 6, 7)
         )
     for name, regions in REGIONS.items():
         elements = (2, regions.grid[0], *regions.size, *regions.grid[1:])

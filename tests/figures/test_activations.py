@@ -58,7 +58,9 @@ def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
         p[0, 0, row, column] = float(samples.value[i])
         own = latents[image : image + 1].pooling_params
         pixels = tiny.model.at(height, width).decode(Latents(p, own))[0]
-        (top, bottom), (left, right) = (footprint(tiny.model, 2, place) for place in (row, column))
+        (top, bottom), (left, right) = (
+            footprint(tiny.model, 2, place, axis) for axis, place in enumerate((row, column))
+        )
         padded = torch.nn.functional.pad(pixels, (30, 30, 30, 30))
         return padded[:, 30 + top : 30 + bottom, 30 + left : 30 + right]
 
@@ -84,8 +86,8 @@ def test_the_footprint_contains_the_whole_projection(tiny):
 
 def test_the_papers_footprints():
     model = DeconvNet(ModelSpec.paper())
-    assert footprint(model, 1, 0) == (-4, 2)
-    first, beyond = footprint(model, 2, 3)
+    assert footprint(model, 1, 0, axis=0) == (-4, 2)
+    first, beyond = footprint(model, 2, 3, axis=1)
     assert beyond - first == 16  # one z₂ element sees 14 pixels, and a region of two of them 16
 
 
@@ -134,7 +136,7 @@ def test_at_most_so_many_gaussians_are_drawn(tiny, monkeypatch):
 def test_pixels_lie_where_their_explanation_is():
     """The centre of what an element of z reaches is the pixel that is drawn behind it."""
     model = DeconvNet(ModelSpec.paper())
-    assert pixel_to_map(model, 1) == (1.0, 2.0)
-    scale, offset = pixel_to_map(model, 2)
+    assert pixel_to_map(model, 1, axis=0) == (1.0, 2.0)
+    scale, offset = pixel_to_map(model, 2, axis=1)
     z2 = 7  # reaches p₁ 3…7, z₁ 6…15, pixels 2…15
     assert scale * (2 + 15) / 2 + offset == z2

@@ -41,12 +41,20 @@ def test_shares_add_to_one_and_are_zero_near_the_borders(length: int, tile: int,
 @pytest.mark.parametrize("name", SPECS)
 def test_every_feature_is_taken_from_one_tile_that_has_it(name: str) -> None:
     model = DeconvNet(SPECS[name])
-    stride = LayerPlaces.of(model.spec)[-1].stride
+    for axis in (0, 1):
+        check_features_of_tiles(model, axis)
+
+
+def check_features_of_tiles(model: DeconvNet, along: int) -> None:
+    def regions(length: int, k: int) -> int:
+        return model.at(*((length, 8) if along == 0 else (8, length))).regions[k - 1].grid[1 + along]
+
+    stride = LayerPlaces.of(model.spec, along)[-1].stride
     tile, length = 24 + 4 * stride, 5 * stride + 90
     axis = TileAxis.split(length, tile, 12, stride)
-    for k, places in enumerate(LayerPlaces.of(model.spec)):
-        count = length if k == 0 else model.at(length, 8).regions[k - 1].grid[1]
-        in_tile = axis.size if k == 0 else model.at(axis.size, 8).regions[k - 1].grid[1]
+    for k, places in enumerate(LayerPlaces.of(model.spec, along)):
+        count = length if k == 0 else regions(length, k)
+        in_tile = axis.size if k == 0 else regions(axis.size, k)
         taken = []
         for i, start in enumerate(axis.starts):
             first, last = axis.core(i, places, count)
@@ -55,25 +63,28 @@ def test_every_feature_is_taken_from_one_tile_that_has_it(name: str) -> None:
         assert taken == list(range(count))
 
 
-@pytest.mark.parametrize("name", ["1 layer", "2 layers", "2 layers, 3×3 regions", "2 layers, overlapping"])
-def test_a_feature_is_centred_where_it_reconstructs(name: str) -> None:
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    "name", ["1 layer", "2 layers", "2 layers, 3×3 regions", "2 layers, overlapping", "2 layers, rectangular"]
+)
+def test_a_feature_is_centred_where_it_reconstructs(name: str, axis: int) -> None:
     """The centroid of what one feature reconstructs with flat filters and flat pooling."""
     spec = SPECS[name]
     model = DeconvNet(spec, dtype=torch.float64)
     filters = [torch.ones_like(f) for f in model.filters]
     model = DeconvNet.from_parts(spec, filters, model.connectivity)
     sized = model.at(80, 80)
-    for k, places in enumerate(LayerPlaces.of(spec)[1:], start=1):
-        if spec.layers[0].stride != spec.layers[0].pool_size and k > 1:
+    for k, places in enumerate(LayerPlaces.of(spec, axis)[1:], start=1):
+        if spec.layers[0].pool_stride is not None and k > 1:
             continue  # where regions overlap, features of one layer are not of equal weight in the one below
         thetas = tuple(
             PoolingParams(*(torch.zeros(1, len(r.axes), *r.grid, dtype=torch.float64),) * 2) for r in sized.regions[:k]
         )
         grid = sized.regions[k - 1].grid
-        p, j = torch.zeros(1, *grid, dtype=torch.float64), grid[1] // 2
-        p[0, 0, j, j] = 1
-        rows = sized.decode(Latents(p, thetas))[0].sum((0, 2))
-        centre = float((rows * torch.arange(80)).sum() / rows.sum())
+        p, j = torch.zeros(1, *grid, dtype=torch.float64), grid[1 + axis] // 2
+        p[0, 0, grid[1] // 2, grid[2] // 2] = 1
+        line = sized.decode(Latents(p, thetas))[0].sum((0, 2 - axis))
+        centre = float((line * torch.arange(80)).sum() / line.sum())
         assert centre == pytest.approx(places.stride * j + places.offset)
 
 

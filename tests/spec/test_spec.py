@@ -25,7 +25,7 @@ def test_the_papers_settings() -> None:
     recipe = Recipe.paper()
     assert [layer.maps for layer in recipe.model.layers] == [16, 48]
     assert [layer.filter_size for layer in recipe.model.layers] == [5, 5]
-    assert [(layer.pool_size, layer.stride) for layer in recipe.model.layers] == [(2, 2), (2, 2)]
+    assert [(layer.pool_size, layer.strides) for layer in recipe.model.layers] == [(2, (2, 2))] * 2
     assert [layer.fan_in for layer in recipe.model.layers] == [None, 8]
     assert recipe.model.nonnegative
     assert [learning.inference.lam for learning in recipe.learning] == [2.0, 0.5]
@@ -61,6 +61,14 @@ def test_an_annotation_is_checked_with_its_range(given: dict[str, Any], problem:
         Oven(**given)
 
 
+def test_a_size_is_a_number_or_a_pair() -> None:
+    square, wide = LayerSpec(maps=2, filter_size=(5, 5), pool_size=[2, 2]), LayerSpec(maps=2, filter_size=[1, 7])
+    assert square == LayerSpec(maps=2)
+    assert (square.filter_size, square.strides) == (5, (2, 2))
+    assert (wide.filter_size, wide.filter_shape, wide.square) == ((1, 7), (1, 7), False)
+    assert LayerSpec(maps=2, pool_size=(1, 3)).strides == (1, 3)
+
+
 def test_specs_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         Recipe.paper().seed = 3  # type: ignore[misc]
@@ -71,6 +79,11 @@ BAD = {
     "maps = True": lambda: LayerSpec(maps=True),
     "maps = 2.5": lambda: LayerSpec(maps=2.5),
     "pool_stride = 3 with pool_size = 2": lambda: LayerSpec(maps=2, pool_stride=3),
+    "pool_stride = .1, 3. with pool_size = 2": lambda: LayerSpec(maps=2, pool_stride=(1, 3)),
+    "filter_size = .1, 2, 3. was": lambda: LayerSpec(maps=2, filter_size=(1, 2, 3)),
+    "filter_size = '5' was": lambda: LayerSpec(maps=2, filter_size="5"),
+    "pool_size = 0": lambda: LayerSpec(maps=2, pool_size=(2, 0)),
+    "pool_size = True": lambda: LayerSpec(maps=2, pool_size=True),
     "maps = 5 with pool_maps = 2": lambda: LayerSpec(maps=5, pool_maps=2),
     "pooling_kind = 'mean'": lambda: LayerSpec(maps=2, pooling_kind="mean"),
     "without layers": lambda: ModelSpec(layers=()),

@@ -230,10 +230,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 layers = st.builds(
     LayerSpec,
     maps=st.integers(1, 9).map(lambda n: 2 * n),
-    filter_size=st.integers(1, 9),
+    filter_size=st.one_of(st.integers(1, 9), st.tuples(st.integers(1, 9), st.integers(1, 9))),
     pooling_kind=st.sampled_from(["gaussian", "max", "sum"]),
-    pool_size=st.integers(2, 4),
-    pool_stride=st.sampled_from([None, 1, 2]),
+    pool_size=st.sampled_from([2, 3, 4, (2, 4), (3, 2)]),
+    pool_stride=st.sampled_from([None, 1, 2, (1, 2), (2, 1)]),
     pool_maps=st.sampled_from([1, 2]),
 )
 inferences = st.builds(

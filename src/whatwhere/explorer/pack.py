@@ -10,6 +10,7 @@ from torch import Tensor
 
 from whatwhere.errors import SpecError
 from whatwhere.model import DeconvNet
+from whatwhere.model.deconvnet import times
 from whatwhere.spec import InferenceSpec
 
 
@@ -21,13 +22,18 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
                 f"layer {k} pools {layer.pool_maps} maps together; the explorer shows models that pool within a map"
                 " (pool_maps = 1)"
             )
+        if not layer.square:
+            raise SpecError(
+                f"layer {k} has filters of {times(layer.filter_shape)} and regions of {times(layer.pool_shape)}; the"
+                " explorer shows models whose filters and regions are square"
+            )
     layers = [
         {
             "maps": layer.maps,
             "filterSize": layer.filter_size,
             "kind": layer.pooling_kind,
             "poolSize": layer.pool_size,
-            "stride": layer.stride,
+            "stride": layer.strides[0],
             "filters": to_base64(filters, np.float32),
             "connected": to_base64(connected, np.uint8),
         }

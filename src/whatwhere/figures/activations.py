@@ -59,7 +59,7 @@ class Gaussians:
 
     def in_pixels(self, model: DeconvNet, layer: int) -> Gaussians:
         """The same in pixels of the image."""
-        scale, offset = pixel_to_map(model, layer)
+        scale, offset = np.transpose([pixel_to_map(model, layer, axis) for axis in (1, 0)])
         return Gaussians((self.centre - offset) / scale, self.sigma / scale)
 
 
@@ -79,19 +79,27 @@ def gaussians(
         values: np.ndarray = parameter[:, -2:, feature].cpu().numpy()[drawn.image, ::-1, drawn.row, drawn.column]
         return values
 
-    regions = np.column_stack([drawn.column, drawn.row])
-    centre = regions * spec.stride + (spec.pool_size - 1) / 2 + columns_and_rows(theta.mu)
+    regions, size, stride = (
+        np.column_stack([drawn.column, drawn.row]),
+        np.array(spec.pool_shape[::-1]),
+        np.array(spec.strides[::-1]),
+    )
+    centre = regions * stride + (size - 1) / 2 + columns_and_rows(theta.mu)
     with np.errstate(divide="ignore"):
-        return Gaussians(centre, np.minimum(1 / np.sqrt(columns_and_rows(theta.gamma)), spec.pool_size / 2))
+        return Gaussians(centre, np.minimum(1 / np.sqrt(columns_and_rows(theta.gamma)), size / 2))
 
 
-def pixel_to_map(model: DeconvNet, layer: int) -> tuple[float, float]:
-    """Scale and offset of the position of a pixel on the map z of a layer: position = scale · pixel + offset."""
+def pixel_to_map(model: DeconvNet, layer: int, axis: int) -> tuple[float, float]:
+    """Scale and offset of the position of a pixel on the map z of a layer: position = scale · pixel + offset.
+
+    axis  0 along rows, 1 along columns
+    """
     scale, offset = 1.0, 0.0
     for k, spec in enumerate(model.spec.layers[:layer], start=1):
-        offset += (spec.filter_size - 1) / 2
+        offset += (spec.filter_shape[axis] - 1) / 2
         if k < layer:
-            scale, offset = scale / spec.stride, (offset - (spec.pool_size - 1) / 2) / spec.stride
+            stride = spec.strides[axis]
+            scale, offset = scale / stride, (offset - (spec.pool_shape[axis] - 1) / 2) / stride
     return scale, offset
 
 
@@ -105,18 +113,23 @@ def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int,
     p = latents.p.new_zeros(n, *latents.p.shape[1:])
     p[np.arange(n), drawn.feature, drawn.row, drawn.column] = torch.as_tensor(drawn.value).to(p)
     pixels = model.at(height, width).decode(Latents(p, latents[torch.as_tensor(drawn.image)].pooling_params))
-    first, end = footprint(model, layer, 0)
-    side = end - first
-    pixels = F.pad(pixels, (side, side, side, side))  # a footprint may extend beyond the image
-    tops, lefts = ([side + footprint(model, layer, int(i))[0] for i in places] for places in (drawn.row, drawn.column))
-    crops = [image[:, y : y + side, x : x + side] for image, y, x in zip(pixels, tops, lefts, strict=True)]
-    return torch.stack(crops) if crops else pixels.new_zeros(0, pixels.shape[1], side, side)
+    rows, columns = (
+        [footprint(model, layer, int(place), axis) for place in (0, *places)]
+        for axis, places in enumerate((drawn.row, drawn.column))
+    )
+    tall, wide = (places[0][1] - places[0][0] for places in (rows, columns))
+    pixels = F.pad(pixels, (wide, wide, tall, tall))  # a footprint may extend beyond the image
+    crops = [
+        image[:, tall + top : tall + bottom, wide + left : wide + right]
+        for image, (top, bottom), (left, right) in zip(pixels, rows[1:], columns[1:], strict=True)
+    ]
+    return torch.stack(crops) if crops else pixels.new_zeros(0, pixels.shape[1], tall, wide)
 
 
-def footprint(model: DeconvNet, layer: int, position: int) -> tuple[int, int]:
-    """The range of pixels (first, last + 1) that one element of p_layer can affect along an axis."""
+def footprint(model: DeconvNet, layer: int, position: int, axis: int) -> tuple[int, int]:
+    """The range of pixels (first, last + 1) that one element of p_layer can affect along rows (axis 0) or columns."""
     first, end = position, position + 1
     for spec in reversed(model.spec.layers[:layer]):
-        first, end = first * spec.stride, (end - 1) * spec.stride + spec.pool_size
-        first = first - (spec.filter_size - 1)
+        stride = spec.strides[axis]
+        first, end = first * stride - (spec.filter_shape[axis] - 1), (end - 1) * stride + spec.pool_shape[axis]
     return first, end

@@ -36,22 +36,23 @@ def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, fe
     """
     active, spec = gaussians(model, images, latents, layer, feature, seed=seed), model.spec.layers[layer - 1]
     _, rows, columns = model.at(*images.shape[2:]).regions[layer - 1].grid
-    height, width = ((count - 1) * spec.stride + spec.pool_size for count in (rows, columns))
+    down, right = spec.strides
+    height, width = ((rows - 1) * down + spec.pool_shape[0], (columns - 1) * right + spec.pool_shape[1])
     figure = Figure(figsize=(COLUMN, COLUMN * height / width + 0.26))
     heading = f"Positions of feature {feature + 1} of layer {layer}: {len(active)} Gaussians"
     add_heading(figure, 0, 0.03, heading)
     axes = add_panel(figure, 0.02, 0.22, COLUMN - 0.04, COLUMN * height / width)
 
-    scale, offset = pixel_to_map(model, layer)
-    left, right, top, bottom = (
-        scale * (edge - 0.5) + offset for side in reversed(images.shape[2:]) for edge in (0, side)
+    (top, bottom), (left, end) = (
+        [scale * (edge - 0.5) + offset for edge in (0, side)]
+        for side, (scale, offset) in zip(images.shape[2:], (pixel_to_map(model, layer, a) for a in (0, 1)), strict=True)
     )
     mean = image_to_rgb(images.mean(0), ink=is_ink(images))
-    axes.imshow(mean, extent=(left, right, bottom, top), alpha=0.18, aspect="auto")
+    axes.imshow(mean, extent=(left, end, bottom, top), alpha=0.18, aspect="auto")
     axes.set_xlim(-0.5, width - 0.5)  # half an element beyond the first and last elements of the regions
     axes.set_ylim(height - 0.5, -0.5)
-    axes.vlines(np.arange(1, columns) * spec.stride - 0.5, -0.5, height - 0.5, color=RULE, lw=0.5)
-    axes.hlines(np.arange(1, rows) * spec.stride - 0.5, -0.5, width - 0.5, color=RULE, lw=0.5)
+    axes.vlines(np.arange(1, columns) * right - 0.5, -0.5, height - 0.5, color=RULE, lw=0.5)
+    axes.hlines(np.arange(1, rows) * down - 0.5, -0.5, width - 0.5, color=RULE, lw=0.5)
     draw_ellipses(axes, active, CURVES[0], fill=0.14, edge=0.56)
     add_frame(axes, GREY, 0.6)
     return figure

@@ -94,7 +94,7 @@ def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
         if not tensor.isfinite().all():
             raise ImageError("latents with NaN or Inf were given; expected finite values")
     for k, (theta, layer) in enumerate(zip(latents.pooling_params, model.spec.layers, strict=False), start=1):
-        reach = (max(layer.pool_size, layer.pool_maps) - 1) / 2
+        reach = (max(*layer.pool_shape, layer.pool_maps) - 1) / 2
         if (theta.gamma < 0).any() or (theta.mu.abs() > reach).any():
             raise ImageError(
                 f"pooling variables with γ down to {theta.gamma.min():.4g} and |μ| up to {theta.mu.abs().max():.4g} "

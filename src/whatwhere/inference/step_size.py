@@ -7,6 +7,7 @@ Deviation: the print of the line search lacks λ, although the step is λ β g; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -68,7 +69,8 @@ def lipschitz(model: DeconvNet, layer: int) -> float:
     """A bound on ‖R‖² for any pooling variables: the filters' largest gain at any frequency, times the overlap."""
     bound = 1.0  # on the CPU: some devices have no float64
     for f, spec in zip(model.filters[:layer], model.spec.layers, strict=False):
-        spectrum = torch.fft.fft2(f.detach().cpu().double(), s=(64, 64)).permute(2, 3, 0, 1)
-        overlap = (-(-spec.pool_size // spec.stride)) ** 2
-        bound *= overlap * float(torch.linalg.matrix_norm(spectrum, ord=2).square().max())
+        samples = [max(64, 4 * side) if side > 1 else 1 for side in spec.filter_shape]
+        spectrum = torch.fft.fft2(f.detach().cpu().double(), s=samples).permute(2, 3, 0, 1)
+        overlaps = (-(-side // stride) for side, stride in zip(spec.pool_shape, spec.strides, strict=True))
+        bound *= math.prod(overlaps) * float(torch.linalg.matrix_norm(spectrum, ord=2).square().max())
     return bound

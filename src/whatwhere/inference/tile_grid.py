@@ -25,20 +25,20 @@ RAMP_SHARE = 8  # the ramp is this part of the overlap: short, since tiles are l
 
 @dataclass(frozen=True)
 class LayerPlaces:
-    """Where the features of a layer are: feature j is centred at pixel stride · j + offset."""
+    """Where the features of a layer are along rows or columns: feature j is centred at pixel stride · j + offset."""
 
     stride: int
     offset: float
 
     @classmethod
-    def of(cls, spec: ModelSpec) -> tuple[LayerPlaces, ...]:
-        """Of the pixels (layer 0) and of every layer's features."""
+    def of(cls, spec: ModelSpec, axis: int) -> tuple[LayerPlaces, ...]:
+        """Of the pixels (layer 0) and of every layer's features, along rows (axis 0) or columns (1)."""
         places = [cls(1, 0.0)]
         for layer in spec.layers:
             stride, offset = places[-1].stride, places[-1].offset
             # z(i) explains what lies K - 1 before i up to i; a region is `pool_size` of them
-            centre = (layer.pool_size - 1) / 2 - (layer.filter_size - 1) / 2
-            places.append(cls(stride * layer.stride, offset + stride * centre))
+            centre = (layer.pool_shape[axis] - 1) / 2 - (layer.filter_shape[axis] - 1) / 2
+            places.append(cls(stride * layer.strides[axis], offset + stride * centre))
         return tuple(places)
 
     def first_from(self, pixel: int) -> int:
@@ -98,18 +98,23 @@ class TileAxis:
 
 @dataclass(frozen=True)
 class TileGrid:
-    """The tiles of a picture, row by row."""
+    """The tiles of a picture, row by row, and where the features of every layer are along rows and columns."""
 
     rows: TileAxis
     columns: TileAxis
+    places: tuple[tuple[LayerPlaces, ...], tuple[LayerPlaces, ...]]
 
     @classmethod
     def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> TileGrid:
         """Tiles of at most tile × tile pixels with at least `overlap` pixels in common with each neighbour."""
         require_count("tile", tile)
         require_count("overlap", overlap, least=0)
-        stride = LayerPlaces.of(spec)[-1].stride
-        return cls(*(TileAxis.split(length, tile, overlap, stride) for length in (height, width)))
+        places = LayerPlaces.of(spec, 0), LayerPlaces.of(spec, 1)
+        rows, columns = (
+            TileAxis.split(length, tile, overlap, along[-1].stride)
+            for length, along in zip((height, width), places, strict=True)
+        )
+        return cls(rows, columns, places)
 
     def __len__(self) -> int:
         return len(self.rows.starts) * len(self.columns.starts)
@@ -123,13 +128,13 @@ class TileGrid:
         return slice(top, top + self.rows.size), slice(left, left + self.columns.size)
 
     def core(
-        self, tile: tuple[int, int], places: LayerPlaces, counts: tuple[int, ...]
+        self, tile: tuple[int, int], layer: int, counts: tuple[int, ...]
     ) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
         """What is taken from a tile, of a layer with `counts` rows and columns: in the picture, and in the tile."""
         both = []
-        for axis, i, count in zip((self.rows, self.columns), tile, counts, strict=True):
-            first, last = axis.core(i, places, count)
-            start = axis.starts[i] // places.stride
+        for axis, places, i, count in zip((self.rows, self.columns), self.places, tile, counts, strict=True):
+            first, last = axis.core(i, places[layer], count)
+            start = axis.starts[i] // places[layer].stride
             both.append((slice(first, last), slice(first - start, last - start)))
         (rows, inner_rows), (columns, inner_columns) = both
         return (rows, columns), (inner_rows, inner_columns)

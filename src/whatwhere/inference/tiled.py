@@ -24,7 +24,7 @@ from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
 from whatwhere.inference.plan import joint
 from whatwhere.inference.target import Target, make_target
-from whatwhere.inference.tile_grid import LayerPlaces, TileGrid
+from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
@@ -244,16 +244,15 @@ def finish_tile(model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents
     sized, whole = model.at(grid.rows.size, grid.columns.size), model.at(grid.rows.length, grid.columns.length)
     stages = sized.descend(latents.p, sized.weights(latents.pooling_params))  # p̂_0 … p̂_l
     image = model.input_stage.inverse(stages[0], latents.background)[0]
-    places = LayerPlaces.of(model.spec)
 
     def take(k: int, values: Tensor) -> SparseMap:
         """The values [V, B, h, w] of layer k that are taken from this tile, where its features are not 0."""
-        in_picture, inside = grid.core(tile, places[k], whole.regions[k - 1].grid[1:])
+        in_picture, inside = grid.core(tile, k, whole.regions[k - 1].grid[1:])
         corner = in_picture[0].start, in_picture[1].start
         return SparseMap.of(values[:, :, *inside], stages[k][0, :, *inside] != 0, whole.regions[k - 1].grid, corner)
 
     where = [take(k, torch.cat([theta.mu, theta.gamma], 1)[0]) for k, theta in enumerate(latents.pooling_params, 1)]
-    core, inside = grid.core(tile, places[0], (grid.rows.length, grid.columns.length))
+    core, inside = grid.core(tile, 0, (grid.rows.length, grid.columns.length))
     background = latents.background.map(lambda part: part[:, :, *inside])
     codes = SparseLatents(take(len(latents.pooling_params), latents.p), tuple(where), background)
     return SolvedTile(*grid.window(tile), image * grid.weights(tile).to(image), codes, core, engine)

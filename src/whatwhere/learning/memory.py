@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from whatwhere.errors import RunError, SpecError
-from whatwhere.ops.pooling import Regions
+from whatwhere.model.sized import layer_regions
 from whatwhere.spec import ModelSpec
 
 FILTER_COPIES = 3  # drawn in float64, projected, and as they are used
@@ -21,7 +21,9 @@ REMEDY = "take fewer or smaller maps and filters, smaller images, or a smaller b
 
 def check_memory(spec: ModelSpec, image_size: tuple[int, int], batch_size: int, device: torch.device) -> None:
     """Raise if the filters, or the latents of one batch, are larger than the memory that is free."""
-    filters = [spec.maps_below(k) * layer.maps * layer.filter_size**2 for k, layer in enumerate(spec.layers, start=1)]
+    filters = [
+        spec.maps_below(k) * layer.maps * math.prod(layer.filter_shape) for k, layer in enumerate(spec.layers, 1)
+    ]
     latents = 4 * latents_per_image(spec, *image_size) * batch_size
     free = free_memory(device)
     if not free:  # unknown on this system
@@ -51,13 +53,10 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
 def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
     """How many numbers the latents of one image are, in the layer of training that has most."""
     largest = pooling = 0
-    for layer in spec.layers:
-        z = (layer.maps, height + layer.filter_size - 1, width + layer.filter_size - 1)
-        regions = Regions.of(z, layer.pool_size, layer.pool_stride, layer.pool_maps)
+    for regions in layer_regions(spec, height, width):
         features = math.prod(regions.grid)
         pooling += 2 * len(regions.axes) * features
         largest = max(largest, features + pooling)
-        _, height, width = regions.grid
     return largest
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import EngineError, ImageError, SpecError
-from whatwhere.model.sized import SizedModel, bind
+from whatwhere.model.sized import SizedModel, layer_regions
 from whatwhere.ops.connectivity import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
@@ -22,7 +22,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class DeconvNet:
-    """Filters f_k [B_{k-1}, B_k, K, K] and connectivity [B_{k-1}, B_k] of every layer; latents are passed in.
+    """Filters f_k [B_{k-1}, B_k, K, L] and connectivity [B_{k-1}, B_k] of every layer; latents are passed in.
 
     An immutable value: methods that change something return another model. Models are equal if their spec, dtype,
     filters and connectivity are equal. Layers count from 1, as in the paper; 0 is the image.
@@ -52,9 +52,9 @@ class DeconvNet:
         generator = torch.Generator().manual_seed(seed)
         filters, connectivity = [], []
         for k, layer in enumerate(spec.layers, start=1):
-            below, size = spec.maps_below(k), layer.filter_size
+            below = spec.maps_below(k)
             connectivity.append(random_connectivity(below, layer.maps, layer.fan_in, generator))
-            gaussian = torch.randn(below, layer.maps, size, size, generator=generator, dtype=torch.float64)
+            gaussian = torch.randn(below, layer.maps, *layer.filter_shape, generator=generator, dtype=torch.float64)
             filters.append(_project(spec, k, gaussian, connectivity[-1]).to(dtype))
         self._set(spec, filters, connectivity)
 
@@ -143,7 +143,7 @@ class DeconvNet:
 
     def at(self, height: int, width: int) -> SizedModel:
         """The model for images of this size, which reconstructs and propagates."""
-        return bind(self, height, width)
+        return SizedModel(self, height, width, layer_regions(self.spec, height, width))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -190,14 +190,19 @@ def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
     return project_filters(f, connected, nonnegative=spec.nonnegative, normalise=normalise)
 
 
+def times(shape: Sequence[int]) -> str:
+    """A shape as a message shows it: 5×5."""
+    return "×".join(map(str, shape))
+
+
 def _describe(layer: LayerSpec) -> str:
     """One layer in a few words: 48 maps 5×5, fan-in 8, gaussian 2×2."""
-    words = [f"{layer.maps} maps {layer.filter_size}×{layer.filter_size}"]
+    words = [f"{layer.maps} maps {times(layer.filter_shape)}"]
     if layer.fan_in is not None:
         words.append(f"fan-in {layer.fan_in}")
-    pooling = f"{layer.pooling_kind} {layer.pool_size}×{layer.pool_size}"
-    if layer.stride != layer.pool_size:
-        pooling += f" stride {layer.stride}"
+    pooling = f"{layer.pooling_kind} {times(layer.pool_shape)}"
+    if layer.strides != layer.pool_shape:
+        pooling += f" stride {layer.pool_stride if isinstance(layer.pool_stride, int) else times(layer.strides)}"
     if layer.pool_maps > 1:
         pooling += f" of {layer.pool_maps} maps"
     return ", ".join([*words, pooling])
@@ -213,7 +218,7 @@ def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequen
     first = filters[0]
     for k, (layer, f, connected) in enumerate(zip(spec.layers, filters, connectivity, strict=True), start=1):
         plane = (spec.maps_below(k), layer.maps)
-        expected = (*plane, layer.filter_size, layer.filter_size)
+        expected = (*plane, *layer.filter_shape)
         if tuple(f.shape) != expected:
             raise SpecError(f"filters {list(f.shape)} were given at layer {k}; its spec says {list(expected)}")
         if f.dtype not in DTYPES or (f.dtype, f.device) != (first.dtype, first.device):

@@ -181,7 +181,7 @@ def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Te
     spec = build(ModelSpec, fields)
     for layer in spec.layers:
         for name, value in asdict(layer).items():
-            if isinstance(value, int) and value > LARGEST:
+            if any(isinstance(part, int) and part > LARGEST for part in (value if type(value) is tuple else [value])):
                 raise SpecError(f"{name} = {str(value)[:20]}… was given; expected at most {LARGEST}")
     return spec
 

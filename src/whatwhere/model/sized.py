@@ -70,7 +70,7 @@ class SizedModel:
 
     @property
     def filters(self) -> tuple[Tensor, ...]:
-        """The filters of every layer, [B_{k-1}, B_k, K, K]."""
+        """The filters of every layer, [B_{k-1}, B_k, K, L]."""
         return self.model.filters
 
     def to(self, *args: Any, **kwargs: Any) -> SizedModel:
@@ -151,13 +151,13 @@ def objective(e: Tensor, p: Tensor, lam: float, alpha: float) -> Objective:
     )
 
 
-def bind(model: DeconvNet, height: int, width: int) -> SizedModel:
-    """The model for images of this size: every layer's regions follow from the size below it."""
+def layer_regions(spec: ModelSpec, height: int, width: int) -> tuple[Regions, ...]:
+    """The pooling regions of every layer for images of this size: they follow from the size below."""
     regions: list[Regions] = []
     rows, columns = height, width
-    for layer in model.spec.layers:
-        grow = layer.filter_size - 1
-        z = (layer.maps, rows + grow, columns + grow)
+    for layer in spec.layers:
+        K, L = layer.filter_shape
+        z = (layer.maps, rows + K - 1, columns + L - 1)
         regions.append(Regions.of(z, layer.pool_size, layer.pool_stride, layer.pool_maps))
         _, rows, columns = regions[-1].grid
-    return SizedModel(model, height, width, tuple(regions))
+    return tuple(regions)

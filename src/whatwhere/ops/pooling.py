@@ -23,6 +23,7 @@ from torch import Tensor
 
 from whatwhere.latents import PoolingParams
 from whatwhere.ops import formulas
+from whatwhere.spec.checks import Size, pair
 
 SWITCH = 1e4  # a precision at which every element but the one at μ has weight 0 exactly, in every dtype
 
@@ -48,9 +49,8 @@ class Regions:
     ceil: bool = True
 
     @classmethod
-    def of(cls, shape: tuple[int, int, int], size: int, stride: int | None = None, maps: int = 1) -> Regions:
-        stride = size if stride is None else stride
-        return cls(shape, (maps, size, size), (maps, stride, stride))
+    def of(cls, shape: tuple[int, int, int], size: Size, stride: Size | None = None, maps: int = 1) -> Regions:
+        return cls(shape, (maps, *pair(size)), (maps, *pair(size if stride is None else stride)))
 
     @property
     def grid(self) -> tuple[int, int, int]:

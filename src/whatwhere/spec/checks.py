@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 from whatwhere.errors import SpecError
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
+PAIR = "a pair of numbers (height, width)"
 
 
 def require(holds: bool, given: str, expected: str) -> None:
@@ -62,6 +63,12 @@ Count = Annotated[int, Within(1)]
 CountOrZero = Annotated[int, Within(0)]
 Positive = Annotated[float, Within(0, above=True)]
 NonNegative = Annotated[float, Within(0)]
+Size = Count | tuple[Count, Count]  # the same along both axes, or (height, width)
+
+
+def pair(size: Size) -> tuple[int, int]:
+    """A size along rows and columns."""
+    return (size, size) if isinstance(size, int) else size
 
 
 class Checked:
@@ -96,14 +103,13 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     members = [h for h in union_members(hint) if h is not type(None)]
     if value is None and len(members) < len(union_members(hint)):
         return None
-    if len(members) > 1:  # a choice of specs, or a number
+    if len(members) > 1:  # a choice of specs, a number, or several numbers
         if type(value) in members:
             return value
-        plain = [h for h in members if not is_dataclass(h)]
-        if not plain or not isinstance(value, numbers.Real):
-            expected = " or ".join("a number" if h in plain else h.__name__ for h in members)
+        forms = {h: _plain_form(h) for h in members}
+        if not (members := [h for h, (_, types) in forms.items() if isinstance(value, types)]):
+            expected = " or ".join(words for words, _ in forms.values())
             raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
-        members = plain
     (member,) = members
     if member is not hint:
         return convert(value, member, name)
@@ -111,7 +117,9 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         require_choice(name, value, get_args(hint))
         return value
     if get_origin(hint) is tuple:
-        require(isinstance(value, list | tuple), f"{name} = {shown(value)}", "a list")
+        pair = ... not in get_args(hint)
+        fits = isinstance(value, list | tuple) and (not pair or len(value) == len(get_args(hint)))
+        require(fits, f"{name} = {shown(value)}", PAIR if pair else "a list")
         return tuple(convert(item, get_args(hint)[0], name) for item in value)
     is_bool = isinstance(value, bool)
     if hint is float and isinstance(value, numbers.Real) and not is_bool:
@@ -124,6 +132,13 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     ):  # dict[str, Any] stays as it is
         raise SpecError(f"{name} = {shown(value)} was given; expected {hint.__name__}, not {type(value).__name__}")
     return value
+
+
+def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
+    """A member of a choice in words, and the types that are converted to it: none if it is a spec."""
+    if is_dataclass(hint):
+        return cast(type, hint).__name__, ()
+    return (PAIR, (list, tuple)) if get_origin(hint) is tuple else ("a number", (numbers.Real,))
 
 
 def union_members(hint: Any) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from whatwhere.spec.checks import Checked, Count, Within, require
+from whatwhere.spec.checks import Checked, Count, Size, Within, pair, require
 
 PoolingKind = Literal["gaussian", "max", "sum"]
 InputKind = Literal["none", "highpass", "onoff"]
@@ -17,29 +17,35 @@ class LayerSpec(Checked):
     """One layer: its unpooled maps z, the filters that reconstruct the layer below, the pooling above.
 
     maps          number of unpooled maps, B
-    filter_size   side of the square filters, K, in elements of the map below
+    filter_size   size of the filters, K, in elements of the map below: their side, or a pair (height, width)
     pooling_kind  'gaussian' (inferred for every image), 'max' (switches) or 'sum' (flat)
-    pool_size     side of the square pooling region, in elements
-    pool_stride   distance between regions; None means they do not overlap
+    pool_size     size of the pooling regions, in elements: their side, or a pair (height, width)
+    pool_stride   distance between regions, a number or a pair; None means they do not overlap
     pool_maps     neighbouring maps pooled together (the paper's footnote on 3-D pooling)
     fan_in        how many maps below each map connects to, drawn at random; None means all
 
     >>> ww.LayerSpec(maps=48, fan_in=8).pool_size
     2
+    >>> ww.LayerSpec(maps=8, filter_size=(1, 64), pool_size=(1, 4)).filter_shape    # for signals: images of height 1
+    (1, 64)
     """
 
     maps: Count
-    filter_size: Count = 5
+    filter_size: Size = 5
     pooling_kind: PoolingKind = "gaussian"
-    pool_size: Count = 2
-    pool_stride: Count | None = None
+    pool_size: Size = 2
+    pool_stride: Size | None = None
     pool_maps: Count = 1
     fan_in: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("filter_size", "pool_size", "pool_stride"):
+            size = getattr(self, name)
+            if size is not None and len(set(pair(size))) == 1:  # a square is a number, however it was given
+                object.__setattr__(self, name, pair(size)[0])
         require(
-            self.stride <= self.pool_size,
+            all(step <= side for step, side in zip(self.strides, self.pool_shape, strict=True)),
             f"pool_stride = {self.pool_stride} with pool_size = {self.pool_size}",
             "a stride no larger than the region, so that every element has a region",
         )
@@ -50,9 +56,24 @@ class LayerSpec(Checked):
         )
 
     @property
-    def stride(self) -> int:
-        """The distance between regions, in elements."""
-        return self.pool_size if self.pool_stride is None else self.pool_stride
+    def filter_shape(self) -> tuple[int, int]:
+        """Height and width of the filters."""
+        return pair(self.filter_size)
+
+    @property
+    def pool_shape(self) -> tuple[int, int]:
+        """Height and width of a region."""
+        return pair(self.pool_size)
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """The distance between regions along rows and columns."""
+        return self.pool_shape if self.pool_stride is None else pair(self.pool_stride)
+
+    @property
+    def square(self) -> bool:
+        """Whether filters, regions and strides are the same along rows and columns."""
+        return not any(isinstance(size, tuple) for size in (self.filter_size, self.pool_size, self.pool_stride))
 
     @property
     def pooled_maps(self) -> int:

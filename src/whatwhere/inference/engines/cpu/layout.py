@@ -79,14 +79,14 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
     for k, (layer, regions) in enumerate(zip(layers, model.at(height, width).regions, strict=False), start=1):
         row = table[k]
         row["real_maps"], row["maps"] = layer.maps, round_up(layer.maps)
-        row["size"], row["pool"], row["stride"] = layer.filter_size, layer.pool_size, layer.stride
+        row["size"], row["pool"], row["stride"] = layer.filter_shape[0], layer.pool_shape[0], layer.strides[0]
         _, row["height"], row["width"] = regions.shape
         _, row["rows"], row["columns"] = regions.grid
         _, row["z_rows"], row["z_columns"] = regions.extent
         row["updates_pooling"] = k in moving
-        row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_size <= LARGEST
+        row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_shape[0] <= LARGEST
         row["sparse"] = sparse_threshold(table[k - 1], row)
-        table[k - 1]["border"] = layer.filter_size - 1
+        table[k - 1]["border"] = layer.filter_shape[0] - 1
     # whatever its Gaussian, the weight of the one element is 1
     table[top]["unpooled"] = table[top]["pool"] == 1
     return table, _place_state(table)

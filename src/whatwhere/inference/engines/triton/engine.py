@@ -5,6 +5,7 @@ Features, pooling variables and sums are float32; the tensor cores multiply floa
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from whatwhere.inference.ista import start_features
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
 from whatwhere.model import Problem
+from whatwhere.model.deconvnet import times
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, InferenceSpec
 
@@ -80,7 +82,7 @@ def starts_from_zero(problem: Problem) -> bool:
     """
     spec = problem.model.spec
     regular = all(
-        layer.pooling_kind == "gaussian" and layer.stride == layer.pool_size
+        layer.pooling_kind == "gaussian" and layer.strides == layer.pool_shape
         for layer in spec.layers[: problem.phase.layer]
     )
     scheduled = problem.spec.schedule is not None and problem.spec.steps > 0
@@ -173,11 +175,13 @@ def unsupported(problem: Problem) -> str | None:
     if model.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype}"
     for k, layer in enumerate(model.spec.layers[: problem.phase.layer], start=1):
-        if layer.stride > 4:
-            return f"the pooling regions of layer {k} have a stride of {layer.stride}; at most 4"
+        if not layer.square:
+            return "filters and regions that are not square are for the reference only"
+        if layer.strides[0] > 4:
+            return f"the pooling regions of layer {k} have a stride of {layer.strides[0]}; at most 4"
         if layer.pool_maps > 1:
             return "regions of several maps (pool_maps > 1) are pooled by the reference only"
-        if layer.pool_size**2 > MAX_REGION:
-            size = f"{layer.pool_size} × {layer.pool_size} elements"
+        if math.prod(layer.pool_shape) > MAX_REGION:
+            size = f"{times(layer.pool_shape)} elements"
             return f"the pooling regions of layer {k} hold {size}; at most {MAX_REGION}"
     return None

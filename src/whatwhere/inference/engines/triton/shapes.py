@@ -158,7 +158,15 @@ def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[
     for spec, regions in zip(model.spec.layers, model.at(height, width).regions[:layer], strict=False):
         maps, height, width = regions.shape
         shapes.append(
-            LayerShape(maps, below, (height, width), regions.grid[1:], spec.pool_size, spec.stride, spec.filter_size)
+            LayerShape(
+                maps,
+                below,
+                (height, width),
+                regions.grid[1:],
+                spec.pool_shape[0],
+                spec.strides[0],
+                spec.filter_shape[0],
+            )
         )
         below = regions.grid
     return shapes
