@@ -125,10 +125,14 @@ def test_examples_are_spread_over_the_set_and_large_images_are_fewer() -> None:
 def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
     with pytest.raises(ImageError, match="has 3 channels; the model explains images of 1"):
         Explorer(load_model(models.path("mnist")), Recipe.paper(), load(np.zeros((2, 3, 28, 28), np.uint8)), name="x")
-    model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=4, pool_maps=2),)))
-    recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
-    with pytest.raises(SpecError, match="pools 2 maps together"):
-        Explorer(model, recipe, load(np.zeros((2, 8, 8), np.uint8)), name="x")
+    for change, problem in (
+        ({"pool_maps": 2}, "pools 2 maps together"),
+        ({"filter_size": (1, 5)}, "filters of 1×5 and regions of 2×2; the explorer shows"),
+    ):
+        model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=4, **change),)))
+        recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
+        with pytest.raises(SpecError, match=problem):
+            Explorer(model, recipe, load(np.zeros((2, 8, 8), np.uint8)), name="x")
 
 
 def test_the_codes_are_inferred_with_the_settings_of_training(page: str) -> None:
