@@ -1,6 +1,6 @@
 """An ablation study of the paper's claims that do not hold here (RESULTS.md): where does the difference come from?
 
-    whatwhere get mnist
+    whatwhere info mnist --download
     python -m reproduction.studies.why phases pooling_step priors switches moving_switches signs sparsity together
 
 The test images are not used: SVMs learn from the first 10,000 training images and are evaluated on the last 10,000.

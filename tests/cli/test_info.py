@@ -1,4 +1,4 @@
-"""`whatwhere info` and `whatwhere get`: what they say about engines and files is true."""
+"""`whatwhere info`: what it says about engines and files is true."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from tiny_run import whatwhere
 from whatwhere.cli import app
-from whatwhere.cli.info import installed_version
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.engines import ENGINES
+from whatwhere.inference.environment import installed_version
 
 
 def test_versions_devices_and_engines() -> None:
@@ -19,7 +19,7 @@ def test_versions_devices_and_engines() -> None:
     assert list(facts["engines"]) == list(ENGINES)
     assert facts["engines"]["reference"] == "supported"
     assert "cpu" in facts["devices"]
-    assert installed_version("no-such-package") == "not installed"
+    assert installed_version("no-such-package") is None
     assert "reference      supported" in whatwhere("info")
 
 
@@ -32,7 +32,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_data_sets_are_listed_and_described(empty_cache: Path) -> None:
     shown = whatwhere("info")
     assert "5,000 training and 2,000 test digits" in shown
-    assert "(not available: whatwhere get kmnist)" in shown
+    assert "(not available: whatwhere info kmnist --download)" in shown
     facts = json.loads(whatwhere("info", "digits", "--json"))["data set"]
     assert facts["available"]
     assert set(facts["files"].values()) == {"verified"}
@@ -41,7 +41,7 @@ def test_data_sets_are_listed_and_described(empty_cache: Path) -> None:
     assert both["model"]["available"]
     assert not both["data set"]["available"]
     assert both["data set"]["folder"] == str(empty_cache / "mnist")
-    assert "not available: whatwhere get mnist" in whatwhere("info", "mnist")
+    assert "not available: whatwhere info mnist --download" in whatwhere("info", "mnist")
 
 
 def test_damage_is_reported_by_the_exit_status(empty_cache: Path) -> None:
@@ -53,9 +53,9 @@ def test_damage_is_reported_by_the_exit_status(empty_cache: Path) -> None:
     assert f"missing   {empty_cache}/mnist/t10k-images-idx3-ubyte" in result.stdout
 
 
-def test_get_raises_for_an_unknown_name_and_an_incomplete_folder(empty_cache: Path, tmp_path: Path) -> None:
+def test_download_raises_for_an_unknown_name_and_an_incomplete_folder(empty_cache: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"'mnsit' was given; expected one of .*; did you mean 'mnist'\?"):
-        whatwhere("get", "mnsit")
+        whatwhere("info", "mnsit", "--download")
     with pytest.raises(ImageError, match=r"does not contain train-images-idx3-ubyte\.gz"):
-        whatwhere("get", "mnist", "--from", tmp_path)
-    assert "4 files verified" in whatwhere("get", "digits")
+        whatwhere("info", "mnist", "--download", "--from", tmp_path)
+    assert whatwhere("info", "digits", "--download").count("verified  ") == 4

@@ -151,5 +151,5 @@ def test_the_checksum_is_compared_at_the_first_use_and_after_a_change(
         patch.setattr("whatwhere.data.cache.verify", lambda *_: pytest.fail("verified twice in one process"))
         assert verified_path(entry, entry.files[0]) == path
     path.write_bytes(CONTENT[:-1] + b"!")  # the same size
-    with pytest.raises(ImageError, match=r"damaged: its checksum is wrong; run `whatwhere get set`"):
+    with pytest.raises(ImageError, match=r"damaged: its checksum is wrong; run `whatwhere info set --download`"):
         verified_path(entry, entry.files[0])

@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_opened_raises(tmp_path: Path, monkeypatch: pytest
 
 def test_mnist_that_is_not_there_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path))
-    with pytest.raises(ImageError, match="run `whatwhere get mnist`, or set WHATWHERE_DATA"):
+    with pytest.raises(ImageError, match="run `whatwhere info mnist --download`, or set WHATWHERE_DATA"):
         load("mnist")
 
 

@@ -56,7 +56,7 @@ def cached(entry: Entry) -> list[str]:
 
 
 def test_a_download_is_verified_stored_and_loaded(entry: Entry, mirror: Mirror, contents: dict[str, bytes]) -> None:
-    with pytest.raises(ImageError, match="run `whatwhere get small`"):
+    with pytest.raises(ImageError, match="run `whatwhere info small --download`"):
         load("small")
     download(entry)
     assert {name: (cache.folder_of(entry) / name).read_bytes() for name in cached(entry)} == contents
@@ -96,7 +96,7 @@ def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> N
     message = str(caught.value)
     assert all(file.download_name in message for file in entry.files)
     assert str(cache.folder_of(entry)) in message
-    assert "whatwhere get small" in message
+    assert "whatwhere info small --download" in message
     assert cached(entry) == []
 
 
@@ -179,7 +179,7 @@ def test_a_cached_data_set_changed_on_the_disk_is_not_loaded(entry: Entry) -> No
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ImageError, match="its checksum is wrong; run `whatwhere get small`"):
+    with pytest.raises(ImageError, match="its checksum is wrong; run `whatwhere info small --download`"):
         load("small")
 
 

@@ -99,20 +99,20 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 
 
 def test_a_large_model_is_downloaded_verified_and_loaded(large: Mirror, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="`whatwhere get large` downloads it"):
+    with pytest.raises(RunError, match="`whatwhere info large --download` downloads it"):
         ww.load("large")
-    assert "not available: whatwhere get large" in whatwhere("info")
-    assert "1 files verified" in whatwhere("get", "large")
+    assert "not available: whatwhere info large --download" in whatwhere("info")
+    assert "verified  " in whatwhere("info", "large", "--download")
     assert (tmp_path / "cache" / "models" / "large.safetensors").exists()
     assert ww.load("large").spec.layers[0].maps == 32
-    whatwhere("get", "large")
+    whatwhere("info", "large", "--download")
     assert large.asked == ["large.safetensors.gz"], "a model that is there already is not downloaded again"
 
 
 def test_a_damaged_download_is_not_stored(large: Mirror, tmp_path: Path) -> None:
     large.answers["large.safetensors.gz"] = gzip.compress(b"something else")
     with pytest.raises(ImageError, match="could not be downloaded"):
-        whatwhere("get", "large")
+        whatwhere("info", "large", "--download")
     assert not (tmp_path / "cache" / "models" / "large.safetensors").exists()
 
 
@@ -120,16 +120,16 @@ def test_a_large_model_is_taken_from_a_folder(large: Mirror, tmp_path: Path) -> 
     given = tmp_path / "given"
     given.mkdir()
     shutil.copy(Path(ww.models.__file__).parent / "photographs.safetensors", given / "large.safetensors")
-    whatwhere("get", "large", "--from", given)
+    whatwhere("info", "large", "--download", "--from", given)
     assert ww.load("large").spec.depth == 1
     assert large.asked == []
 
 
 @pytest.mark.mnist
-def test_get_takes_mnist_from_a_folder(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_takes_mnist_from_a_folder(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
-    printed = whatwhere("get", "mnist", "--from", mnist)
-    assert "4 files verified" in printed
+    printed = whatwhere("info", "mnist", "--download", "--from", mnist)
+    assert printed.count("verified  ") == 5, "the model and the four files of the data set"
     assert "CC BY-SA 3.0" in printed
     assert cache.missing_files(CATALOGUE["mnist"]) == []
     assert len(ww.data.load("mnist")) == 60_000

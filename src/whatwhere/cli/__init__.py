@@ -43,7 +43,6 @@ COMMANDS = (
     restoration.denoise,
     restoration.inpaint,
     info.info,
-    info.get,
     bench.bench,
 )
 for each in COMMANDS:

@@ -1,4 +1,4 @@
-"""`whatwhere info` and `whatwhere get`: what is installed, and the models and data sets that are known by name."""
+"""`whatwhere info`: what is installed, and the models and data sets that are known by name."""
 
 from __future__ import annotations
 
@@ -17,45 +17,41 @@ PACKAGES = ("whatwhere", "torch", "numpy", "numba", "triton", "scikit-learn", "m
 
 
 @command()
-def info(name: str | None = None, *, json_: bool = False) -> None:
+def info(name: str | None = None, *, download: bool = False, from_: Path | None = None, json_: bool = False) -> None:
     """Show versions, devices, engines, and the models and data sets that are known by name.
 
     With a name, show what is known of it and verify its files; the exit status is 1 if one is damaged. WHATWHERE_DATA
     sets another folder for downloads.
 
-    name  of a model or a data set
+    name      of a model or a data set
+    download  bring the files of this data set, or large model, to this machine first
+    from      with --download: take the files from this folder, compressed or not
     """
     facts: dict[str, Any]
     if name is None:
+        if download:
+            raise typer.BadParameter("--download was given without a name; also give that of a data set or a model")
         facts = gather()
         lines = [line for title, rows in facts.items() for line in (title, *map(row, rows.items()))]
     else:
         entries = find(name)
+        for entry in entries.values() if download else ():
+            fetch(entry, from_)
         facts = {kind: facts_of(entry) for kind, entry in entries.items()}
-        lines = [line for kind, entry in entries.items() for line in description(kind, entry)]
+        lines = [line for kind, entry in entries.items() for line in description(facts[kind], entry)]
     typer.echo(json.dumps(facts, indent=2) if json_ else "\n".join(lines).rstrip())
     if name is not None and any("damaged" in known["files"].values() for known in facts.values()):
         raise typer.Exit(1)
 
 
-@command()
-def get(name: str, *, from_: Path | None = None) -> None:
-    """Download a data set or a large model, verify it and store it for all commands.
-
-    WHATWHERE_DATA sets another folder for downloads.
-
-    name  of a data set or a model; `whatwhere info` lists them
-    from  take the files from this folder, compressed or not
-    """
+def fetch(entry: Entry, source: Path | None) -> None:
+    """Download the files that are not part of the package, or take them from a folder."""
     from whatwhere.cli.stages import Stages
-    from whatwhere.data.cache import download, folder_of
+    from whatwhere.data.cache import download
 
-    for kind, entry in find(name).items():
-        if entry.embedded is None:
-            with Stages().stage(f"downloading {name}", len(entry.files)) as advance:
-                download(entry, from_, advance)
-        typer.echo(f"{kind} {name}: {len(entry.files)} files verified in {folder_of(entry)}")
-        typer.echo("\n".join(f"{key}: {value}" for key, value in entry.facts.items() if key in ("licence", "citation")))
+    if entry.embedded is None:
+        with Stages().stage(f"downloading {entry.name}", len(entry.files)) as advance:
+            download(entry, source, advance)
 
 
 def find(name: str) -> dict[str, Entry]:
@@ -84,12 +80,11 @@ def facts_of(entry: Entry) -> dict[str, Any]:
     return {**facts, "available": not missing_files(entry), "files": files}
 
 
-def description(kind: str, entry: Entry) -> list[str]:
+def description(facts: dict[str, Any], entry: Entry) -> list[str]:
     """A model's card, or the facts of a data set, and the state of the files."""
-    facts = facts_of(entry)
-    files = facts.pop("files")
-    card = entry.card.splitlines() or [f"# {entry.name}", "", *map(row, facts.items())]
-    states = [f"{state:<9} {facts['folder']}/{name}" for name, state in files.items()]
+    known = [row(fact) for fact in facts.items() if fact[0] != "files"]
+    card = entry.card.splitlines() or [f"# {entry.name}", "", *known]
+    states = [f"{state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
     return [*card, "", *states, *([] if facts["available"] else [f"not available: {entry.how_to_get}"]), ""]
 
 
@@ -105,12 +100,14 @@ def gather() -> dict[str, Any]:
 
     from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
+    from whatwhere.inference.environment import installed_version
 
+    versions = {name: installed_version(name) or "not installed" for name in PACKAGES}
     devices = {"cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"}
     for i in range(torch.cuda.device_count()):
         devices[f"cuda:{i}"] = torch.cuda.get_device_name(i)
     return {
-        "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **versions},
         "devices": devices,
         "engines": engine_states(),
         "machine code": {"cpu": machine_code_cache()},
@@ -124,15 +121,6 @@ def summary(entry: Entry) -> str:
 
     result = f" {entry.facts['result']}." if "result" in entry.facts else ""
     return f"{entry.title}{result}" + (f" (not available: {entry.how_to_get})" if missing_files(entry) else "")
-
-
-def installed_version(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def engine_states() -> dict[str, str]:

@@ -64,7 +64,7 @@ class Entry:
     @property
     def how_to_get(self) -> str:
         """The command that downloads it."""
-        return f"whatwhere get {self.name}"
+        return f"whatwhere info {self.name} --download"
 
 
 CATALOGUE = {
