@@ -23,7 +23,6 @@ EXCEPTIONS = {
     "reproduction/svm/few_label_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",
-    "benchmarks/auto_lam.py": "the parts of the rule for λ",
     "benchmarks/checkpoint_overhead.py": "times the writing of checkpoints",
     "benchmarks/code_size.py": "the writer of `whatwhere encode`",
     "benchmarks/coding.py": "varies the length of a block of steps",

@@ -119,10 +119,9 @@ def test_codes_are_converged_unless_asked_otherwise(run: Path, tmp_path: Path) -
     coding = ww.InferenceSpec.coding(steps=30)
     expected = ww.infer(model, v, coding, engine="reference").features
     np.testing.assert_allclose(features("--set", "inference.steps=30"), expected, atol=1e-6)
-    noise = replace(coding, lam=AutoLam(noise=0.06))
-    chosen = resolve_lam(model, v, noise)
+    chosen = resolve_lam(model, v, replace(coding, lam=AutoLam(share=0.06)))
     assert chosen.lam not in (coding.lam, 0)
-    options = ("inference.lam=auto", "inference.lam.noise=0.06", "inference.steps=30")
+    options = ("inference.lam.share=0.06", "inference.steps=30")
     written = features(*(word for option in options for word in ("--set", option)))
     np.testing.assert_allclose(written, ww.infer(model, v, chosen, engine="reference").features, atol=1e-6)
     with pytest.raises(SpecError, match="--set 'seed=3' was given; seed is not a setting of this command"):

@@ -124,12 +124,12 @@ def test_what_is_not_one_picture_is_an_error() -> None:
 
 
 def test_lam_is_chosen_once_for_the_picture() -> None:
-    """By the noise of all tiles: flat ones have the same λ as the others."""
+    """By all tiles: flat ones have the same λ as the others."""
     model, v = case("1 layer")
     noise = torch.randn(v.shape, generator=torch.Generator().manual_seed(3), dtype=v.dtype)
     v = 0.5 + 0.02 * noise
     v[..., :20] += 0.3
-    spec = replace(LOCAL, lam=AutoLam())
+    spec = replace(LOCAL, lam=AutoLam(share=0.1))
     tiles = TileImages(v[0], TileGrid.of(model.spec, 75, 80, **TILES))
     resolved = resolve_lam(model, tiles, spec)
     assert isinstance(resolved.lam, float)

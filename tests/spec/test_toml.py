@@ -85,7 +85,7 @@ def test_a_file_holds_differences(tmp_path: Path) -> None:
 
 CHOICES = {
     'inference.lam = "auto"': InferenceSpec(lam=AutoLam()),
-    "inference.lam.noise = 0.1": InferenceSpec(lam=AutoLam(noise=0.1)),
+    "inference.lam.relative = 2": InferenceSpec(lam=AutoLam(relative=2.0)),
     'inference.lam = { kind = "auto", share = 0.2 }': InferenceSpec(lam=AutoLam(share=0.2)),
     'inference.step = "fixed"': InferenceSpec(step=Fixed()),
     'inference.step = { kind = "fixed", momentum = true }': InferenceSpec(step=Fixed(momentum=True)),
@@ -111,7 +111,7 @@ def test_a_choice_keeps_its_settings_until_its_kind_changes() -> None:
         assert override(searched, {"step": same}) == searched
     assert override(searched, {"step": {"kind": "fixed"}}).step == Fixed()
     assert override(override(searched, {"step": "fixed"}), {"step": {"kind": "line_search"}}).step == LineSearch()
-    assert override(InferenceSpec(lam=AutoLam()), {"lam": 3}).lam == 3.0
+    assert override(InferenceSpec(lam=AutoLam(share=0.1)), {"lam": 3}).lam == 3.0
     learning = LearningSpec(inference=InferenceSpec(), update=EveryEpoch(reset_at=(3,)))
     assert override(learning, {"update": "batch"}).update == EveryBatch()
     assert override(learning, {"update": {"reset_at": []}}).update == EveryEpoch(reset_at=())
@@ -121,7 +121,8 @@ OLD = {
     "inference.step_size = 'batch'": r'inference\.step_size is not a setting any more; write step = \{ kind = "',
     "inference.momentum = true": r"inference\.momentum is not a setting any more; write step\.momentum = true",
     "inference.search_every = 2": r"write nothing: β is searched for in every step",
-    "inference.noise = 0.1": r'write lam = \{ kind = "auto", noise = 0\.1 \}',
+    "inference.noise = 0.1": r"write lam as a number; `whatwhere denoise` removes noise",
+    "inference.lam.noise = 0.1": r"inference\.lam\.noise is not a setting any more; write lam as a number",
     "inference.sparsity_share = 0.1": r'write lam = \{ kind = "auto", share = 0\.1 \}',
     "inference.sparsity = 0.5": r"write lam = 1 / 0\.5",
     "inference.gamma_max = 20": r"write moments\.gamma_max = 20",

@@ -1,6 +1,6 @@
 """Inference: from images to what and where."""
 
-from whatwhere.inference.auto_lam import noise_level, resolve_lam
+from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.environment import machine
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
@@ -14,6 +14,5 @@ __all__ = [
     "infer",
     "infer_tiled",
     "machine",
-    "noise_level",
     "resolve_lam",
 ]

@@ -71,5 +71,4 @@ def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
 def suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
     """The same settings with the λ for this input stage."""
     lam = cast(AutoLam, spec.lam)
-    relative = cast(float, lam.relative) * (1 if stage.kind == "none" else DETAIL_LAM)
-    return replace(spec, lam=replace(lam, relative=relative))
+    return replace(spec, lam=replace(lam, relative=lam.relative * (1 if stage.kind == "none" else DETAIL_LAM)))

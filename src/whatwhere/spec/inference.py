@@ -34,26 +34,19 @@ class MomentFit(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class AutoLam(Checked):
-    """λ chosen from the images (`inference.auto_lam`): by the level of their noise, as a share, or by their strength.
+    """λ chosen from the images (`inference.auto_lam`): by their strength, or as a share.
 
-    noise     the standard deviation of the noise, in units of the images; None estimates it
-    share     instead of a noise level: 1/λ as a share of the smallest that leaves no feature
-    relative  instead: λ for images as strong as white strokes on black; weaker ones get a larger one, by which they
-              have the same code
+    relative  λ for images as strong as white strokes on black; weaker ones get a larger one, by which they have the
+              same code
+    share     instead, where it is given: 1/λ as a share of the smallest that leaves no feature
 
-    >>> ww.InferenceSpec(lam=ww.AutoLam(noise=0.1)).lam
-    AutoLam(noise=0.1, share=None, relative=None)
+    >>> ww.InferenceSpec(lam=ww.AutoLam(relative=2.0)).lam
+    AutoLam(relative=2.0, share=None)
     """
 
     kind: Literal["auto"] = field(default="auto", init=False, repr=False)
-    noise: Positive | None = None
+    relative: Positive = 5.0
     share: Annotated[float, Within(0, 1, above=True, below=True)] | None = None
-    relative: Positive | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        given = {name: value for name, value in vars(self).items() if value is not None and name != "kind"}
-        require(len(given) < 2, " and ".join(f"{name} = {value}" for name, value in given.items()), "one of them")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +169,7 @@ class InferenceSpec(Checked):
         super().__post_init__()
         if isinstance(self.lam, AutoLam):
             given = f"lam = {self.lam} with alpha = {self.alpha}"
-            require(self.alpha == 1 or self.lam.relative is not None, given, "alpha = 1, or a number for lam")
+            require(self.alpha == 1 or self.lam.share is None, given, "alpha = 1, or no share")
         if isinstance(self.step, Schedule):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
 
