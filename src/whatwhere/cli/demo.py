@@ -16,7 +16,7 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
 
     out  folder of the run and its report
     """
-    from whatwhere.cli.demo_run import few_labels_text, run_demo, score_text
+    from whatwhere.cli.demo_run import few_labels_text, run_demo
     from whatwhere.cli.stages import Stages
 
     done = run_demo(out, Stages(quiet).stage, overwrite=overwrite)
@@ -25,7 +25,7 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
         return
     typer.echo("test error of a linear SVM")
     for score in done.scores:
-        typer.echo(f"  {score.name:<12} {score_text(score)}")
+        typer.echo(f"  {score.name:<12} {score}")
     typer.echo("test error of a graph of all digits, of which few have a label")
     for few in done.few_labels:
         typer.echo(f"  {f'{few.labels} labels':<12} {few_labels_text(few)}")

@@ -20,7 +20,7 @@ from whatwhere.classification.graph import UNLABELLED, GraphClassifier
 from whatwhere.classification.metric import learn_metric
 from whatwhere.cli.outputs import claim, write
 from whatwhere.data import Images
-from whatwhere.errors import ImageError, listed
+from whatwhere.errors import listed
 from whatwhere.explorer.export import Explorer
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
 from whatwhere.spec import InferenceSpec, Recipe
@@ -46,7 +46,13 @@ class DemoScore:
     name: str
     dimensions: int
     score: protocol.Score
-    trials: tuple[protocol.Trial, ...]
+
+    def __str__(self) -> str:
+        score, (low, high) = self.score, self.score.interval
+        return (
+            f"{score.error:.2%} ({score.errors} of {score.images:,}; {low:.2%} to {high:.2%}), "
+            f"{self.dimensions:,} dimensions, C = {score.C:g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def run_demo(
 
     Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it was.
 
-    images  for training and for the test; by default the embedded digits
+    images  for training and for the test, with labels; by default the embedded digits
     """
     start = time.monotonic()
     claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)
@@ -94,9 +100,14 @@ def run_demo(
         run = learn(recipe, training, Path(workplace) / "run", stage, engine)
         contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in RUN_FILES}
     scores, learned = [], time.monotonic() - start
+    assert training.labels is not None
+    assert test.labels is not None
     for name, x, x_test in descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
-            scores.append(score(name, x, labels_of(training), x_test, labels_of(test), advance))
+            best, _ = protocol.choose(x, training.labels, progress=advance)
+            tested = protocol.evaluate(x, training.labels, x_test, test.labels, best.C)
+            scores.append(DemoScore(name, x.shape[1], tested))
+            advance(1)
     few = few_label_scores(run, (training, test), (x, x_test), engine, stage)
     with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
         made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
@@ -115,21 +126,17 @@ def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: st
     """Train all layers in a stream."""
     depth, count = recipe.model.depth, min(LEARNED, len(images))
     with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
-        return train(
-            recipe,
-            images,
-            folder,
-            image_count=count,
-            options=TrainingOptions(engine=engine, device="cpu", checkpoint_every=0),
-            callbacks=TrainingCallbacks(on_batch=lambda report: advance(report.images)),
-        )
+        options = TrainingOptions(engine=engine, device="cpu", checkpoint_every=0)
+        callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
+        return train(recipe, images, folder, image_count=count, options=options, callbacks=callbacks)
 
 
 def descriptions(
     run: TrainedRun, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
-    """The images described by their pixels, then by every layer of the model."""
-    yield "raw pixels", pixel_rows(training), pixel_rows(test)
+    """The images described by their pixels, of unit length as the model's descriptors are, then by every layer."""
+    pixels, pixels_test = (F.normalize(part[:].flatten(1), dim=1).numpy() for part in (training, test))
+    yield "raw pixels", pixels, pixels_test
     for k in range(1, run.model.spec.depth + 1):
         by_layer = replace(run.recipe, descriptor=replace(run.recipe.descriptor, layers=(k,)))
         count = len(training) + len(test)
@@ -140,64 +147,34 @@ def descriptions(
         yield f"layer {k}", x, x_test
 
 
-def pixel_rows(images: Images) -> np.ndarray:
-    """The pixels as rows [N, C·H·W], each image scaled to unit length, as the model's descriptors are."""
-    return F.normalize(images[:].flatten(1), dim=1).numpy()
-
-
-def score(
-    name: str, x: Matrix, y: np.ndarray, x_test: Matrix, y_test: np.ndarray, advance: Callable[[int], None]
-) -> DemoScore:
-    """Choose C on a sixth of the training images, fit all of them, test once."""
-    best, trials = protocol.choose(x, y, progress=advance)
-    tested = protocol.evaluate(x, y, x_test, y_test, best.C)
-    advance(1)
-    return DemoScore(name, x.shape[1], tested, trials)
-
-
 def few_label_scores(
     run: TrainedRun, images: tuple[Images, Images], rows: tuple[Matrix, Matrix], engine: str, stage: Stage
 ) -> tuple[protocol.FewLabels, ...]:
-    """Errors of the graph classifier on test images, with a few labels of the training images.
+    """Errors of the graph classifier on test images, with a few labels of the training images, drawn several times.
 
     images, rows  for training and for the test, and their descriptors
     """
-    y, y_test = map(labels_of, images)
+    y, y_test = (part.labels for part in images)
+    assert y is not None
+    assert y_test is not None
     some = images[0].subset(np.arange(0, len(y), METRIC_SHARE))
     with stage(f"few labels: distorting {len(some):,} images", len(some)) as advance:
         metric = learn_metric(run.model, some, run.recipe, engine=engine, progress=advance)
     z, z_test = (metric(part).numpy() for part in rows)
-    counts = [each * len(np.unique(y)) for each in LABELS]
+    counts, scores = [each * len(np.unique(y)) for each in LABELS], []
     with stage(f"{listed(counts)} labels: the graph", DRAWS * len(counts)) as advance:
-        return tuple(graph_score(z, y, z_test, y_test, count, advance) for count in counts)
-
-
-def graph_score(
-    z: np.ndarray, y: np.ndarray, z_test: np.ndarray, y_test: np.ndarray, count: int, advance: Callable[[int], None]
-) -> protocol.FewLabels:
-    """The errors of some draws of `count` labels."""
-    errors = []
-    for seed in range(DRAWS):
-        given, labelled = np.full(len(y), UNLABELLED), data.few_labels(y, count, seed)
-        given[labelled] = y[labelled]
-        found = GraphClassifier(class_prior="uniform").fit(z, given).predict(z_test)
-        errors.append(float(np.mean(found != y_test)))
-        advance(1)
-    return protocol.FewLabels(count, tuple(errors), (), float(np.mean(errors)), protocol.t_interval(errors))
-
-
-def labels_of(images: Images) -> np.ndarray:
-    if images.labels is None:
-        raise ImageError(f"{images.name} has no labels; the demo needs one for each image")
-    return images.labels
-
-
-def score_text(score: DemoScore) -> str:
-    low, high = score.score.interval
-    return (
-        f"{score.score.error:.2%} ({score.score.errors} of {score.score.images:,}; {low:.2%} to {high:.2%}), "
-        f"{score.dimensions:,} dimensions, C = {score.score.C:g}"
-    )
+        for count in counts:
+            errors = []
+            for seed in range(DRAWS):
+                labelled = data.few_labels(y, count, seed)
+                given = np.full(len(y), UNLABELLED)
+                given[labelled] = y[labelled]
+                predicted = GraphClassifier(class_prior="uniform").fit(z, given).predict(z_test)
+                errors.append(float(np.mean(predicted != y_test)))
+                advance(1)
+            mean = float(np.mean(errors))
+            scores.append(protocol.FewLabels(count, tuple(errors), (), mean, protocol.t_interval(errors)))
+    return tuple(scores)
 
 
 def few_labels_text(score: protocol.FewLabels) -> str:
@@ -226,7 +203,7 @@ def demo_page(demo: Demo, test: Images) -> str:
         drawing.draw(f"decomposition-{top}"),
         drawing.draw("inference"),
         Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
-        Section("Errors of a linear SVM", errors, facts={score.name: score_text(score) for score in demo.scores}),
+        Section("Errors of a linear SVM", errors, facts={score.name: str(score) for score in demo.scores}),
         Section(
             "Errors with few labels", few, facts={f"{s.labels} labels": few_labels_text(s) for s in demo.few_labels}
         ),
