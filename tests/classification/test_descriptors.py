@@ -6,7 +6,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.classification import describe, describe_images, descriptors
-from whatwhere.classification.descriptors import new_rows
+from whatwhere.classification.descriptors import new_rows, patch_sizes
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.spec import DescriptorSpec, Phase, Recipe
 
@@ -45,6 +45,24 @@ def test_a_descriptor_is_what_its_definition_says(pooling: str, patch: int, stri
 def test_the_papers_sizes() -> None:
     assert describe([sparse_features(2, 16, 16, 16)], DescriptorSpec(), [1]).shape == (2, 9216)
     assert describe([sparse_features(2, 48, 10, 10)], DescriptorSpec(), [2]).shape == (2, 4800)
+
+
+@pytest.mark.parametrize("side", [15, 35, 67, 131])  # of maps, of pictures of 48 to 512 pixels
+def test_large_pictures_have_descriptors_of_the_size_that_is_asked_for(side: int) -> None:
+    p = sparse_features(1, 48, side, side)
+    columns = describe([p], DescriptorSpec(), [2]).shape[1]
+    assert 10_000 / 2 < columns <= 10_000
+    assert 1000 / 2 < describe([p], DescriptorSpec(size=1000), [2]).shape[1] <= 1000
+    assert describe([p], DescriptorSpec(size=1), [2]).shape[1] == 48  # a number for each map at least
+
+
+@pytest.mark.parametrize("size", [100, 500, 2000])
+def test_patches_of_every_size_cover_the_map(size: int) -> None:
+    patch, stride, cell = patch_sizes(5, (40, 31), DescriptorSpec(size=size), 2)
+    assert stride <= patch == 2 * cell
+    p = torch.zeros(40 * 31, 1, 40, 31)
+    p.flatten(1).fill_diagonal_(1)
+    assert (describe([p.expand(-1, 5, -1, -1)], DescriptorSpec(size=size), [2]) > 0).any(1).all()
 
 
 def test_every_descriptor_has_unit_length_and_an_empty_one_is_zero() -> None:

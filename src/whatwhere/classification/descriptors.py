@@ -2,13 +2,15 @@
 
 A feature map is divided into overlapping patches, one at every position. Each patch is pooled in cells and scaled to
 unit length. The patches of an image, concatenated and scaled to unit length, are its descriptor. At the paper's
-size this gives 8·8 patches × 3·3 cells × 16 maps = 9216 numbers at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2.
+size this gives 8·8 patches × 3·3 cells × 16 maps = 9216 numbers at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2. Larger
+images would give many more: there patches lie further apart, and on still larger ones they and their cells grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any, TypeAlias
 
 import torch
@@ -31,10 +33,12 @@ def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[
 
     features   of each layer, [N, B, H, W]
     spec       how they are described
-    layers     the number of each layer, which selects its patch and stride
+    layers     the number of each layer, which selects its patch and stride; larger maps get larger ones (`spec.size`)
 
     >>> describe([torch.rand(5, 48, 10, 10)], ww.DescriptorSpec(), [2]).shape
     torch.Size([5, 4800])
+    >>> describe([torch.rand(5, 48, 35, 35)], ww.DescriptorSpec(size=2000), [2]).shape   # of 128 × 128 pixels
+    torch.Size([5, 1728])
     """
     pairs = zip(features, layers, strict=True)
     parts = [p.flatten(1) if spec.raw else layer_patches(p, spec, k).flatten(1) for p, k in pairs]
@@ -46,10 +50,30 @@ def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
 
     If the map is smaller than a patch, the map is the only patch.
     """
-    patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
-    cells = pool_cells(p, spec.cell_statistic, (min(spec.cell, patch, p.shape[2]), min(spec.cell, patch, p.shape[3])))
-    index = patch_elements(p.shape[1], p.shape[2:], patch, stride, spec.cell, p.device)
+    patch, stride, cell = patch_sizes(p.shape[1], tuple(p.shape[2:]), spec, layer)
+    cells = pool_cells(p, spec.cell_statistic, (min(cell, patch, p.shape[2]), min(cell, patch, p.shape[3])))
+    index = patch_elements(p.shape[1], p.shape[2:], patch, stride, cell, p.device)
     return unit_length(cells.flatten(1).index_select(1, index.flatten()).unflatten(1, index.shape))
+
+
+@lru_cache(maxsize=64)
+def patch_sizes(maps: int, extents: tuple[int, int], spec: DescriptorSpec, layer: int) -> tuple[int, int, int]:
+    """The side, stride and cell of a layer's patches: the smallest that give at most `spec.size` columns.
+
+    Strides grow up to the side of a patch, so that patches leave nothing out; then patches and cells grow.
+    """
+    patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
+
+    def fits(factor: int, distance: int) -> bool:
+        side, cell = patch * factor, spec.cell * factor
+        axes = (cell_positions(e, min(side, e), distance, min(cell, side, e)).numel() for e in extents)
+        return maps * prod(axes) <= spec.size
+
+    most = -(-max(extents) // min(spec.cell, patch))  # then a map is one cell
+    factor = next((f for f in range(1, most) if fits(f, max(stride, patch * f))), most)
+    largest = max(stride, patch * factor)
+    distance = next((d for d in range(stride, largest) if fits(factor, d)), largest)
+    return patch * factor, distance, spec.cell * factor
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:

@@ -67,6 +67,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         features and pooling variables of an image in one row, which `inverse_transform` turns back into pixels
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
         the features themselves, scaled to unit length
+    size : columns of a descriptor for each layer that it describes, at most; larger images get larger cells, further
+        apart
     invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from distorted copies of
         the images, in which they count little, and descriptors become rows of at most 400 numbers
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
@@ -120,6 +122,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         steps: int | str | None = None,
         output: Literal["descriptor", "code"] = "descriptor",
         descriptor: DescriptorSpec | None = None,
+        size: int | None = None,
         invariant_to: Distortions | None = None,
         shape: Sequence[int] | None = None,
         warm_start: bool = False,
@@ -142,6 +145,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.steps = steps
         self.output = output
         self.descriptor = descriptor
+        self.size = size
         self.invariant_to = invariant_to
         self.shape = shape
         self.warm_start = warm_start
@@ -269,11 +273,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             lam=self.training_lam, alpha=self.training_alpha, steps=self.training_steps, step=LineSearch(per="batch")
         )
         learning = LearningSpec(inference=training, epochs=self.epochs, update=EveryEpoch(reset_at=()))
+        described = self.descriptor or DescriptorSpec()
         return Recipe(
             model=ModelSpec(layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative),
             learning=(learning,) * len(layers),
             inference=self._inference(),
-            descriptor=self.descriptor or DescriptorSpec(),
+            descriptor=described if self.size is None else replace(described, size=self.size),
             batch_size=self.batch_size,
         )
 

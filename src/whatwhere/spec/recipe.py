@@ -113,6 +113,8 @@ class DescriptorSpec(Checked):
     patch           side of the overlapping patches at layer 1, 2, … (the last one serves every layer above)
     stride          distance from one patch to the next at layer 1, 2, … (likewise)
     cell            side of the cells that each patch is pooled in
+    size            columns of a layer, at most, as long as each map keeps one: where patches and cells of these sides
+                    give more, strides become larger, then patches and cells
     cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
     raw             take the features as they are instead
 
@@ -124,6 +126,7 @@ class DescriptorSpec(Checked):
     patch: tuple[Count, ...] = (9, 6)
     stride: tuple[Count, ...] = (1,)
     cell: Count = 3
+    size: Count = 10_000
     cell_statistic: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
 
