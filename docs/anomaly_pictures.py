@@ -1,6 +1,6 @@
 """Draw the picture of howto/anomaly.md:  python docs/anomaly_pictures.py magnetic-tiles.zip
 
-The least normal tile with a defect of each kind, of the validation part of reproduction/studies/anomaly.py, and maps.
+The least normal tile with a defect of each kind, of the validation part, and maps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import whatwhere as ww
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
-from reproduction.studies.anomaly import KINDS, parts_of, read_tiles  # noqa: E402
+from reproduction.studies.anomaly_tiles import KINDS, parts_of, read_tiles  # noqa: E402
 
 
 def main(path: str) -> None:
