@@ -19,10 +19,12 @@ from torch import Tensor
 from whatwhere.anomaly.detector import Detection
 from whatwhere.anomaly.threshold import Threshold
 from whatwhere.errors import MissingExtra, printable
+from whatwhere.explorer.thumbnails import thumbnail
 
 BINS = 40  # of the histogram
 WIDTH, HEIGHT = 640, 150  # of the histogram
 SIDE = 230  # pixels of a picture's longer side on the page
+LARGEST = 1000  # pixels of it that are kept
 SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
 RED, OPAQUE = (208, 0, 0), 0.75
 STYLE = """
@@ -83,12 +85,11 @@ def item(drawing: Drawing, threshold: float) -> str:
     """A picture with its map, its outline, its score and its patches."""
     found, (_, height, width) = drawing.found, drawing.picture.shape
     zoom = max(0.1, min(8.0, SIDE / max(height, width)))
-    low, high = value_range(drawing.picture)
     kind, name = ' class="anomaly"' if found.score > threshold else "", escape(printable(found.name))
     words = ", ".join(f"{word} {value:.1f}" for word, value in found.evidence.items() if value > 1)
-    patch, *normal = (image(patch, *value_range(patch), "patch") for patch in drawing.patches)
+    patch, *normal = (image(patch, "patch") for patch in drawing.patches)
     return f"""<li{kind}><div class="view" style="width:{zoom * width:.0f}px;aspect-ratio:{width}/{height}">
-{image(drawing.picture, low, high, name)}<div class="over">{map_image(found.anomaly_map, threshold)}</div>
+{image(drawing.picture, name)}<div class="over">{map_image(found.anomaly_map, threshold)}</div>
 <svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(found.anomaly_map > threshold)}" fill="none"
 stroke="#ffd400" stroke-width="{1.5 / zoom:.2f}"/></svg></div>
 <div class="name">{name}</div><div class="score">{found.score:.2f} <span>{escape(words)}</span></div>
@@ -96,11 +97,11 @@ stroke="#ffd400" stroke-width="{1.5 / zoom:.2f}"/></svg></div>
 """
 
 
-def image(picture: Tensor, low: float, high: float, words: str) -> str:
-    """A picture [C, H, W] in a tag: colour if it has three channels, otherwise the mean of all."""
-    shown = picture if len(picture) == 3 else picture.mean(0, keepdim=True).expand(3, -1, -1)
-    scaled = ((shown - low) / max(high - low, 1e-30)).nan_to_num(0.0).clamp(0, 1)
-    return tag((255 * scaled).round().to(torch.uint8).permute(1, 2, 0), "JPEG", words)
+def image(picture: Tensor, words: str) -> str:
+    """A picture [C, H, W] in a tag; the 1 % darkest and the 1 % brightest known values are black and white."""
+    known = picture[picture.isfinite()].numpy()
+    low, high = np.quantile(known, [0.01, 0.99]) if len(known) else (0.0, 1.0)
+    return tag(thumbnail((picture - low) / max(high - low, 1e-30), LARGEST), "JPEG", words)
 
 
 def map_image(values: Tensor, threshold: float) -> str:
@@ -129,13 +130,6 @@ def outline_path(inside: Tensor) -> str:
     down = (padded.diff(dim=0)[:, 1:-1] != 0).nonzero().tolist()
     across = (padded.diff(dim=1)[1:-1] != 0).nonzero().tolist()
     return "".join([f"M{x} {y}h1" for y, x in down] + [f"M{x} {y}v1" for y, x in across])
-
-
-def value_range(picture: Tensor) -> tuple[float, float]:
-    """What is drawn black and white: the 1 % darkest and the 1 % brightest known values."""
-    known = picture[picture.isfinite()].numpy()
-    low, high = np.quantile(known, [0.01, 0.99]) if len(known) else (0.0, 1.0)
-    return float(low), float(high)
 
 
 def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:

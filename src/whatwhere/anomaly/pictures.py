@@ -18,7 +18,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, load, load_groups
 from whatwhere.data.pictures import Pictures
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError
 
 Source = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
 """What `load` takes, or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; NaN is an unknown pixel."""
@@ -44,12 +44,12 @@ def open_pictures(source: Source) -> PictureList:
         listed = source
         return PictureList([str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n))
     opened = load(source, allow_nan=True) if isinstance(source, np.ndarray | Tensor) else source
-    groups = [images for images, _ in load_groups(opened)]
-    entries = [(images, row) for images in groups for row in range(len(images))]
-    if all(isinstance(images.pixels, Pictures) for images in groups):
-        entries.sort(key=lambda entry: picture_key(*entry))
-    names = [picture_name(images, row) for images, row in entries]
-    return PictureList(names, lambda n: entries[n][0][entries[n][1]])
+    entries = [(images, row) for images, _ in load_groups(opened) for row in range(len(images))]
+    files = [images.pixels.pictures[row] for images, row in entries if isinstance(images.pixels, Pictures)]
+    if len(files) < len(entries):
+        return PictureList([str(row) for _, row in entries], lambda n: entries[n][0][entries[n][1]])
+    order = sorted(range(len(files)), key=lambda n: (str(files[n].file), files[n].page))
+    return PictureList([files[n].name for n in order], lambda n: entries[order[n]][0][entries[order[n]][1]])
 
 
 def one_picture(values: Any, number: int) -> Tensor:
@@ -58,16 +58,6 @@ def one_picture(values: Any, number: int) -> Tensor:
     if len(shape) not in (2, 3):
         raise ImageError(f"picture {number} has the shape {shape}; expected [H, W], [C, H, W] or [H, W, C]")
     return load(torch.as_tensor(values)[None], allow_nan=True)[0]
-
-
-def picture_key(images: Images, row: int) -> tuple[str, int]:
-    assert isinstance(images.pixels, Pictures)
-    picture = images.pixels.pictures[row]
-    return str(picture.file), picture.page
-
-
-def picture_name(images: Images, row: int) -> str:
-    return images.pixels.pictures[row].name if isinstance(images.pixels, Pictures) else printable(row)
 
 
 def with_channels(picture: Tensor, channels: int) -> Tensor:
@@ -100,12 +90,20 @@ class Sample:
     kept: list[tuple[float, int, Tensor]] = field(default_factory=list)
 
     def add(self, picture: Tensor) -> None:
-        key = random.Random(f"{self.seed} {self.seen}").random()
-        heapq.heappush(self.kept, (key, self.seen, picture))
+        self.keep(self.seen, picture)
         self.seen += 1
+
+    def keep(self, number: int, picture: Tensor) -> None:
+        key = random.Random(f"{self.seed} {number}").random()
+        heapq.heappush(self.kept, (key, number, picture))
         self.size += picture.numel()
         while self.size > self.limit and len(self.kept) > 1:
             self.size -= heapq.heappop(self.kept)[2].numel()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the pictures that are kept, in the order in which they came."""
+        return sorted(number for _, number, _ in self.kept)
 
     @property
     def channels(self) -> int:
@@ -114,7 +112,7 @@ class Sample:
 
     @property
     def pictures(self) -> list[Tensor]:
-        """The pictures that are kept, in the order in which they came."""
+        """The pictures that are kept, in the same order."""
         return [picture for _, _, picture in sorted(self.kept, key=lambda entry: entry[1])]
 
 

@@ -45,13 +45,8 @@ def fit(
 
     spec = settings.override(AnomalySpec())
     claim([out], normal, overwrite=overwrite)
-    detector = AnomalyDetector(
-        aligned=spec.aligned,
-        false_alarms=spec.false_alarms,
-        scales=spec.scales,
-        memory=spec.memory,
-        random_state=spec.seed,
-    )
+    parameters = dict(vars(spec))
+    detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
     pictures, stages = open_pictures(normal), Stages(quiet)
     with stages.stage("reading and comparing normal pictures", len(pictures)) as advance:
         detector.fit(normal, progress=advance)

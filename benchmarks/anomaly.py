@@ -1,0 +1,73 @@
+"""Time of anomaly detection as a person waits for it: commands on folders, page and all.
+
+    python benchmarks/anomaly.py magnetic-tiles.zip          # writes results/anomaly.json
+
+Fit to 200 pictures of normal tiles, score 400 pictures of tiles; score 1,000 pictures of 200 × 200 pixels, cut from
+tiles. Seconds of the wall and of the processor, which differ where other programs run: their load is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from whatwhere.inference import machine
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reproduction.studies.anomaly_tiles import parts_of, pixels, read_tiles
+
+RESULTS = Path(__file__).parent / "results" / "anomaly.json"
+SIDE, MANY = 200, 1000
+
+
+def save(folder: Path, pictures: list[np.ndarray]) -> Path:
+    folder.mkdir()
+    for n, picture in enumerate(pictures):
+        Image.fromarray(np.rint(255 * picture).astype(np.uint8)).save(folder / f"{n:04}.png")
+    return folder
+
+
+def square(picture: np.ndarray) -> np.ndarray:
+    """200 × 200 pixels of a tile, mirrored beyond its border."""
+    wide = np.pad(picture, [(0, max(0, SIDE - side)) for side in picture.shape], "symmetric")
+    return wide[:SIDE, :SIDE]
+
+
+def run(*arguments: str | Path) -> dict[str, Any]:
+    used, start, load = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), os.getloadavg()[0]
+    subprocess.run([sys.executable, "-m", "whatwhere", "anomaly", *map(str, arguments)], check=True)
+    wall, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    return {"seconds": round(wall, 1), "processor seconds": round(processor, 1), "load before": round(load, 2)}
+
+
+def main(tiles: str) -> None:
+    parts = parts_of(read_tiles(tiles))
+    normal, new = pixels(parts["fit"]), pixels(parts["validation"] + parts["test"])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        many = [square(new[n % len(new)]) for n in range(MANY)]
+        made = [save(folder / n, p) for n, p in (("normal", normal), ("new", new[:400]), ("many", many))]
+        rows = {
+            "fit to 200 tiles": run("fit", made[0], "--out", folder / "detector"),
+            "score 400 tiles": run("score", folder / "detector", made[1], "--out", folder / "report"),
+            "score 1,000 pictures of 200 x 200": run("score", folder / "detector", made[2], "--out", folder / "large"),
+            "bytes of the detector": (folder / "detector").stat().st_size,
+            "bytes of the page": (folder / "large" / "index.html").stat().st_size,
+        }
+    print(json.dumps(rows, indent=1))
+    RESULTS.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
