@@ -45,7 +45,26 @@ OVERLAPPING = ModelSpec(
 OVERLAPPING_MAX = replace(
     OVERLAPPING, layers=tuple(replace(layer, maps=6, pooling_kind="max") for layer in OVERLAPPING.layers)
 )
+RECTANGULAR = SPECS["2 layers, rectangular"]
+RECTANGULAR_WIDE = ModelSpec(
+    layers=(
+        LayerSpec(maps=18, filter_size=(3, 5), pool_size=(2, 3)),
+        LayerSpec(maps=33, filter_size=(5, 3), pool_size=(3, 2), pool_stride=(3, 1), fan_in=7),
+    )
+)
+RECTANGULAR_MAX = replace(RECTANGULAR, layers=tuple(replace(layer, pooling_kind="max") for layer in RECTANGULAR.layers))
+SIGNALS = ModelSpec(
+    layers=(
+        LayerSpec(maps=18, filter_size=(1, 9), pool_size=(1, 2)),
+        LayerSpec(maps=17, filter_size=(1, 5), pool_size=(1, 3)),
+    )
+)
 AGREEMENTS = {
+    "rectangular": Agreement(RECTANGULAR, height=17, width=23),
+    "rectangular, many maps": Agreement(RECTANGULAR_WIDE, 2, 17, 23, fresh=True),
+    "rectangular, max, weights": Agreement(RECTANGULAR_MAX, mask="weights", fresh=True),
+    "signals": Agreement(SIGNALS, height=1, width=61, fresh=True, mask="weights"),
+    "signals, one layer, dense": Agreement(SIGNALS, height=1, width=61, layer=1, spec={"alpha": 0.5}),
     "1 layer, 12×12 filters, 7×7 regions": Agreement(LARGE, height=17, width=23, fresh=True),
     "1 layer, 12×12 filters, 7×7 regions, dense": Agreement(LARGE, height=17, width=23),
     "1 layer, one map, no pooling": Agreement(ONE_MAP, height=17, width=23, fresh=True),

@@ -48,6 +48,4 @@ class CPUEngine:
             return f"{model.dtype} images and filters were given, it needs float32 or float64 for both"
         if any(layer.pool_maps > 1 for layer in model.spec.layers[: problem.phase.layer]):
             return "regions of several maps (pool_maps > 1) are pooled by the reference only"
-        if any(not layer.square for layer in model.spec.layers[: problem.phase.layer]):
-            return "filters and regions that are not square are for the reference only"
         return None

@@ -18,7 +18,7 @@ from whatwhere.inference.engines.jit.vector_math import fma
 @inline_jit
 def signal_map(layer: Layer, start: int) -> Map:
     """A signal at p_k that begins at `start`, its border included."""
-    rows, columns = layer.rows + 2 * layer.border, layer.columns + 2 * layer.border
+    rows, columns = layer.rows + 2 * layer.border_y, layer.columns + 2 * layer.border_x
     return Map(start, columns * layer.maps, layer.maps, rows, columns)
 
 
@@ -42,15 +42,15 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
 def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
     """The same as a sum over the filter's elements: slower, but exactly zero where the signal is."""
     noinline()
-    K, C, B = layer.size, below.maps, layer.maps
+    K, L, C, B = layer.size_y, layer.size_x, below.maps, layer.maps
     signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
     y = 0
     while y < layer.height:
-        skipped = max(0, below.border - y)  # rows of the border of zeros
-        rows = min(K, below.border + below.rows - y) - skipped
+        skipped = max(0, below.border_y - y)  # rows of the border of zeros
+        rows = min(K, below.border_y + below.rows - y) - skipped
         equal = below.rows - K + 1 if rows == K else 1
-        windows = Windows(signal.at + (y + skipped) * signal.pitch, C, signal.pitch, rows, K * C)
-        matrix, outputs = (layer.direct + skipped * K * C * B, B), (z.at + y * z.pitch, B)
+        windows = Windows(signal.at + (y + skipped) * signal.pitch, C, signal.pitch, rows, L * C)
+        matrix, outputs = (layer.direct + skipped * L * C * B, B), (z.at + y * z.pitch, B)
         product_rows(state, filters, Repeats(equal, z.pitch, signal.pitch, 0, layer.width), outputs, windows, matrix)
         y += equal
 
@@ -58,36 +58,36 @@ def convolve_up_directly(state: Array, filters: Array, below: Layer, layer: Laye
 @inline_jit
 def convolve_down(state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int) -> None:
     """From z_k to the signal at p_{k-1}: a valid convolution."""
-    K, C, B = layer.size, below.maps, layer.maps
+    K, L, C, B = layer.size_y, layer.size_x, below.maps, layer.maps
     jump, pitch, first = layer.z_columns * B, signal_map(below, target).pitch, element_offset(below, target, 0, 0)
     if layer.winograd:
         out = Map(first, pitch, C, below.rows, below.columns)
         correlate(state, filters, layer, layer.down, unpooled_map(layer, z), out)
         return
-    windows, repeats = Windows(z, B, jump, K, K * B), Repeats(below.rows, pitch, jump, 0, below.columns)
+    windows, repeats = Windows(z, B, jump, K, L * B), Repeats(below.rows, pitch, jump, 0, below.columns)
     if C % LANES == 0:
         product_rows(state, filters, repeats, (first, C), windows, (layer.down, C))
         return
     for c in range(C):
-        dots_rows(state, filters, repeats, (first + c, C), windows, layer.down + c * K * K * B)
+        dots_rows(state, filters, repeats, (first + c, C), windows, layer.down + c * K * L * B)
 
 
 @jit
 def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, target: int) -> None:
     """Unpool and convolve the top layer's features, visiting only those that are not zero."""
     noinline()
-    C, B, s, stride = below.maps, layer.maps, layer.pool, layer.stride
+    C, B, down, right = below.maps, layer.maps, layer.stride_y, layer.stride_x
     jump = signal_map(below, target).pitch
-    state[target : target + (below.rows + 2 * below.border) * jump] = 0
+    state[target : target + (below.rows + 2 * below.border_y) * jump] = 0
     for first in range(0, B, LANES):
         for row in range(layer.rows):
-            height = layer.size - 1 + min(s, layer.height - row * stride)
+            height = layer.size_y - 1 + min(layer.pool_y, layer.height - row * down)
             for column in range(layer.columns):
                 p_at = element_offset(layer, layer.features, row, column) + first
                 if not any_nonzero(load(state, p_at)):
                     continue
-                width = layer.size - 1 + min(s, layer.width - column * stride)
-                out = Map(target + row * stride * jump + column * stride * C, jump, C, height, width)
+                width = layer.size_x - 1 + min(layer.pool_x, layer.width - column * right)
+                out = Map(target + row * down * jump + column * right * C, jump, C, height, width)
                 w = weights_offset(layer, row, column) + first
                 for b in range(LANES):
                     if state[p_at + b] != 0:
@@ -100,7 +100,7 @@ def element(state: Array, layer: Layer, feature: tuple[float, int], i: int, j: i
     p, w = feature
     if layer.unpooled:
         return p
-    z: float = p * state[w + i * layer.maps] * state[w + (layer.pool + j) * layer.maps]
+    z: float = p * state[w + i * layer.maps] * state[w + (layer.pool_y + j) * layer.maps]
     return z
 
 
@@ -108,11 +108,11 @@ def element(state: Array, layer: Layer, feature: tuple[float, int], i: int, j: i
 def scatter_one(state: Array, filters: Array, layer: Layer, feature: tuple[float, int], b: int, out: Map) -> None:
     """Add one feature: filter b, weighted and shifted to every element of the region, on the places of `out`.
 
-    The stored filter has a border of s - 1 zeros, so that shifted reads stay inside it.
+    The stored filter has a border of zeros, a region but one wide, so that shifted reads stay inside it.
     """
-    s, line, C = layer.pool, layer.line, out.maps
-    f = layer.scatter + b * line * (layer.size + 2 * (s - 1)) + (s - 1) * (line + C)
-    if s == 2:
+    K, L, above, beside, line, C = layer.size_y, layer.size_x, layer.pool_y - 1, layer.pool_x - 1, layer.line, out.maps
+    f = layer.scatter + (b * (K + 2 * above) + above) * line + beside * C
+    if above == 1 and beside == 1:
         z00, z01 = element(state, layer, feature, 0, 0), element(state, layer, feature, 0, 1)
         z10, z11 = element(state, layer, feature, 1, 0), element(state, layer, feature, 1, 1)
         for y in range(out.rows):
@@ -122,10 +122,10 @@ def scatter_one(state: Array, filters: Array, layer: Layer, feature: tuple[float
                 tap -= line
                 store(state, at, fma(z10, load(filters, tap), fma(z11, load(filters, tap - C), top)))
         return
-    for i in range(min(s, out.rows - layer.size + 1)):
-        for j in range(min(s, out.columns - layer.size + 1)):
+    for i in range(min(layer.pool_y, out.rows - K + 1)):
+        for j in range(min(layer.pool_x, out.columns - L + 1)):
             z = element(state, layer, feature, i, j)
-            for y in range(layer.size if z != 0 else 0):
-                for x in range(0, layer.size * C, LANES):
+            for y in range(K if z != 0 else 0):
+                for x in range(0, L * C, LANES):
                     at = out.at + (y + i) * out.pitch + j * C + x
                     store(state, at, fma(z, load(filters, f + y * line + x), load(state, at)))

@@ -46,11 +46,11 @@ class CPUFilterMap:
         return -self.gradient(f, self.images)
 
     def gradient(self, f: Tensor, images: np.ndarray) -> Tensor:
-        """Aᵀ (A f - M ⊙ images), [C, B, K, K]. The order of sums does not depend on the number of threads."""
+        """Aᵀ (A f - M ⊙ images), [C, B, K, L]. The order of sums does not depend on the number of threads."""
         filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
-        C, B, K, _ = f.shape
+        C, B, K, L = f.shape
         maps_below, maps = int(self.layers[self.k - 1]["maps"]), int(self.layers[self.k]["maps"])
-        line = round_up(K * maps_below)
+        line = round_up(L * maps_below)
 
         def work(chunk: slice) -> Tensor:
             packed = pack_latents(self.latents[chunk])
@@ -62,7 +62,7 @@ class CPUFilterMap:
         with thread_pool() as pool:
             parts = list(pool.map(work, (slice(i, i + CHUNK) for i in range(0, len(images), CHUNK))))
         total = torch.stack(parts).sum(0, dtype=torch.float64).view(maps, K, line)
-        total = total[:, :, : K * maps_below].reshape(maps, K, K, maps_below)[..., :C]
+        total = total[:, :, : L * maps_below].reshape(maps, K, L, maps_below)[..., :C]
         return total[:B].permute(3, 0, 1, 2).to(f.dtype)
 
 
@@ -91,19 +91,19 @@ def add_gradients(source: str) -> Any:
 def correlate_nonzeros(state: Array, below: Layer, layer: Layer, total: Array) -> None:
     """total(b, i, j, c) += Σ z_b(y, x) · error_c(y + i, x + j), over the z that are not zero."""
     noinline()
-    C, line = below.maps, len(total) // (layer.maps * layer.size)
-    jump = (below.columns + 2 * below.border) * C
+    C, line = below.maps, len(total) // (layer.maps * layer.size_y)
+    jump = (below.columns + 2 * below.border_x) * C
     for row in range(layer.rows):
         for column in range(layer.columns):
             p_at = element_offset(layer, layer.features, row, column)
             w_at = weights_offset(layer, row, column)
-            error = below.error + row * layer.stride * jump + column * layer.stride * C
+            error = below.error + row * layer.stride_y * jump + column * layer.stride_x * C
             for first in range(0, layer.maps, LANES):
                 if not any_nonzero(load(state, p_at + first)):
                     continue
                 for b in range(first, first + LANES):
                     if state[p_at + b] != 0:
-                        feature, to = (state[p_at + b], w_at + b), b * layer.size * line
+                        feature, to = (state[p_at + b], w_at + b), b * layer.size_y * line
                         correlate_one(state, layer, feature, (error, jump, C), total, (to, line))
 
 
@@ -118,8 +118,8 @@ def correlate_one(
     length): numbers beyond the end of a row, up to a whole vector, are unused.
     """
     noinline()
-    s, K, (error, jump, C), (to, length) = layer.pool, layer.size, signal, line
-    if s == 2:
+    K, (error, jump, C), (to, length) = layer.size_y, signal, line
+    if layer.pool_y == 2 and layer.pool_x == 2:
         z00, z01 = element(state, layer, feature, 0, 0), element(state, layer, feature, 0, 1)
         z10, z11 = element(state, layer, feature, 1, 0), element(state, layer, feature, 1, 1)
         for i in range(K):
@@ -129,8 +129,8 @@ def correlate_one(
                 at += jump
                 store(total, out, fma(z10, load(state, at), fma(z11, load(state, at + C), top)))
         return
-    for dy in range(s):
-        for dx in range(s):
+    for dy in range(layer.pool_y):
+        for dx in range(layer.pool_x):
             z = element(state, layer, feature, dy, dx)
             for i in range(K if z != 0 else 0):
                 for x in range(0, length, LANES):

@@ -7,6 +7,7 @@ Row k of the table is layer k of the paper; row 0 is the image.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -79,29 +80,31 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
     for k, (layer, regions) in enumerate(zip(layers, model.at(height, width).regions, strict=False), start=1):
         row = table[k]
         row["real_maps"], row["maps"] = layer.maps, round_up(layer.maps)
-        row["size"], row["pool"], row["stride"] = layer.filter_shape[0], layer.pool_shape[0], layer.strides[0]
+        (row["size_y"], row["size_x"]), (row["pool_y"], row["pool_x"]) = layer.filter_shape, layer.pool_shape
+        row["stride_y"], row["stride_x"] = layer.strides
         _, row["height"], row["width"] = regions.shape
         _, row["rows"], row["columns"] = regions.grid
         _, row["z_rows"], row["z_columns"] = regions.extent
         row["updates_pooling"] = k in moving
-        row["winograd"] = table[k - 1]["maps"] % LANES == 0 and SMALLEST <= layer.filter_shape[0] <= LARGEST
+        small = all(SMALLEST <= side <= LARGEST for side in layer.filter_shape)
+        row["winograd"] = table[k - 1]["maps"] % LANES == 0 and small
         row["sparse"] = sparse_threshold(table[k - 1], row)
-        table[k - 1]["border"] = layer.filter_shape[0] - 1
+        table[k - 1]["border_y"], table[k - 1]["border_x"] = row["size_y"] - 1, row["size_x"] - 1
     # whatever its Gaussian, the weight of the one element is 1
-    table[top]["unpooled"] = table[top]["pool"] == 1
+    table[top]["unpooled"] = table[top]["pool_y"] * table[top]["pool_x"] == 1
     return table, _place_state(table)
 
 
 def sparse_threshold(below: np.void, row: np.void) -> int:
     """The number of non-zero features from which the dense pass down is faster (by measurement)."""
-    s, size = int(row["pool"]), int(row["size"])
-    rows = 4 * (size + 1) if s == 2 else s * s * size
+    region, K, L = (int(row["pool_y"]), int(row["pool_x"])), int(row["size_y"]), int(row["size_x"])
+    rows = 4 * (K + 1) if region == (2, 2) else math.prod(region) * K
     visit = (OVERHEAD + rows) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
-    taps = (POINTS / (POINTS + 1 - row["size"])) ** 2 if row["winograd"] else row["size"] ** 2
+    taps = POINTS**2 / ((POINTS + 1 - K) * (POINTS + 1 - L)) if row["winograd"] else K * L
     products = below["rows"] * below["columns"] * taps * row["maps"] * below["maps"]
     if below["maps"] % LANES == 0:
-        return int(products / (1920 * visit))
-    return int(products / (50 * LANES * visit * -(-below["maps"] * row["size"] // LANES)))
+        return int(products / (1920 * visit * L / K))
+    return int(products / (50 * LANES * visit * -(-below["maps"] * L // LANES)))
 
 
 def _place_state(table: np.ndarray) -> int:
@@ -115,7 +118,7 @@ def _place_state(table: np.ndarray) -> int:
             end += round_up(length)
 
     for k, row in enumerate(table):
-        framed = (row["rows"] + 2 * row["border"]) * (row["columns"] + 2 * row["border"]) * row["maps"]
+        framed = (row["rows"] + 2 * row["border_y"]) * (row["columns"] + 2 * row["border_x"]) * row["maps"]
         reserve(row, ("features", "error", "gain"), int(framed))
         if k > 0:
             regions = int(row["rows"] * row["columns"] * row["maps"])
@@ -123,7 +126,7 @@ def _place_state(table: np.ndarray) -> int:
                 row["z_error"] = row["error"]
             else:
                 reserve(row, ("z", "z_error"), int(row["z_rows"] * row["z_columns"] * row["maps"]))
-                reserve(row, ("weights",), 2 * int(row["pool"]) * regions)
+                reserve(row, ("weights",), int(row["pool_y"] + row["pool_x"]) * regions)
             reserve(row, ("mu", "gamma"), 2 * regions)
         if row["winograd"]:
             reserve(row, ("work",), 2 * POINTS**2 * LANES)
@@ -132,7 +135,7 @@ def _place_state(table: np.ndarray) -> int:
 
 
 def wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:
-    """Filters of layer k [C, B, K, K] with as many maps as there are in memory, 0 where the model has none."""
+    """Filters of layer k [C, B, K, L] with as many maps as there are in memory, 0 where the model has none."""
     wide = f.new_zeros(int(table[k - 1]["maps"]), int(table[k]["maps"]), *f.shape[2:])
     wide[: f.shape[0], : f.shape[1]] = f.detach()
     return wide
@@ -150,7 +153,8 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
             up, down = transform_filters(upward), transform_filters(rotated.transpose(0, 1))
         else:
             up, down = direct[:0], rotated.permute(0, 2, 3, 1) if few else rotated.permute(2, 3, 1, 0)
-        scatter = pad(wide, [int(row["pool"]) - 1] * 4).permute(1, 2, 3, 0).flatten(2)
+        beside, above = int(row["pool_x"]) - 1, int(row["pool_y"]) - 1
+        scatter = pad(wide, (beside, beside, above, above)).permute(1, 2, 3, 0).flatten(2)
         if few:  # a vector must not reach into the next row
             scatter = pad(scatter, (0, round_up(scatter.shape[2]) + LANES - scatter.shape[2]))
         row["line"] = scatter.shape[2]

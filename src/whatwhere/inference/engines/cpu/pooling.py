@@ -14,37 +14,37 @@ from whatwhere.inference.engines.jit.vector_math import fma, formulas
 @jit
 def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
     """The offset of the maps of one element of p_k, in a signal that begins at `start`."""
-    pitch: int = layer.columns + 2 * layer.border
-    offset: int = start + ((row + layer.border) * pitch + column + layer.border) * layer.maps
+    pitch: int = layer.columns + 2 * layer.border_x
+    offset: int = start + ((row + layer.border_y) * pitch + column + layer.border_x) * layer.maps
     return offset
 
 
 @jit
 def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
     """The offset of the first element of a region, in an unpooled map that begins at `start`."""
-    offset: int = start + (row * layer.z_columns + column) * layer.stride * layer.maps
+    offset: int = start + (row * layer.stride_y * layer.z_columns + column * layer.stride_x) * layer.maps
     return offset
 
 
 @jit
 def weights_offset(layer: Layer, row: int, column: int) -> int:
     """The offset of the weights of a region: along rows, then along columns."""
-    offset: int = layer.weights + (row * layer.columns + column) * 2 * layer.pool * layer.maps
+    offset: int = layer.weights + (row * layer.columns + column) * (layer.pool_y + layer.pool_x) * layer.maps
     return offset
 
 
 @inline_jit
 def axes_of(layer: Layer) -> tuple[Axis, Axis]:
     """Rows and columns of a layer's regions."""
-    s, B = layer.pool, layer.maps
-    return Axis(s, layer.z_columns * B, 0, B), Axis(s, B, s * B, B)
+    s, B = layer.pool_y, layer.maps
+    return Axis(s, layer.z_columns * B, 0, B), Axis(layer.pool_x, B, s * B, B)
 
 
 @jit
 def unpool(state: Array, layer: Layer, source: int) -> None:
     """z = w_y w_x p everywhere; summed where regions overlap."""
     noinline()
-    B, overlap, axes = layer.maps, layer.stride < layer.pool, axes_of(layer)
+    B, axes, overlap = layer.maps, axes_of(layer), layer.stride_y < layer.pool_y or layer.stride_x < layer.pool_x
     if overlap:
         for i in range(layer.z, layer.z + layer.z_rows * layer.z_columns * B, LANES):
             store(state, i, splat(state, 0))
@@ -87,8 +87,15 @@ def store_pair_weights(state: Array, w: int, B: int, y: Any, x: Any) -> None:
 @inline_jit
 def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
     """How many elements of a region lie in the map, along rows and columns."""
-    s, down, right = layer.pool, layer.height - row * layer.stride, layer.width - column * layer.stride
-    return min(s, down), min(s, right)
+    down, right = layer.height - row * layer.stride_y, layer.width - column * layer.stride_x
+    return min(layer.pool_y, down), min(layer.pool_x, right)
+
+
+@inline_jit
+def is_pair(layer: Layer, inside: tuple[int, int]) -> bool:
+    """Whether a region is 2×2 and lies in the map."""
+    pair: bool = layer.pool_y == 2 and layer.pool_x == 2 and inside[0] == 2 and inside[1] == 2
+    return pair
 
 
 @jit
@@ -103,7 +110,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
                 theta = (row * layer.columns + column) * 2 * B + b
                 mu, gamma = layer.mu + theta, layer.gamma + theta
                 y, x = (load(state, mu), load(state, gamma)), (load(state, mu + B), load(state, gamma + B))
-                if inside[0] == 2 and inside[1] == 2 and layer.pool == 2:
+                if is_pair(layer, inside):
                     store_pair_weights(state, w_at + b, B, y, x)
                 else:
                     axis_weights(state, w_at + b, axes[0], y, inside[0], 0)
@@ -146,7 +153,7 @@ def update_pooling(state: Array, layer: Layer, step: float, bounds: tuple[float,
                 if not (everywhere or any_nonzero(p)):
                     continue
                 at = Places(layer.mu + theta + b, layer.gamma + theta + b, w_at + b, z_at + b)
-                if inside[0] == 2 and inside[1] == 2 and layer.pool == 2:
+                if is_pair(layer, inside):
                     move_pair(state, at, axes, p * step, bounds)
                 else:
                     move_region(state, at, axes, inside, (p * step, bounds[0], bounds[1]))

@@ -14,16 +14,20 @@ LAYER = np.dtype(
         for name in (
             "real_maps",  # of the model
             "maps",  # in memory
-            "size",  # side of the filters, K
-            "pool",  # side of a pooling region, s
-            "stride",  # from one region to the next
+            "size_y",  # of the filters, K rows and L columns
+            "size_x",
+            "pool_y",  # of a pooling region
+            "pool_x",
+            "stride_y",  # from one region to the next
+            "stride_x",
             "height",  # of the unpooled map z
             "width",
             "z_rows",  # of z together with what the regions reach beyond it
             "z_columns",
             "rows",  # of the pooled map p
             "columns",
-            "border",  # zeros around p
+            "border_y",  # zeros above and below p
+            "border_x",  # to the left and to the right
             "fit",  # where the pooling variables come from at the start (see `start`)
             "updates_pooling",  # whether the pooling variables are updated
             "unpooled",  # regions of one element at the top: z is p, at the same offset
@@ -35,7 +39,7 @@ LAYER = np.dtype(
             "gain",  # R g, for the line search
             "z",  # the unpooled map of the pass down
             "z_error",  # the error at the unpooled map
-            "weights",  # [row, column, axis and element, map]: s of rows, s of columns
+            "weights",  # [row, column, axis and element, map]: those along rows, those along columns
             "mu",  # [row, column, axis, map], the axes in the same order
             "gamma",
             "work",  # memory for Winograd's transforms
@@ -45,7 +49,7 @@ LAYER = np.dtype(
             "direct",  # [row, column, map below, map]
             "up",  # the same with points for rows and columns, for Winograd's method only
             "down",  # [row, column, map, map below], rotated by 180°; for an image [channel, row, column, map]
-            "scatter",  # [map, row, column, map below], with a border of zeros, pool - 1 wide
+            "scatter",  # [map, row, column, map below], with a border of zeros: pool - 1 rows and columns
             "line",  # length of one row of it
         )
     ]

@@ -11,7 +11,7 @@ from whatwhere.inference.engines.cpu.pooling import axes_of, compute_weights, el
 from whatwhere.inference.engines.cpu.records import Layer, Network, Settings, Target
 from whatwhere.inference.engines.cpu.steps import apply_mask
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
-from whatwhere.inference.engines.jit.region import fit_moments
+from whatwhere.inference.engines.jit.region import coordinate, fit_moments
 from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store, total, transpose
 from whatwhere.inference.engines.jit.vector_math import absolute, formulas, maximum, where
 from whatwhere.ops.pooling import SWITCH
@@ -124,7 +124,7 @@ def first_gradient(state: Array, layers: Array, target: Target) -> float:
         squares += weighted * weighted
     for k in range(len(layers) - 1):
         layer = layers[k]
-        framed = (layer.rows + 2 * layer.border) * (layer.columns + 2 * layer.border) * layer.maps
+        framed = (layer.rows + 2 * layer.border_y) * (layer.columns + 2 * layer.border_x) * layer.maps
         state[layer.features : layer.features + framed] = 0
     top = layers[len(layers) - 1]
     if not top.unpooled:
@@ -180,14 +180,14 @@ def store_moments(state: Array, at: tuple[int, int], fitted: Any, scales: Array,
 @jit
 def fit_switch(state: Array, layer: Layer, z: int, mu: int, gamma: int) -> None:
     """All weight on the largest |s| of each of LANES regions; on the first of equals."""
-    B, s = layer.maps, layer.pool
-    pitch, centre = layer.z_columns * B, (s - 1) / 2
-    largest, y, x = absolute(load(state, z)), splat(state, -centre), splat(state, -centre)
-    for i in range(s):
-        for j in range(s):
-            size = absolute(load(state, z + i * pitch + j * B))
-            y = where(size - largest > 0, splat(state, i - centre), y)
-            x = where(size - largest > 0, splat(state, j - centre), x)
+    B, (rows, columns) = layer.maps, axes_of(layer)
+    largest = absolute(load(state, z))
+    y, x = splat(state, coordinate(0, rows.size)), splat(state, coordinate(0, columns.size))
+    for i in range(rows.size):
+        for j in range(columns.size):
+            size = absolute(load(state, z + i * rows.stride + j * columns.stride))
+            y = where(size - largest > 0, splat(state, coordinate(i, rows.size)), y)
+            x = where(size - largest > 0, splat(state, coordinate(j, columns.size)), x)
             largest = maximum(largest, size)
     store(state, mu, y)
     store(state, mu + B, x)

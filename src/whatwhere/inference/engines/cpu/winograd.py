@@ -1,8 +1,8 @@
 """Convolution with small filters in fewer multiplications (Winograd; Toom and Cook).
 
 The product of two polynomials of degrees m - 1 and K - 1 follows from their values at m + K - 1 = 8 points:
-0, ±1, ±2, ±½ and ∞. So m × m outputs of a K × K filter, with m = 9 - K, take 8 × 8 multiplications per pair of maps
-instead of m² K², and the sum over maps is one matrix product per point. At K = 5 this is 64 instead of 400.
+0, ±1, ±2, ±½ and ∞. So m × n outputs of a K × L filter, with m = 9 - K and n = 9 - L, take 8 × 8 multiplications per
+pair of maps instead of m n K L, and the sum over maps is one matrix product per point: at 5 × 5, 64 instead of 400.
 
     outputs = Aᵀ [ (G f Gᵀ) ⊙ (Bᵀ patch B) ] A
 """
@@ -25,14 +25,17 @@ SMALLEST, LARGEST = 2, 7  # filter sizes for which it is used
 
 
 def transform_filters(f: Tensor) -> Tensor:
-    """G f Gᵀ:  [C, B, K, K] → [8 columns, 8 rows, C, B], computed in float64."""
+    """G f Gᵀ:  [C, B, K, L] → [8 columns, 8 rows, C, B], computed in float64."""
     finite = torch.tensor([0, 1, -1, 2, -2, 0.5, -0.5], dtype=torch.float64)
     scale = torch.tensor([1, -2 / 9, -2 / 9, 1 / 90, 1 / 90, 32 / 45, 32 / 45], dtype=torch.float64)
-    size = f.shape[-1]
-    G = torch.zeros(POINTS, size, dtype=torch.float64)
-    G[:-1] = scale[:, None] * finite[:, None] ** torch.arange(size)
-    G[-1, -1] = 1
-    return torch.einsum("yi,cbij,xj->xycb", G, f.double(), G).to(f.dtype)
+
+    def values(size: int) -> Tensor:
+        G = torch.zeros(POINTS, size, dtype=torch.float64)
+        G[:-1] = scale[:, None] * finite[:, None] ** torch.arange(size)
+        G[-1, -1] = 1
+        return G
+
+    return torch.einsum("yi,cbij,xj->xycb", values(f.shape[2]), f.double(), values(f.shape[3])).to(f.dtype)
 
 
 @inline_jit
@@ -128,18 +131,18 @@ def correlate(state: Array, filters: Array, layer: Layer, f: int, source: Map, t
     One column of points after the other: its products are still in the fastest cache when they are transformed.
     """
     noinline()
-    size, depth, maps, rows, columns = layer.size, source.maps, target.maps, target.rows, target.columns
-    m, point, patches = POINTS + 1 - size, TILES * maps, layer.patches
-    across, halves = -(-columns // m), layer.products + POINTS * TILES * maps
+    depth, maps, rows, columns = source.maps, target.maps, target.rows, target.columns
+    m, n, point, patches = POINTS + 1 - layer.size_y, POINTS + 1 - layer.size_x, TILES * maps, layer.patches
+    across, halves = -(-columns // n), layer.products + POINTS * TILES * maps
     tiles = -(-rows // m) * across
     group = -(-tiles // -(-tiles // TILES))
     for first in range(0, tiles, group):
         count = min(group, tiles - first)
         for i in range(count):
-            y, x = (first + i) // across * m, (first + i) % across * m
+            y, x = (first + i) // across * m, (first + i) % across * n
             for c in range(0, depth, LANES):
                 at, to = source.at + y * source.pitch + x * depth + c, patches + i * depth + c
-                patch = Map(at, source.pitch, depth, rows + size - 1 - y, columns + size - 1 - x)
+                patch = Map(at, source.pitch, depth, rows + POINTS - m - y, columns + POINTS - n - x)
                 patch_in(state, patch, layer.work, to)
         for x in range(POINTS):
             repeats = Repeats(POINTS, point, TILES * depth, depth * maps, count)
@@ -150,6 +153,6 @@ def correlate(state: Array, filters: Array, layer: Layer, f: int, source: Map, t
                 height = min(m, rows - (first + i) // across * m)
                 columns_out(state, layer.products + i * maps, maps, m, height, halves + x * point + i * maps)
         for i in range(count):
-            y, x = (first + i) // across * m, (first + i) % across * m
+            y, x = (first + i) // across * m, (first + i) % across * n
             to = target.at + y * target.pitch + x * maps
-            rows_out(state, halves + i * maps, m, Map(to, target.pitch, maps, min(m, rows - y), min(m, columns - x)))
+            rows_out(state, halves + i * maps, n, Map(to, target.pitch, maps, min(m, rows - y), min(n, columns - x)))
