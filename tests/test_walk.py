@@ -88,14 +88,14 @@ def test_anomaly_denoise_and_inpaint(folder: Path) -> None:
     home = folder.parent
     whatwhere("anomaly", "fit", folder, "--out", home / "detector", "--set", "memory=1")
     whatwhere("anomaly", "score", home / "detector", folder, "--out", home / "scores")
-    whatwhere("denoise", folder / "spots-03.jpg", home / "denoised.png", "--noise", "0.1", "--set", "shifts=8")
+    whatwhere("denoise", folder / "spots-03.jpg", home / "denoised.png", "--noise", "0.1", "--set", "quality=8")
     height, width = ww.data.load(folder / "spots-03.jpg").shape[1:]
     from PIL import Image
 
     known = np.full((height, width), 255, np.uint8)
     known[4:7, 4:7] = 0
     Image.fromarray(known).save(home / "mask.png")
-    whatwhere("inpaint", folder / "spots-03.jpg", home / "mask.png", home / "filled.png", "--set", "shifts=8")
+    whatwhere("inpaint", folder / "spots-03.jpg", home / "mask.png", home / "filled.png", "--set", "quality=8")
     assert (home / "filled.png").exists()
 
 

@@ -40,7 +40,7 @@ def denoiser() -> Any:
 def trained(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     import whatwhere as ww
 
-    spec = ww.restoration.RestorationSpec(shifts=a.shifts)
+    spec = ww.restoration.RestorationSpec(quality=a.shifts)
     return ww.restoration.denoise(denoiser(), noisy[None], sigma, spec=spec)[0]
 
 
@@ -71,6 +71,30 @@ def nlm(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
     return np.stack([denoise_nl_means(plane.numpy(), **settings) for plane in noisy])
 
 
+def sporco(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
+    """Convolutional sparse coding with its dictionary; settings of benchmarks/results/restoration_settings.json."""
+    from scipy.fft import next_fast_len
+    from sporco import signal, util
+    from sporco.admm import cbpdn
+
+    picture = noisy[0].numpy()
+    low, high = signal.tikhonov_filter(picture, 2.0, 16)
+    frame = [(0, next_fast_len(extent + 7, real=True) - extent) for extent in high.shape]  # its convolution is circular
+    settings = {"MaxMainIter": 15, "RelStopTol": 5e-3, "HighMemSolve": True, "FastSolve": False, "Verbose": False}
+    atoms, padded = util.convdicts()["G:8x8x32"].astype(np.float32), np.pad(high, frame).astype(np.float32)
+    solver = cbpdn.ConvBPDN(atoms, padded, np.float32(2 * sigma), cbpdn.ConvBPDN.Options(settings))
+    solver.solve()
+    height, width = picture.shape
+    return (low + solver.reconstruct().squeeze()[:height, :width])[None]
+
+
+def photographs(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
+    """Sparse coding with the model `photographs`, the former way: needs the package of commit 8adc216."""
+    import whatwhere as ww
+
+    return ww.restoration.denoise(ww.load("photographs"), noisy[None], sigma)[0]
+
+
 def bm3d(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
     from bm3d import bm3d as denoise
 
@@ -82,6 +106,8 @@ METHODS: dict[str, Method] = {
     "tv": tv,
     "nlm": nlm,
     "bm3d": bm3d,
+    "sporco": sporco,
+    "photographs": photographs,
     "trained": trained,
     "by_channel": by_channel,
     "dictionary": dictionary,

@@ -192,7 +192,7 @@ def recorded(update_once: Callable[[], Tensor]) -> Callable[[], Tensor]:
     return replay
 
 
-def learn(a: argparse.Namespace, gaussian: bool, shifts: int, training: Tensor) -> tuple[Where, float]:
+def learn(a: argparse.Namespace, gaussian: bool, shifts: int, training: Tensor) -> tuple[Where, dict[str, float]]:
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     model = Where(gaussian, a.features).to(DEVICE)
@@ -217,16 +217,19 @@ def learn(a: argparse.Namespace, gaussian: bool, shifts: int, training: Tensor) 
         return value.detach()
 
     step = update_once if a.eager or DEVICE == "cpu" else recorded(update_once)
-    began = time.time()
+    began, done = time.time(), 0
     for update in range(a.updates):
-        rate = a.rate * min(1.0, (update + 1) / 100) * (1 + math.cos(math.pi * update / a.updates)) / 2
+        progress = max(update / a.updates, (time.time() - began) / a.seconds)
+        if progress >= 1:
+            break
+        rate = a.rate * min(1.0, (update + 1) / 100) * (1 + math.cos(math.pi * progress)) / 2
         rates.copy_(torch.tensor([rate, 10 * rate]))
         x.copy_(random_crops(training, a.batch, side, random))
         y.copy_(x + SIGMA * torch.randn_like(x))
-        value = step()
+        value, done = step(), update + 1
         if update % 250 == 0:
             print(model.gaussian, shifts, update, round(value.item(), 3), round(time.time() - began), flush=True)
-    return model, time.time() - began
+    return model, {"updates": done, "seconds": round(time.time() - began, 1)}
 
 
 @torch.no_grad()
@@ -254,10 +257,11 @@ def main() -> None:
     parser.add_argument("archive")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shifts", type=int, nargs="+", default=[1, 4, 16], help="to learn with")
-    numbers = {"updates": 2000, "batch": 8, "features": 128, "regions": 9, "held": 31, "side": 160, "seconds": 10_000}
+    numbers = {"updates": 2000, "batch": 8, "features": 128, "regions": 9, "held": 31, "side": 160}
     for name, value in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--seconds", type=float, default=10_000, help="at most, for each trial")
     parser.add_argument("--eager", action="store_true", help="without CUDA graphs")
     a = parser.parse_args()
     pictures = [central(picture) for picture in read(a.archive).values()]
@@ -265,14 +269,13 @@ def main() -> None:
     training = torch.stack([x for i, x in enumerate(pictures) if i % HELD_OUT]).to(DEVICE)
     rows = [json.loads(line) for line in a.out.read_text().splitlines()] if a.out.exists() else []
     done = {(row.get("kind"), row.get("learned_with")) for row in rows}
-    began = time.time()
     for shifts in a.shifts:
         for kind in ("fixed", "gaussian"):
-            if (kind, shifts) in done or time.time() - began > a.seconds:
+            if (kind, shifts) in done:
                 continue
-            model, seconds = learn(a, kind == "gaussian", shifts, training)
+            model, spent = learn(a, kind == "gaussian", shifts, training)
             row = {"kind": kind, "learned_with": shifts, **{name: getattr(a, name) for name in numbers}, "rate": a.rate}
-            row |= {"seconds": round(seconds, 1), "numbers": sum(p.numel() for p in model.parameters())}
+            row |= spent | {"numbers": sum(p.numel() for p in model.parameters())}
             row["psnr"] = {str(s): round(float(np.mean(test(model, held, s))), 3) for s in (1, 4, 16, 64)}
             with a.out.open("a") as results:
                 print(json.dumps(row), file=results)

@@ -56,9 +56,7 @@ def test_a_dictionary_follows_the_units_of_the_images() -> None:
 
 
 def test_what_cannot_be_denoised_raises_before_work_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "whatwhere.restoration.denoiser.TrainedRestorer.restore", None
-    )  # calling it would be another error
+    monkeypatch.setattr("whatwhere.restoration.denoiser.Denoiser.denoise", None)  # calling it would be another error
     good = picture()
     for bad in (good[0], good.mul(255).byte(), good.byte().numpy(), [[0.5]], good / 0, good[:, :, :0], 1e20 * good):
         with pytest.raises(ImageError, match="given"):

@@ -157,9 +157,9 @@ def test_other_units_are_brought_to_those_it_has_learned() -> None:
         assert error(denoise(DENOISER, y, 0.1 * (white - black)), truth) < 0.2 * error(y, truth)
 
 
-def test_a_number_of_shifts_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(SpecError, match="shifts = 5 was given; expected 8, 16, 32 or 64"):
-        RestorationSpec(shifts=5)
+def test_a_quality_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(SpecError, match="quality = 5 was given; expected 8, 16, 32 or 64"):
+        RestorationSpec(quality=5)
 
 
 def test_a_border_is_reflected() -> None:

@@ -64,7 +64,7 @@ def test_a_constant_image_is_filled_with_its_constant(channels: int) -> None:
 
 
 def test_wrong_masks_raise_before_work_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whatwhere.restoration.denoiser.TrainedRestorer.restore", None)
+    monkeypatch.setattr("whatwhere.restoration.denoiser.Denoiser.denoise", None)
     truth = picture()
     good = torch.ones_like(truth)
     for bad in (

@@ -102,7 +102,7 @@ def restore(
     model: Model = shipped.to(choose_device(execution.device))
     jobs, stages = plan_jobs(task, model, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
-        with stages.stage(f"{task.name} {job.source.name}", job.tiles) as advance:
+        with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
             levels = restore_picture(task, model, job, advance)
         if task.noise is None and not quiet:
             typer.echo(f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)}, estimated")

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from whatwhere.restoration.anscombe import PoissonGaussian
 from whatwhere.restoration.checks import ImagesT, Model, as_images, like, read_noise
-from whatwhere.restoration.denoiser import Denoiser, TrainedRestorer
-from whatwhere.restoration.dictionary import Dictionary, DictionaryRestorer
+from whatwhere.restoration.denoiser import Denoiser, plane_restorer
+from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.noise import estimate_noise
-from whatwhere.restoration.planes import PLANE_NOISE, PlaneRestorer, Progress, restore_planes, to_opponent
+from whatwhere.restoration.planes import PLANE_NOISE, Progress, Restore, restore_planes, to_opponent
 from whatwhere.spec.restoration import RestorationSpec
 
 Noise = float | str | tuple[float, float] | None
@@ -33,7 +33,7 @@ def denoise(
               images. "poisson": the images are counts. (gain, sigma): Poisson noise of counts of `gain` units each, and
               white noise of standard deviation sigma
     spec      how: see `RestorationSpec`
-    progress  called with the number of tiles just done
+    progress  called with the number of pixels just done
 
     >>> model = ww.restoration.load_denoiser()
     >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
@@ -46,40 +46,34 @@ def denoise(
     >>> bool((clean - 20 * truth).square().mean() < 0.1 * (counts - 20 * truth).square().mean())
     True
     """
-    y = as_images(model, images)
-    level = read_noise(noise)
-    restorer = restorer_for(model, spec or RestorationSpec(), progress)
+    y, level = as_images(model, images), read_noise(noise)
+    restore = restorer_for(model, spec or RestorationSpec(), progress)
     with torch.no_grad():
         if isinstance(level, PoissonGaussian):
-            clean = torch.cat([restore_planes(restorer, image[None], 1.0) for image in level.stabilise(y)])
+            clean = torch.stack([restore_planes(restore, image, 1.0) for image in level.stabilise(y)])
             return like(level.restore_units(clean), images)
-        restored = [_denoise_one(restorer, image[None], level) for image in y]
-    if all(result is None for result in restored):
-        return images  # to the bit
-    return like(torch.cat([image[None] if r is None else r for image, r in zip(y, restored, strict=True)]), images)
+        sigmas = [noise_of(image) if level is None else level for image in y]
+        if not any(sigmas):
+            return images  # to the bit
+        parts = zip(y, sigmas, strict=True)
+        return like(torch.stack([restore_planes(restore, *part) if part[1] else part[0] for part in parts]), images)
 
 
-def restorer_for(model: Model, spec: RestorationSpec, progress: Progress | None = None) -> PlaneRestorer:
-    """What restores with a model: learned steps or pursuit."""
+def restorer_for(model: Model, spec: RestorationSpec, progress: Progress | None = None) -> Restore:
+    """What restores a plane with a model: learned steps or pursuit."""
     if isinstance(model, Denoiser):
-        return TrainedRestorer(model, spec.shifts, spec.tile, progress)
-    return DictionaryRestorer(model, progress)
-
-
-def _denoise_one(restorer: PlaneRestorer, image: Tensor, noise: float | None) -> Tensor | None:
-    """One image [1, C, H, W] without its noise; None if it has none."""
-    sigma = noise_of(image) if noise is None else noise
-    return restore_planes(restorer, image, sigma) if sigma > 0 else None
+        return plane_restorer(model, spec, progress)
+    return lambda plane, noise, mask: model.denoise(plane, noise, progress)
 
 
 def noise_of(image: Tensor) -> float:
-    """The noise of an image [1, C, H, W], which is taken to be the same in all channels.
+    """The noise of an image [C, H, W], which is taken to be the same in all channels.
 
     Texture may be taken for noise, and differences of colour have little texture: so the plane with the least noise
     decides.
     """
-    planes, factors = (to_opponent(image), PLANE_NOISE) if image.shape[1] == 3 else (image, [1.0] * image.shape[1])
-    return min(estimate_noise(plane) / factor for plane, factor in zip(planes[0], factors, strict=True))
+    planes, factors = (to_opponent(image), PLANE_NOISE) if len(image) == 3 else (image, [1.0] * len(image))
+    return min(estimate_noise(plane) / factor for plane, factor in zip(planes, factors, strict=True))
 
 
 def learn_dictionary(start: Dictionary, image: Tensor, noise: Noise = None) -> Dictionary:
@@ -92,9 +86,9 @@ def learn_dictionary(start: Dictionary, image: Tensor, noise: Noise = None) -> D
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 40, 40)
     >>> own = ww.restoration.learn_dictionary(ww.restoration.load_dictionary(), noisy, 0.1)
     """
-    y, level = as_images(start, image[None]), read_noise(noise)
+    y, level = as_images(start, image[None])[0], read_noise(noise)
     if isinstance(level, PoissonGaussian):
         y, level = level.stabilise(y), 1.0
     sigma = noise_of(y) if level is None else level
-    plane, factor = (to_opponent(y)[0, 0], PLANE_NOISE[0]) if len(image) == 3 else (y[0, 0], 1.0)
+    plane, factor = (to_opponent(y)[0], PLANE_NOISE[0]) if len(y) == 3 else (y[0], 1.0)
     return start.learn(plane, factor * sigma)

@@ -24,6 +24,8 @@ from safetensors.torch import load
 from torch import Tensor
 
 from whatwhere.restoration.fill import fill_in
+from whatwhere.restoration.planes import Progress, Restore
+from whatwhere.spec.restoration import RestorationSpec
 
 BLOCK = 8  # s, pixels
 MARGIN = 16  # pixels by which a picture is continued
@@ -73,12 +75,7 @@ class Denoiser:
         return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
     def denoise(
-        self,
-        plane: Tensor,
-        noise: float,
-        shifts: int = 16,
-        tile: int = 512,
-        progress: Callable[[int], None] | None = None,
+        self, plane: Tensor, noise: float, shifts: int = 16, tile: int = 512, progress: Progress | None = None
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
@@ -86,7 +83,7 @@ class Denoiser:
 
         shifts    of the grid that are averaged: 8, 16, 32 or 64
         tile      side of the tiles that a larger picture is cut into; the result does not depend on it
-        progress  called with 1 after every tile
+        progress  called with the number of pixels of a tile after each
         """
         if noise < (least := float(self.levels[0])):
             return plane.lerp(self.denoise(plane, least, shifts, tile, progress), (noise / least) ** 2)
@@ -99,7 +96,7 @@ class Denoiser:
             height, width = rows.stop - rows.start, columns.stop - columns.start
             result[rows, columns] = clean[first_row : first_row + height, first_column : first_column + width]
             if progress is not None:
-                progress(1)
+                progress(height * width)
         return result + GREY
 
     def _mean_over_shifts(self, plane: Tensor, noise: float, shifts: int) -> Tensor:
@@ -128,36 +125,26 @@ class Denoiser:
 
     def _steps(self, y: Tensor, t: Tensor, g: Tensor) -> Tensor:
         """T steps on blocks y [S, h, w, s²] of S pictures; thresholds t [T, M], gains g [M]."""
-        product, errors = passes(y)
         steps, groups = len(t), len(self.analysis)
-        e = squares(y)
-        z = parts = e.new_zeros(*e.shape[:-1], t.shape[1])
+        z = y.new_zeros(len(y), y.shape[1] - 1, y.shape[2] - 1, t.shape[1])
+        explained = torch.zeros_like(y)
         for k in range(steps):
+            u = squares(y - explained) @ self.analysis[k * groups // steps]
             last = k + 1 == steps
             B = g[:, None] * self.synthesis if last else self.residual[(k + 1) * groups // steps]
-            z, parts = product(z, e @ self.analysis[k * groups // steps], t[k], B)
-            e = e if last else errors(y, parts)
-        return overlap_add(parts)
-
-
-def passes(y: Tensor) -> tuple[Callable[..., tuple[Tensor, Tensor]], Callable[[Tensor, Tensor], Tensor]]:
-    """What a step does between its matrix products: compiled on the CPU, where Numba is installed."""
-    if y.device.type == "cpu" and y.dtype == torch.float32 and find_spec("numba") is not None:
-        from whatwhere.restoration import kernels
-
-        return kernels.shrink_product, kernels.error_squares
-    return shrink_product, error_squares
+            z, parts = shrink_product(z, u, t[k], B)
+            explained = overlap_add(parts)
+        return explained
 
 
 def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """The features z + u [S, h, w, M], shrunk, and what they explain of each square by B [M, 4 s²]."""
+    if z.device.type == "cpu" and z.dtype == torch.float32 and find_spec("numba") is not None:
+        from whatwhere.restoration import kernels
+
+        return kernels.shrink_product(z, u, t, B)
     z = shrink(z + u, t)
     return z, z @ B
-
-
-def error_squares(y: Tensor, parts: Tensor) -> Tensor:
-    """The squares of what the parts [S, h - 1, w - 1, 4 s²] leave of blocks y [S, h, w, s²]."""
-    return squares(y - overlap_add(parts))
 
 
 def load_denoiser() -> Denoiser:
@@ -172,47 +159,29 @@ def load_denoiser() -> Denoiser:
     return Denoiser(**{name: tensor.float() for name, tensor in numbers.items()})
 
 
-@dataclass(frozen=True)
-class TrainedRestorer:
-    """A denoiser with the settings of one task, for images of one channel.
+def plane_restorer(denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None) -> Restore:
+    """What restores planes with the trained denoiser."""
 
-    shifts    of the grid that are averaged
-    tile      side of the tiles that a larger picture is cut into
-    progress  called with the number of tiles just done
-    """
+    def denoise(plane: Tensor, noise: float, progress: Progress | None = progress) -> Tensor:
+        return denoiser.denoise(plane, noise, spec.quality, spec.tile, progress)
 
-    denoiser: Denoiser
-    shifts: int
-    tile: int
-    progress: Callable[[int], None] | None = None
+    def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
+        black, white = value_range(plane, noise)
+        unit, level = (plane - black) / (white - black), noise / (white - black)
+        clean = denoise_safely(denoise, unit, level) if mask is None else fill_in(denoise, unit, mask, level)
+        return black + (white - black) * clean
 
-    def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
-        """Images [N, 1, H, W] without their noise, and without gaps where a mask is 0."""
-        black, white = value_range(images, noise)
-        scale = white - black
-        planes, level = (images[:, 0] - black) / scale, noise / scale
-        if mask is None:
-            clean = [self._denoise_safely(plane, level) for plane in planes]
-        else:
-            clean = [fill_in(self._denoise, *part, level) for part in zip(planes, mask[:, 0], strict=True)]
-        return torch.stack(clean)[:, None] * scale + black
+    return restore
 
-    def _denoise_safely(self, plane: Tensor, noise: float) -> Tensor:
-        """Without noise, and not without texture that looks like it."""
-        clean = self._denoise(plane, noise)
-        if noise >= FAINT:
-            return at_most_the_noise(plane, clean, noise)
-        signs = 2.0 * torch.randint(2, plane.shape, generator=torch.Generator().manual_seed(0)).to(plane) - 1
-        probe = plane + PROBE * noise * signs
-        change = self.denoiser.denoise(probe, noise, self.shifts, self.tile) - clean
-        return plane.lerp(clean, share_of_noise(plane - clean, noise, float((signs * change).mean()) / (PROBE * noise)))
 
-    def _denoise(self, plane: Tensor, noise: float) -> Tensor:
-        return self.denoiser.denoise(plane, noise, self.shifts, self.tile, self.progress)
-
-    def count_tiles(self, channels: int, height: int, width: int) -> int:
-        """How many tiles the restoration of one image takes."""
-        return channels * len(list(tiles(height, width, self.tile)))
+def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) -> Tensor:
+    """Without noise, and not without texture that looks like it."""
+    clean = denoise(plane, noise)
+    if noise >= FAINT:
+        return at_most_the_noise(plane, clean, noise)
+    signs = 2.0 * torch.randint(2, plane.shape, generator=torch.Generator().manual_seed(0)).to(plane) - 1
+    change = denoise(plane + PROBE * noise * signs, noise, None) - clean
+    return plane.lerp(clean, share_of_noise(plane - clean, noise, float((signs * change).mean()) / (PROBE * noise)))
 
 
 def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
@@ -230,9 +199,9 @@ def share_of_noise(removed: Tensor, noise: float, divergence: float) -> float:
     return min(max(best, 0.0), 1.0)
 
 
-def value_range(images: Tensor, noise: float) -> tuple[float, float]:
-    """The values that are taken for 0 and 1, between which it has learned: others where images exceed these."""
-    return min(0.0, float(images.min()) + BEYOND * noise), max(1.0, float(images.max()) - BEYOND * noise)
+def value_range(plane: Tensor, noise: float) -> tuple[float, float]:
+    """The values that are taken for 0 and 1, between which it has learned: others where a plane exceeds these."""
+    return min(0.0, float(plane.min()) + BEYOND * noise), max(1.0, float(plane.max()) - BEYOND * noise)
 
 
 def shrink(z: Tensor, t: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ fitted to what they have to explain, batch by batch (Mairal et al. 2009). Noise 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
@@ -15,6 +14,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from whatwhere.restoration.denoiser import reflect
+from whatwhere.restoration.planes import Progress
 from whatwhere.restoration.pursuit import pursue
 
 EXCESS = 1.06  # a patch is coded until what is left has this many times the standard deviation of the noise
@@ -50,11 +50,11 @@ class Dictionary:
         """The same on another device."""
         return replace(self, atoms=self.atoms.to(device))
 
-    def denoise(self, plane: Tensor, noise: float, progress: Callable[[int], None] | None = None) -> Tensor:
+    def denoise(self, plane: Tensor, noise: float, progress: Progress | None = None) -> Tensor:
         """A picture [H, W] without its noise of standard deviation `noise`, in any units.
 
         A patch that needs fewer atoms is more certain: patches are averaged with weights 1 / (1 + atoms).
-        progress is called with 1 after every 16 rows of patches.
+        progress is called with the number of pixels just done.
         """
         K, (H, W) = self.atoms.shape[1], plane.shape
         padded = reflect(plane, K - 1)[: H + 2 * K - 2, : W + 2 * K - 2]
@@ -68,7 +68,7 @@ class Dictionary:
                     total[place] += clean[:, :, i * K + j] * certainty
                     weights[place] += certainty
             if progress is not None:
-                progress(1)
+                progress(W * max(0, min(ROWS, H - top)))
         inside = slice(K - 1, K - 1 + H), slice(K - 1, K - 1 + W)
         return total[inside] / weights[inside]
 
@@ -123,21 +123,3 @@ def load_dictionary() -> Dictionary:
     True
     """
     return Dictionary(load((files("whatwhere.restoration") / "dictionary.safetensors").read_bytes())["atoms"].float())
-
-
-@dataclass(frozen=True)
-class DictionaryRestorer:
-    """A dictionary for images of one channel; `progress` is called with the number of strips just done."""
-
-    dictionary: Dictionary
-    progress: Callable[[int], None] | None = None
-
-    def restore(self, images: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
-        """Images [N, 1, H, W] without their noise."""
-        assert mask is None, "a dictionary fills in nothing"
-        clean = [self.dictionary.denoise(plane, noise, self.progress) for plane in images[:, 0]]
-        return torch.stack(clean)[:, None]
-
-    def count_tiles(self, channels: int, height: int, width: int) -> int:
-        """How many strips of rows the restoration of one image takes."""
-        return channels * -(-(height + self.dictionary.atoms.shape[1] - 1) // ROWS)

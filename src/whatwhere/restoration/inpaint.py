@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_level, keep_known, like
-from whatwhere.restoration.denoise import restorer_for
-from whatwhere.restoration.denoiser import Denoiser
+from whatwhere.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.restoration.planes import Progress, restore_planes
 from whatwhere.spec.restoration import RestorationSpec
 
@@ -30,7 +29,7 @@ def inpaint(
     noise     standard deviation of the noise of the known pixels, in units of the images. With 0 they come out as they
               went in; otherwise they are denoised, too
     spec      how: see `RestorationSpec`
-    progress  called with the number of tiles just done
+    progress  called with the number of pixels just done
 
     >>> model = ww.restoration.load_denoiser()
     >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
@@ -43,8 +42,8 @@ def inpaint(
     known = as_mask(mask)
     y = as_images(model, images, known)
     known = known.to(y)
-    restorer = restorer_for(model, spec or RestorationSpec(), progress)
+    restore = plane_restorer(model, spec or RestorationSpec(), progress)
     with torch.no_grad():
-        filled = torch.cat([restore_planes(restorer, y[n : n + 1], noise, known[n : n + 1]) for n in range(len(y))])
+        filled = torch.stack([restore_planes(restore, *part) for part in zip(y, [noise] * len(y), known, strict=True)])
     result = like(filled, images)
     return result if noise > 0 else keep_known(images, result, known)

@@ -1,4 +1,4 @@
-"""The passes of the denoiser between its matrix products, compiled by Numba.
+"""What Numba compiles: a step of the denoiser, and pursuit.
 
 Nine in ten features are 0 at σ = 25, so the product with B skips them: rows of B, a column of CHUNK numbers at a time,
 are summed in registers.
@@ -29,15 +29,6 @@ def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, 
     threshold, matrix = t.contiguous().numpy(), B.contiguous().view(-1).numpy()
     share(lambda first, last: shrink_product_of(codes, threshold, matrix, first, last), z.shape[:-1].numel())
     return z, parts
-
-
-def error_squares(y: Tensor, parts: Tensor) -> Tensor:
-    """As `denoiser.error_squares`."""
-    S, h, w, size = y.shape
-    error = torch.empty_like(parts)
-    quarters = parts.view(S, h - 1, w - 1, 4, size).numpy(), error.view(S, h - 1, w - 1, 4, size).numpy()
-    share(lambda first, last: error_of_rows(y.numpy(), *quarters, first, last), S * h)
-    return error
 
 
 def share(work: Callable[[int, int], None], count: int) -> None:
@@ -85,31 +76,6 @@ def shrink_product_of(source: str) -> Any:
                 store(parts, to + 3 * LANES, s3)
 
     return shrink_product_of
-
-
-@cached_jit
-def error_of_rows(source: str) -> Any:
-    def error_of_rows(y: Array, parts: Array, error: Array, first: int, last: int) -> None:
-        """The rows of blocks from `first` to `last`, counted over all shifts; quarter q of a square is its block q."""
-        source  # noqa: B018
-        _, h, w, size = y.shape
-        e = np.empty(size, y.dtype)
-        for number in range(first, last):
-            s, i = divmod(number, h)
-            for j in range(w):
-                e[:] = y[s, i, j]
-                for q in range(4):
-                    row, column = i - q // 2, j - q % 2
-                    if 0 <= row < h - 1 and 0 <= column < w - 1:
-                        for x in range(size):
-                            e[x] -= parts[s, row, column, q, x]
-                for q in range(4):
-                    row, column = i - q // 2, j - q % 2
-                    if 0 <= row < h - 1 and 0 <= column < w - 1:
-                        for x in range(size):
-                            error[s, row, column, q, x] = e[x]
-
-    return error_of_rows
 
 
 def pursue_compiled(gram: Tensor, products: Tensor, energy: Tensor, goal: float, most: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from whatwhere.errors import ImageError, MissingExtra, RunError, printable
 from whatwhere.files import claim_outputs, disk_errors, open_regular, read_json, write_atomic
 from whatwhere.model.files import checksum
 from whatwhere.restoration.checks import Model
-from whatwhere.restoration.denoise import Noise, denoise, learn_dictionary, noise_of, restorer_for
+from whatwhere.restoration.denoise import Noise, denoise, learn_dictionary, noise_of
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.fill import ROUNDS
@@ -29,15 +30,8 @@ from whatwhere.spec.restoration import RestorationSpec
 
 RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
 LARGEST_RECORD = 1 << 26
-FORMATS = {
-    ".png": "PNG",
-    ".tif": "TIFF",
-    ".tiff": "TIFF",
-    ".bmp": "BMP",
-    ".webp": "WEBP",
-    ".jpg": "JPEG",
-    ".jpeg": "JPEG",
-}
+FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
+FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 DEEP = ("PNG", "TIFF")  # formats that keep 16 bits
 
@@ -55,12 +49,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Job:
-    """One picture to restore; `tiles` is the amount of work, for progress."""
+    """One picture to restore; `pixels` is the amount of work, for progress."""
 
     source: Path
     mask: str | None
     out: Path
-    tiles: int
+    pixels: int
 
     @property
     def files(self) -> list[Path]:
@@ -74,7 +68,7 @@ def plan_jobs(
     """The pictures that are still to be restored. All of them are checked, before any work is done."""
     inputs = [source, *([] if mask is None else [Path(mask)])]
     if not source.is_dir():
-        job = _checked_job(task, model, source, mask, out)
+        job = _checked_job(source, mask, out)
         _check_format(job, task)
         claim_outputs([out], inputs, overwrite=overwrite)
         return [job]
@@ -83,7 +77,7 @@ def plan_jobs(
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:
         raise ImageError(f"{source} holds {' and '.join(doubled)}, which would have one name as a result; rename one")
-    jobs = [_checked_job(task, model, file, _mask_of(mask, file), targets[file]) for file in files]
+    jobs = [_checked_job(file, _mask_of(mask, file), targets[file]) for file in files]
     record = _record(task, model, jobs)
     if not overwrite:
         _check_record(record, out)
@@ -124,7 +118,7 @@ def _noise(task: Task, images: Images, image: Tensor) -> Noise:
         return float(task.noise or 0)  # type: ignore[arg-type]
     if task.noise == "poisson" and images.pixels.dtype.kind != "f":
         return 1 / (images.brightest or brightest_of(images.pixels.dtype)), 0.0
-    return noise_of(image) if task.noise is None else task.noise
+    return noise_of(image[0]) if task.noise is None else task.noise
 
 
 def encode_pictures(pages: Sequence[np.ndarray], images: Images, kind: str) -> bytes:
@@ -155,14 +149,12 @@ def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
     return groups[0]
 
 
-def _checked_job(task: Task, model: Model, source: Path, mask: str | None, out: Path) -> Job:
+def _checked_job(source: Path, mask: str | None, out: Path) -> Job:
     """A job whose picture and mask can be read and fit together."""
     images, masks = _load(source, mask)
-    C, H, W = images.shape
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
-    rounds = ROUNDS if masks is not None and isinstance(model, Denoiser) else 1
-    return Job(source, mask, out, len(images) * rounds * restorer_for(model, task.spec).count_tiles(C, H, W))
+    return Job(source, mask, out, math.prod((len(images), *images.shape, 1 if masks is None else ROUNDS)))
 
 
 def _mask_of(mask: str | None, file: Path) -> str | None:

@@ -11,17 +11,17 @@ from whatwhere.spec.checks import Checked, Count, require
 class RestorationSpec(Checked):
     """Settings of `denoise` and `inpaint` with the trained denoiser.
 
-    shifts  of its grid that are averaged: 8, 16, 32 or 64; time grows with them, and quality
-            (docs/howto/restoration.md)
-    tile    side of the tiles that a larger image is cut into, in pixels; the result does not depend on it
+    quality  8, 16, 32 or 64: how many shifts of its grid are averaged; time is proportional to it
+             (docs/howto/restoration.md)
+    tile     side of the tiles that a larger image is cut into, in pixels; the result does not depend on it
 
-    >>> ww.restoration.RestorationSpec(shifts=32).tile
+    >>> ww.restoration.RestorationSpec(quality=32).tile
     640
     """
 
-    shifts: int = 16
+    quality: int = 16
     tile: Count = 640
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.shifts in (8, 16, 32, 64), f"shifts = {self.shifts}", "8, 16, 32 or 64")
+        require(self.quality in (8, 16, 32, 64), f"quality = {self.quality}", "8, 16, 32 or 64")
