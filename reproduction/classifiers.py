@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from reproduction.few_labels import FewLabels, draw_errors, t_interval
 from reproduction.jobs import EvaluationJob, FewLabelJob
 from reproduction.results import CTrial
 from reproduction.svm.few_label_svm import choose_and_fit
@@ -148,12 +149,11 @@ def moved_test(move: Move) -> Wanted:
     return lambda _, test: Images(moved(test[:], move).numpy(), test.labels, f"{test.name}, moved")
 
 
-def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> protocol.FewLabels:
+def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> FewLabels:
     """The errors over ten draws of a few labels, C and the whitening chosen by cross-validation within these."""
     if not job.dual:
-        return protocol.evaluate_few_labels(
-            rows.x, rows.y, rows.x_test, rows.y_test, job.labels, draws=DRAWS, grid=job.C, device=device
-        )
+        given = rows.x, rows.y, rows.x_test, rows.y_test
+        return draw_errors(given, job.labels, draws=DRAWS, grid=job.C, device=device)
     drawn = [few_labels(rows.y, job.labels, seed) for seed in range(DRAWS)]
     fits: list[list[FewFit]] = [[] for _ in drawn]
     for share in job.shares:
@@ -163,9 +163,9 @@ def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.devi
             found.append(fit_few_labels(whitening(rows.x[numbers]), rows.y[numbers], x_test, job.C, share))
     best = [min(found, key=lambda fit: fit.wrong) for found in fits]
     errors = tuple(float((fit.predicted != rows.y_test).mean()) for fit in best)
-    interval = protocol.t_interval(errors)
+    interval = t_interval(errors)
     Cs, shares = (tuple(getattr(fit, name) for fit in best) for name in ("C", "share"))
-    return protocol.FewLabels(job.labels, errors, Cs, float(np.mean(errors)), interval, shares if any(shares) else ())
+    return FewLabels(job.labels, errors, Cs, float(np.mean(errors)), interval, shares if any(shares) else ())
 
 
 @dataclass(frozen=True)

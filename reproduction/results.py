@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from reproduction.few_labels import FewLabels
 from whatwhere.classification import protocol
 
 Measure = Literal[
@@ -96,7 +97,7 @@ class EvaluationResult:
 class FewLabelResult:
     """Error rates of several draws of a few labels; the other fields are those of `EvaluationResult`."""
 
-    draws: protocol.FewLabels
+    draws: FewLabels
     dimensions: int
     density: float
     models: tuple[str, ...] = ()

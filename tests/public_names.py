@@ -21,7 +21,7 @@ MODULES = (
     "whatwhere.restoration",
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them
-    "whatwhere.classification.protocol": ("choose", "evaluate", "evaluate_few_labels"),
+    "whatwhere.classification.protocol": ("choose", "evaluate"),
     "whatwhere.nn.functional": (
         "chosen_form",
         "gaussian_pool2d",

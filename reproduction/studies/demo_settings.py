@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from reproduction.few_labels import cross_validation
 from whatwhere import data, override
 from whatwhere.classification import describe_images, protocol
 from whatwhere.learning import TrainingOptions, train
@@ -90,7 +91,7 @@ def measure(candidate: Candidate, seed: int) -> dict[str, Any]:
     learned = time.process_time()
     x = describe_images(model, digits, replace(recipe, batch_size=500))
     described = time.process_time()
-    _, trials = protocol.choose(x, digits.labels, grid=GRID, validation=protocol.cross_validation(digits.labels))
+    _, trials = protocol.choose(x, digits.labels, grid=GRID, validation=cross_validation(digits.labels))
     seconds = {"learning_seconds": learned - start, "describing_seconds": described - learned}
     return {"seed": seed, **seconds, "errors": {str(trial.C): trial.error for trial in trials}}
 

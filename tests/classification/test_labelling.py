@@ -3,14 +3,16 @@
 import csv
 import os
 import resource
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import whatwhere as ww
+from whatwhere.classification import label_tables
 from whatwhere.classification.held_out import offset_for, shifted
-from whatwhere.classification.label_tables import check_names, read_labels
+from whatwhere.classification.label_tables import change_labels, check_names, locked, read_labels
 from whatwhere.errors import ImageError, RunError
 
 CLASSES = 4
@@ -144,6 +146,42 @@ def test_a_session_continues_from_its_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.probabilities, session.probabilities)
     again.label({1: "a"})
     assert read_labels(file)["gone.png"] == "c"
+
+
+def test_two_sessions_on_one_table_lose_no_label(tmp_path: Path) -> None:
+    rows, _ = blobs()
+    file = tmp_path / "labels.csv"
+    one, two = (ww.Labelling(rows, labels=file) for _ in range(2))
+    one.label({0: "a", 1: "a"})
+    two.label({40: "b"})
+    assert two.said == {0: "a", 1: "a", 40: "b"}, "what the other one said counts here, too"
+    one.label({80: "c"})
+    one.undo()
+    two.label({1: "d"})
+    assert read_labels(file) == {"0": "a", "40": "b", "1": "d"}
+    np.testing.assert_array_equal(ww.Labelling(rows, labels=file).probabilities, two.probabilities)
+    file.unlink()
+    two.label({120: "e"})
+    assert read_labels(file) == {"0": "a", "40": "b", "1": "d", "120": "e"}, "a file that was removed comes back"
+    file.write_text("damaged\n")
+    with pytest.raises(ImageError, match=r"line 1 of .*labels\.csv is 'damaged'"):
+        two.label({121: "e"})
+    assert file.read_text() == "damaged\n", "and is not overwritten"
+
+
+def test_writers_at_the_same_time_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "labels.csv"
+
+    def write(writer: int) -> None:
+        for number in range(20):
+            change_labels(file, {f"{writer}-{number}": "a"}, {})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert len(read_labels(file)) == 80
+    monkeypatch.setattr(label_tables, "PATIENCE", 0.05)
+    with locked(tmp_path), pytest.raises(RunError, match=r"another process has been writing in .* for 0\.05 s"):
+        change_labels(file, {"more": "a"}, {})
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,8 @@ from scipy import stats
 from whatwhere.classification import protocol
 from whatwhere.classification.protocol import (
     choose,
-    cross_validation,
     evaluate,
-    evaluate_few_labels,
     folds,
-    t_interval,
     wilson,
 )
 from whatwhere.errors import ImageError
@@ -58,7 +55,7 @@ def test_only_validation_images_choose(monkeypatch: pytest.MonkeyPatch) -> None:
             return self.svm.predict(x)
 
     monkeypatch.setattr(protocol, "fit_svm", Watched)
-    choose(x, y, grid=(1.0,), validation=cross_validation(y))
+    choose(x, y, grid=(1.0,), validation=[folds(y) == k for k in range(6)])
     assert len(seen) == 6
     for fitted, judged in seen:
         assert not fitted & judged
@@ -95,25 +92,11 @@ def test_a_class_that_only_the_test_has_counts_as_errors() -> None:
     assert score.error == 1
 
 
-def test_a_few_labels_are_drawn_anew_and_tested_alike() -> None:
-    (x, y), (x_test, y_test) = clouds(600, 0.5), clouds(300, 0.5, seed=1)
-    few = evaluate_few_labels(x, y, x_test, y_test, 30, draws=4, grid=(0.1, 1.0))
-    many = evaluate_few_labels(x, y, x_test, y_test, 300, draws=4, grid=(0.1, 1.0))
-    assert len(few.errors) == len(few.Cs) == 4
-    assert len(set(few.errors)) > 1
-    assert few.mean == pytest.approx(np.mean(few.errors))
-    assert few.interval[0] < few.mean < few.interval[1]
-    assert many.mean < few.mean
-
-
 def test_intervals() -> None:
     for errors, images in ((0, 50), (3, 200), (50, 50)):
         low, high = wilson(errors, images)
         theirs = stats.binomtest(errors, images).proportion_ci(method="wilson")
         assert (low, high) == pytest.approx((theirs.low, theirs.high), abs=1e-6)
-    values = [0.1, 0.2, 0.4]
-    theirs = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
-    assert t_interval(values) == pytest.approx(theirs)
 
 
 def test_labels_that_do_not_match_are_refused() -> None:

@@ -30,15 +30,13 @@ def files(tmp_path: Path) -> Path:
 
 def test_the_error_of_a_run_on_images_from_files(run: Path, files: Path) -> None:
     test = ("--test", files / "test.npy", "--test-labels", files / "labels.npy")
-    output = whatwhere("classify", run, files / "train.npz", *test, "--few", 15, "--few", 30, "--json", *PLAIN)
+    output = whatwhere("classify", run, files / "train.npz", *test, "--json", *PLAIN)
     result = json.loads(output)
     assert result["images"] == 50
     assert result["error"] == result["errors"] / 50 < 0.2
     assert sum(map(sum, result["confusion"])) == 50
     assert result["interval"][0] <= result["error"] <= result["interval"][1]
     assert {trial["C"] for trial in result["validation"]} == {0.3, 3, 30}
-    assert [few["labels"] for few in result["few_labels"]] == [15, 30]
-    assert all(len(few["errors"]) == 10 for few in result["few_labels"])
 
 
 def test_without_images_it_uses_those_of_the_run(files: Path, tmp_path: Path) -> None:
@@ -60,7 +58,7 @@ def test_output_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
     )
     assert "(100 images), tested on a held-out sixth of" in output
     assert "95 % interval" in output
-    assert "C = 1, newton" in output
+    assert "), C = 1\n" in output
     assert "confusion" in output
 
 

@@ -3,9 +3,10 @@
 import pytest
 
 from reproduction.claims import FAILS, HOLDS, OPEN, MeasuredCell, evaluate_claim
+from reproduction.few_labels import FewLabels
 from reproduction.results import EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
 from reproduction.table import Cell, Claim
-from whatwhere.classification.protocol import FewLabels, Score
+from whatwhere.classification.protocol import Score
 
 
 def few(value, interval):

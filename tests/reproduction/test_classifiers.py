@@ -9,6 +9,7 @@ import torch
 from reproduction import classifiers
 from reproduction.baselines import RawPixels
 from reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
+from reproduction.few_labels import t_interval
 from reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob, FewLabelJob
 from reproduction.records import job_table, parse_job
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
@@ -165,7 +166,7 @@ def test_few_labels_by_support_vectors_give_the_same_errors(monkeypatch: pytest.
     assert dual.Cs == primal.Cs
     assert len(set(dual.Cs)) == 2, "both values of C are chosen in some draw"
     np.testing.assert_allclose(dual.errors, primal.errors, atol=1.01 / 80)
-    assert dual.interval == protocol.t_interval(dual.errors)
+    assert dual.interval == t_interval(dual.errors)
 
 
 def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(monkeypatch: pytest.MonkeyPatch) -> None:

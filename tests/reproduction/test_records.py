@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reproduction.baselines import KMeans, RawPixels, Scattering
+from reproduction.few_labels import FewLabels
 from reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, ModelFeatures, TrainingJob
 from reproduction.records import ResultStore, parse_job
 from reproduction.results import (
@@ -16,7 +17,7 @@ from reproduction.results import (
     FewLabelResult,
     TrainingResult,
 )
-from whatwhere.classification.protocol import FewLabels, Score
+from whatwhere.classification.protocol import Score
 from whatwhere.errors import RunError
 from whatwhere.spec import Recipe
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from reproduction.few_labels import FewLabels
 from reproduction.results import EpochRecord, FewLabelResult, TrainingResult, mean_and_deviation, value_of
-from whatwhere.classification.protocol import FewLabels
 
 
 def epoch(layer, cost, **more):

@@ -128,34 +128,25 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _shares(self) -> Tensor | None:
         """The shares of the classes, [K], adding up to 1; None if they are not known."""
-        classes = len(self.classes_)
-        if self.class_prior is None:
+        classes, prior = len(self.classes_), self.class_prior
+        if prior is None:
             return None
-        if isinstance(self.class_prior, str):
-            if self.class_prior != "uniform":
-                raise SpecError(
-                    f"class_prior = {self.class_prior!r} was given; expected None, 'uniform' or a number for each class"
-                )
-            return torch.full((classes,), 1 / classes, dtype=torch.float64)
-        shares = np.asarray(self.class_prior, dtype=np.float64)
+        shares = np.ones(classes) if isinstance(prior, str) and prior == "uniform" else np.asarray(prior)
         if shares.shape != (classes,) or not np.isfinite(shares).all() or not (shares > 0).all():
-            raise SpecError(f"class_prior = {self.class_prior} was given; expected {classes} numbers above 0")
+            raise SpecError(f"class_prior = {prior!r} was given; expected None, 'uniform' or {classes} numbers above 0")
         return torch.from_numpy(shares / shares.sum())
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probabilities of the classes for new rows, (n, n_classes): the weighted mean of their neighbours."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        squares, found = self.neighbours_.nearest(torch.tensor(X), min(self.n_neighbors, len(self.neighbours_.rows)))
-        weights = neighbour_weights(squares.double())
-        known = torch.from_numpy(self.label_distributions_).to(weights)
-        mean = (weights[:, :, None] * known[found]).sum(1) / weights.sum(1, keepdim=True)
-        return np.asarray(mean.cpu().numpy())
+        known = torch.from_numpy(self.label_distributions_)
+        return np.asarray(self.neighbours_.average(torch.tensor(X), known, self.n_neighbors).cpu().numpy())
 
     def predict(self, X: Any) -> np.ndarray:
         """The classes of new rows, (n,)."""
-        probabilities = self.predict_proba(X)
-        return np.asarray(self.classes_[probabilities.argmax(1)])
+        best = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[best])
 
 
 def is_unlabelled(y: np.ndarray) -> np.ndarray:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, RunError, printable
 from whatwhere.files import disk_errors, read_regular, write_atomic
 
 LONGEST = 1 << 26  # table of labels, in bytes
+PATIENCE = 10.0  # seconds that a process waits for another one that writes
+REMEDY = "make room, or choose another place"
 NOT_SURE = "not sure"
 """What a person says of a picture that is to be left out: it has no class, and is not suggested again."""
 
@@ -51,9 +57,50 @@ def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> 
         raise ImageError(f"{printable(file)} names {count} classes; expected at least two")
 
 
-def write_labels(file: Path, labels: Mapping[str, str]) -> None:
-    """Write a table of labels, complete or not at all."""
-    _write(file, [["file", "class"], *map(list, labels.items())])
+def change(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Labels by the names of pictures with some changes, the newest last; None takes a label away."""
+    rest = {name: label for name, label in labels.items() if name not in changes}
+    return rest | {name: label for name, label in changes.items() if label is not None}
+
+
+def change_labels(file: Path, changes: Mapping[str, str | None], before: Mapping[str, str]) -> dict[str, str]:
+    """Change a table of labels as it is on the disk now, where other processes may have changed it; returns all of it.
+
+    before  the labels to start from if there is no such file
+    """
+    with disk_errors(f"writing {file}", REMEDY):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(file.parent):
+            labels = change(read_labels(file) if file.exists() else before, changes)
+            _write(file, [["file", "class"], *map(list, labels.items())])
+    return labels
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; a process that asks for it waits until the one that holds it is done."""
+    handle, end = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
+    try:
+        while not _take_lock(handle):
+            if time.monotonic() > end:
+                raise RunError(
+                    f"another process has been writing in {printable(folder)} for {PATIENCE:g} s; end it, or choose "
+                    "another table of labels"
+                )
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without such locks
+        pass
+    return True
 
 
 def write_predictions(
@@ -75,6 +122,6 @@ def write_predictions(
 def _write(file: Path, lines: Iterable[Sequence[str]]) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
-    with disk_errors(f"writing {file}", "make room, or choose another place"):
+    with disk_errors(f"writing {file}", REMEDY):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text.getvalue().encode())

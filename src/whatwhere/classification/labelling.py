@@ -20,7 +20,7 @@ import torch
 
 from whatwhere.classification.graph import UNLABELLED, GraphClassifier
 from whatwhere.classification.held_out import offset_for, shifted
-from whatwhere.classification.label_tables import NOT_SURE, read_labels, write_labels, write_predictions
+from whatwhere.classification.label_tables import NOT_SURE, change, change_labels, read_labels, write_predictions
 from whatwhere.classification.picture_classifier import Describer, PictureClassifier
 from whatwhere.classification.picture_rows import describe_pictures
 from whatwhere.classification.poisson import scipy_matrix
@@ -54,8 +54,8 @@ class Labelling:
 
     images        a folder of pictures, or images as `data.load` takes them; or descriptors, an array [N, D]
     run           a run, a model file or the name of a model that describes the images; None: one is learned from them
-    labels        a CSV file: labels in it are used, and after every label it is written again, next to it
-                  `predictions.csv`
+    labels        a CSV file: labels in it are used, and every label changes it and writes `predictions.csv` next to
+                  it. Other processes may change it, too: their labels are taken over with the next one
     invariant_to  the distortions that leave what a picture shows the same
     options       engine and device
     progress      called with what is being done, and which share of it is done
@@ -97,6 +97,7 @@ class Labelling:
         named = picture_names(self.images.pixels) if self.images is not None else None
         self.keys: list[Key] = list(named or range(len(self.rows)))
         self.names = [str(key) for key in self.keys]
+        self.index = {name: row for row, name in enumerate(self.names)}
         self.said: dict[int, str] = {}
         self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
         self.before: list[dict[int, str | None]] = []  # what each action replaced
@@ -127,22 +128,24 @@ class Labelling:
         return True
 
     def _say(self, rows: Mapping[int, str | None]) -> None:
-        for row, name in rows.items():
-            self.said.pop(row, None)
-            if name is not None:
-                self.said[row] = name
+        labels = {self.names[row]: name for row, name in self.said.items()} | self.elsewhere
+        changes = {self.names[row]: name for row, name in rows.items()}
+        self._take(change(labels, changes) if self.file is None else change_labels(self.file, changes, labels))
         self._solve()
-        self._write()
+        if self.file is not None:
+            file = self.file.with_name("predictions.csv")
+            write_predictions(file, self.names, self.classes, self.probabilities, set(self.labelled))
+
+    def _take(self, labels: Mapping[str, str]) -> None:
+        self.said = {self.index[name]: label for name, label in labels.items() if name in self.index}
+        self.elsewhere = {name: label for name, label in labels.items() if name not in self.index}
 
     def _row(self, key: Any) -> int:
-        if isinstance(key, str) and key in (index := self._index()):
-            return index[key]
+        if isinstance(key, str) and key in self.index:
+            return self.index[key]
         if isinstance(key, int | np.integer) and 0 <= key < len(self.keys):
             return int(key)
         raise ImageError(f"{key!r} was given; expected the name or the number of a picture, such as {self.keys[0]!r}")
-
-    def _index(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self.names)}
 
     # What follows --------------------------------------------------------------------------------------------
 
@@ -276,21 +279,10 @@ class Labelling:
     def _read(self) -> None:
         if self.file is None or not self.file.exists():
             return
-        index = self._index()
-        for name, label in read_labels(self.file).items():
-            if name in index:
-                self.said[index[name]] = label
-            else:
-                self.elsewhere[name] = label
+        self._take(read_labels(self.file))
         if self.elsewhere:
             warnings.warn(
                 f"{self.file} has labels of {len(self.elsewhere):,} pictures that are not here, such as "
                 f"{next(iter(self.elsewhere))!r}; they are kept",
                 stacklevel=3,
             )
-
-    def _write(self) -> None:
-        if self.file is not None:
-            write_labels(self.file, {self.names[row]: name for row, name in self.said.items()} | self.elsewhere)
-            file = self.file.with_name("predictions.csv")
-            write_predictions(file, self.names, self.classes, self.probabilities, set(self.labelled))

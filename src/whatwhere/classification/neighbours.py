@@ -34,26 +34,32 @@ class Neighbours:
         queries = self._centred(queries)
         if self.index is not None:
             numbers, distances = self.index.query(queries.cpu().numpy(), k=count)
-            return torch.from_numpy(distances).to(self.device).square(), torch.from_numpy(numbers).to(
-                self.device
-            ).long()
-        block = max(1, DISTANCES // max(len(self.rows), 1))
-        parts = [self._nearest(part, count) for part in queries.split(block)]
-        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+            return self._squares(distances), torch.from_numpy(numbers).to(self.device).long()
+        return self._exact(queries, count)
 
     def others(self, count: int) -> tuple[Tensor, Tensor]:
         """The same for the rows themselves, without each row itself."""
         if self.index is not None:
-            numbers, distances = self.index.neighbor_graph
-            squares, found = torch.from_numpy(distances.copy()).square(), torch.from_numpy(numbers.copy()).long()
-            squares, found = squares[:, : count + 1].to(self.device), found[:, : count + 1].to(self.device)
+            numbers, distances = (part[:, : count + 1].copy() for part in self.index.neighbor_graph)
+            squares, found = self._squares(distances), torch.from_numpy(numbers).to(self.device).long()
         else:
-            block = max(1, DISTANCES // max(len(self.rows), 1))
-            parts = [self._nearest(part, count + 1) for part in self.rows.split(block)]
-            squares, found = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+            squares, found = self._exact(self.rows, count + 1)
         itself = found == torch.arange(len(found), device=found.device)[:, None]
         itself[:, -1] |= ~itself.any(1)  # a row with many copies may not be among its own neighbours
         return squares[~itself].view(-1, count), found[~itself].view(-1, count)
+
+    def average(self, queries: Tensor, values: Tensor, count: int) -> Tensor:
+        """The weighted mean of the values [N, K] of the `count` nearest rows of each query, [n, K]."""
+        squares, found = self.nearest(queries, min(count, len(self.rows)))
+        weights = neighbour_weights(squares.double())
+        return (weights[:, :, None] * values.to(weights)[found]).sum(1) / weights.sum(1, keepdim=True)
+
+    def _squares(self, distances: Any) -> Tensor:
+        return torch.from_numpy(distances).to(self.device).square()
+
+    def _exact(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        parts = [self._nearest(part, count) for part in queries.split(max(1, DISTANCES // len(self.rows)))]
+        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
     def _nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         distances = torch.addmm(self.squares[None, :], queries, self.rows.T, alpha=-2)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whatwhere.classification.descriptors import describe_images
 from whatwhere.classification.metric import Metric
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.neighbours import Neighbours
 from whatwhere.data import Images, load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import disk_errors, open_regular
@@ -75,9 +75,7 @@ class PictureClassifier:
         if getattr(queries, "ndim", 0) != 2 or queries.shape[1] != self.rows.shape[1]:
             given = tuple(getattr(queries, "shape", ()))
             raise ImageError(f"rows of shape {given} were given; expected (n, {self.rows.shape[1]})")
-        squares, found = Neighbours(self.rows).nearest(torch.as_tensor(queries), min(self.n_neighbors, len(self.rows)))
-        weights = neighbour_weights(squares.double())
-        mean = (weights[:, :, None] * self.probabilities.double()[found]).sum(1) / weights.sum(1, keepdim=True)
+        mean = Neighbours(self.rows).average(torch.as_tensor(queries), self.probabilities, self.n_neighbors)
         return np.asarray(mean.numpy())
 
     def predict(self, images: Any) -> np.ndarray:

@@ -16,7 +16,6 @@ import torch
 
 from whatwhere.classification.descriptors import Matrix
 from whatwhere.classification.linear_svm import check_labels, fit_svm
-from whatwhere.data.splits import few_labels
 from whatwhere.errors import ImageError
 
 C_GRID = (0.3, 3.0, 30.0)
@@ -48,21 +47,6 @@ class Score:
     solver: str
 
 
-@dataclass(frozen=True)
-class FewLabels:
-    """Error rates of several draws of a few labels: their mean, and its 95 % interval (Student's t over draws).
-
-    Cs, shares  that were chosen for each draw; `shares` of whitening, empty where no row was whitened
-    """
-
-    labels: int
-    errors: tuple[float, ...]
-    Cs: tuple[float, ...]
-    mean: float
-    interval: tuple[float, float]
-    shares: tuple[float, ...] = ()
-
-
 def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
     """The fold of every image, [N]: each class is spread evenly over the folds, in random order."""
     fold = np.empty(len(labels), np.int64)
@@ -72,12 +56,6 @@ def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
         fold[rows] = (start + np.arange(len(rows))) % count
         start += len(rows)  # the next class continues here, so that the folds have the same size
     return fold
-
-
-def cross_validation(y: np.ndarray) -> list[np.ndarray]:
-    """The images of each fold, bool [N]: every image is held out once."""
-    fold = folds(y)
-    return [fold == turn for turn in range(FOLDS)]
 
 
 def choose(
@@ -165,59 +143,9 @@ def score_predictions(
     )
 
 
-def evaluate_few_labels(
-    x: Matrix,
-    y: np.ndarray,
-    x_test: Matrix,
-    y_test: np.ndarray,
-    count: int,
-    *,
-    draws: int = 10,
-    grid: Sequence[float] = C_GRID,
-    device: torch.device | str = "cpu",
-    progress: Callable[[int], Any] = lambda draws: None,
-) -> FewLabels:
-    """The same with only `count` labels, equally many of each class, over several random draws.
-
-    C is chosen by cross-validation within the drawn labels: someone who has 100 labels has no others for validation.
-
-    x, x_test  descriptors of the training and of the test images, [N, D]
-    y, y_test  their labels, [N]
-    count      of labels in all
-    draws      how often they are drawn
-    grid       the values of C to choose from
-    device     of the SVM
-    progress   called after every draw
-
-    >>> y = np.tile([0, 1], 30)
-    >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (60, 4)).astype(np.float32)
-    >>> evaluate_few_labels(x[:40], y[:40], x[40:], y[40:], 12, draws=2).labels
-    12
-    """
-    scores = []
-    for seed in range(draws):
-        rows = few_labels(y, count, seed)
-        best, _ = choose(x[rows], y[rows], grid=grid, validation=cross_validation(y[rows]), device=device)
-        scores.append(evaluate(x[rows], y[rows], x_test, y_test, best.C, device=device))
-        progress(1)
-    errors = tuple(score.error for score in scores)
-    return FewLabels(count, errors, tuple(score.C for score in scores), float(np.mean(errors)), t_interval(errors))
-
-
 def wilson(errors: float, images: int, z: float = 1.959964) -> tuple[float, float]:
     """Wilson's 95 % interval of an error rate."""
     rate, share = errors / images, z * z / images
     centre = (rate + share / 2) / (1 + share)
     reach = z / (1 + share) * math.sqrt(rate * (1 - rate) / images + share / images / 4)
     return max(0.0, centre - reach), min(1.0, centre + reach)
-
-
-def t_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of a mean by Student's t; infinite for a single value."""
-    if len(values) < 2:
-        return -math.inf, math.inf
-    from scipy.stats import t
-
-    mean = float(np.mean(values))
-    reach = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return mean - reach, mean + reach

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -23,14 +22,14 @@ from whatwhere.cli.inputs import (
 )
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import Checked, Count, Positive, require
+from whatwhere.spec.checks import Checked, Positive, require
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from whatwhere.classification.protocol import FewLabels, Score
+    from whatwhere.classification.protocol import Score
     from whatwhere.data import Images
     from whatwhere.model import DeconvNet
 
@@ -39,12 +38,10 @@ if TYPE_CHECKING:
 class ClassifyOptions(Checked):
     """How `classify` classifies and measures.
 
-    few       also classify with only N labels, over ten random draws; repeatable
     C         of the SVM: the values to choose from
     balanced  with a table of labels: classes have about equally many pictures
     """
 
-    few: tuple[Count, ...] = ()
     C: tuple[Positive, ...] = (0.3, 3.0, 30.0)
     balanced: bool = False
 
@@ -53,7 +50,7 @@ class ClassifyOptions(Checked):
         require(len(self.C) > 0, "C = ()", "numbers above 0")
 
 
-@command(ClassifyOptions, DISTORTIONS, EXECUTION, (Recipe, "inference descriptor"), flags="few device")
+@command(ClassifyOptions, DISTORTIONS, EXECUTION, (Recipe, "inference descriptor"), flags="device")
 def classify(
     run: Path,
     images: str | None = None,
@@ -110,19 +107,13 @@ def classify(
         best, trials = protocol.choose(x, y, grid=options.C, device=model.device, progress=advance)
     with stages.stage("testing", 1):
         score = protocol.evaluate(x, y, x_test, y_test, best.C, device=model.device)
-    draws = []
-    for count in options.few:
-        with stages.stage(f"{count} labels, ten draws", 10) as advance:
-            how: dict[str, Any] = {"grid": options.C, "device": model.device, "progress": advance}
-            draws.append(protocol.evaluate_few_labels(x, y, x_test, y_test, count, **how))
     if json_:
         facts = {"run": str(run), "training": sets[0].name, "test": sets[1].name, "dimensions": x.shape[1]}
         validation = [{"C": trial.C, "error": trial.error} for trial in trials]
-        results = {"validation": validation, **asdict(score), "few_labels": [asdict(draw) for draw in draws]}
-        typer.echo(json.dumps({**facts, **results}))
+        typer.echo(json.dumps({**facts, "validation": validation, **asdict(score)}))
     else:
         typer.echo(f"{sets[0].name} ({len(sets[0]):,} images), tested on {sets[1].name} ({len(sets[1]):,} images)")
-        typer.echo("\n".join(result_lines(score, draws, sets[0].classes)))
+        typer.echo("\n".join(result_lines(score, sets[0].classes)))
 
 
 def label_all(
@@ -236,19 +227,13 @@ def labelled(images: Images, option: str) -> Images:
     return images
 
 
-def result_lines(score: Score, draws: Sequence[FewLabels], classes: tuple[str, ...] | None) -> list[str]:
+def result_lines(score: Score, classes: tuple[str, ...] | None) -> list[str]:
     """The result in words, and the confusion matrix."""
     low, high = score.interval
     out = [
         f"error {score.error:.2%} ({score.errors} of {score.images:,}; 95 % interval {low:.2%} to {high:.2%}), "
-        + (f"C = {score.C:g}, " if score.C else "")
-        + score.solver
+        f"C = {score.C:g}"
     ]
-    for draw in draws:
-        low, high = draw.interval
-        out.append(
-            f"error {draw.mean:.2%} with {draw.labels} labels (95 % interval of ten draws {low:.2%} to {high:.2%})"
-        )
     names = [str(c) if classes is None or c >= len(classes) else classes[c] for c in score.classes]
     name_width = max(len(name) for name in names) + 2
     cell_width = max(name_width, len(str(score.images)) + 2)

@@ -26,7 +26,7 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
     typer.echo("test error of a linear SVM")
     for score in done.scores:
         typer.echo(f"  {score.name:<12} {score}")
-    typer.echo("test error of a graph of all digits, of which few have a label")
+    typer.echo("test error with few labels: a graph gives all training digits a class, a linear SVM learns from these")
     for few in done.few_labels:
         typer.echo(f"  {f'{few.labels} labels':<12} {few_labels_text(few)}")
     typer.echo(f"{done.seconds:.0f} s, of which {done.learning_seconds:.0f} s of learning; see {done.report}")
