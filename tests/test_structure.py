@@ -49,6 +49,7 @@ COVERED_BY = {
     "explorer/thumbnails.py": "cli/test_classify.py",
     "classification/image_rows.py": "classification/test_estimator.py",
     "inference/engines/base.py": "inference/test_infer.py",
+    "inference/engines/cpu/first_use.py": "inference/test_engines_base.py",
     "inference/engines/cpu/*": "inference/test_engines_cpu.py",
     "inference/engines/reference.py": "inference/test_ista.py",
     "inference/engines/triton/*": "inference/test_engines_triton.py",

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from torch.utils._pytree import tree_flatten
 from examples import SPECS, random_images
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
-from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
+from whatwhere.inference.engines import ENGINES, REFERENCE, base, get_engine, resolve, unsupported_reasons
+from whatwhere.inference.engines.cpu import first_use
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, LineSearch, Phase
+from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
 
 SPEC, PHASE, FEW = SPECS["2 layers"], Phase(layer=2), InferenceSpec(steps=1)
 
@@ -54,6 +56,43 @@ def test_auto_says_why_it_took_the_reference() -> None:
         resolve("reference", Problem(model, v, PHASE, FEW))  # asked for by name
 
 
+def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_use, "is_compiled", lambda: False)
+    started: list[int] = []
+    monkeypatch.setattr(first_use, "compile_apart", lambda: started.append(1))
+    monkeypatch.setattr(base, "FIRST_USE", first_use.FirstUse())
+    model, v, ten_digits = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28), InferenceSpec()
+    problem = Problem(model, v, PHASE, ten_digits)
+    with pytest.warns(SlowEngineWarning, match="small problem.* is being made"):
+        assert infer(model, v, FEW).engine == "reference"
+    assert started
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert resolve("auto", problem, 5).name == "reference"
+        assert resolve("auto", problem, 11).name == "cpu", "compiling is faster than the reference"
+        assert resolve("auto", problem, 4).name == "reference"
+        assert resolve("auto", problem, 2).name == "cpu", "many small ones are as slow as a large one"
+        assert resolve("auto", problem).name == "cpu", "training waits"
+        monkeypatch.setattr(first_use, "is_compiled", lambda: True)
+        monkeypatch.setattr(base, "FIRST_USE", first_use.FirstUse())
+        assert resolve("auto", problem, 1).name == "cpu"
+
+
+def test_machine_code_is_made_once_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    from whatwhere.inference.engines.jit import cache
+
+    commands: list[list[str]] = []
+    monkeypatch.setattr(cache, "folder_of", lambda compiled: tmp_path)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: commands.append(command))
+    for _ in range(2):
+        first_use.compile_apart.__wrapped__()
+    ((_, _, program),) = commands
+    monkeypatch.undo()
+    exec(program)  # here the machine code is there
+    assert (tmp_path / "compiling").exists()
+
+
 class NoFloat64(TorchDispatchMode):
     """Raises where an operation makes numbers of float64, which Apple's GPUs do not have, from tensors."""
 
@@ -81,7 +120,7 @@ def test_inference_resolves_its_engine_once(monkeypatch: pytest.MonkeyPatch) -> 
     module = sys.modules["whatwhere.inference.infer"]  # not the function of the same name
     monkeypatch.setattr(module, "resolve", lambda *arguments: (asked.append(arguments), REFERENCE)[1])
     infer(model, v, FEW, (Phase(layer=1), Phase(layer=2)), batch_size=2)
-    assert [problem.phase.layer for _, problem in asked] == [2]
+    assert [problem.phase.layer for _, problem, *_ in asked] == [2]
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])

@@ -116,6 +116,16 @@ def test_a_second_process_finds_the_machine_code(tmp_path: Path) -> None:
     assert not first.stderr
 
 
+def test_it_is_known_whether_there_is_machine_code(folder: Path) -> None:
+    double = define(folder)
+    assert not cache.has_code(double)
+    call(double)
+    assert cache.has_code(double)
+    assert cache.has_code(define(folder)), "on disk"
+    (folder / "other.py").write_text("# another source")
+    assert not cache.has_code(define(folder))
+
+
 @pytest.mark.parametrize("damage", ["empty", "truncated", "garbage", "one bit", "valid checksum of garbage"])
 def test_damaged_machine_code_is_deleted_and_compiled_again(folder: Path, damage: str) -> None:
     call(define(folder))

@@ -145,7 +145,22 @@ def warn_once(message: str) -> None:
     warnings.warn(f"whatwhere: {message}", stacklevel=2)
 
 
+def folder_of(compiled: Any) -> Path | None:
+    """Where the machine code of a compiled function is cached; None if no folder is writable."""
+    folder: Path | None = getattr(compiled._cache, "folder", None)
+    return folder
+
+
+def has_code(compiled: Any) -> bool:
+    """Whether a function was compiled for any types: in this process, or its machine code is cached."""
+    folder = folder_of(compiled)
+    if compiled.overloads or folder is None:
+        return bool(compiled.overloads)
+    stamp = source_stamp(compiled._cache._index_key(None, compiled.targetctx.codegen()))
+    return any(folder.glob(f"{compiled._cache._cache_file.name}.{stamp}.*.nbc"))
+
+
 def describe_cache(compiled: Any) -> str:
     """Where the machine code of a compiled function is cached, or why it is not."""
-    folder = getattr(compiled._cache, "folder", None)
+    folder = folder_of(compiled)
     return f"machine code cached in {folder}" if folder else NOT_WRITABLE
