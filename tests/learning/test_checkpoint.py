@@ -48,19 +48,22 @@ def test_a_checkpoint_cut_short_anywhere_or_with_any_byte_changed_raises(tmp_pat
         assert all(torch.equal(read.tensors[name], tensor) for name, tensor in CHECKPOINT.tensors.items())
 
 
+VALUES = torch.arange(6.0, dtype=torch.float64).view(2, 3)
+
+
 @pytest.mark.parametrize(
     "changed",
-    [torch.arange(6.0).view(3, 2), torch.arange(6.0).view(torch.int32).view(2, 3), torch.arange(6.0).view(6)],
+    [VALUES.view(3, 2), VALUES.view(torch.int64), VALUES.view(6)],
 )
 def test_the_checksum_covers_dtype_and_shape(changed, tmp_path, monkeypatch):
     """The same bytes as another type, or in another shape."""
-    checkpoint = replace(CHECKPOINT, tensors={"f": torch.arange(6.0).view(2, 3)})
+    checkpoint = replace(CHECKPOINT, tensors={"f": VALUES})
     checkpoint.save(tmp_path)
     checksum = safe_open(tmp_path / "state.safetensors", framework="pt").metadata()["sha256"]
-    monkeypatch.setattr("whatwhere.learning.checkpoint.checksum", lambda *_: checksum)
+    monkeypatch.setattr("whatwhere.model.files.checksum", lambda *_: checksum)
     replace(checkpoint, tensors={"f": changed}).save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(RunError, match="its checksum is wrong"):
+    with pytest.raises(RunError, match="its checksum does not match"):
         Checkpoint.load(tmp_path)
 
 

@@ -8,7 +8,6 @@ Everything that one rename makes valid together is in the one file.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -17,14 +16,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from whatwhere.errors import RunError
-from whatwhere.files import is_regular, parse_json, write_atomic
+from whatwhere.files import is_regular
 from whatwhere.learning.reports import EpochReport, EpochStats, TrainingState, first_epoch
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import checksum, read_tensors
+from whatwhere.model.files import read_checked, write_checked
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.toml import override, parse_toml, to_toml
@@ -98,9 +96,8 @@ class Checkpoint(Checked):
     def save(self, folder: Path) -> None:
         """Write a checkpoint: from the rename on it is the one, until then the last one is."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
-        content = json.dumps({f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"})
-        metadata = {"format": FORMAT, "content": content, "sha256": checksum(content, tensors)}
-        write_atomic(folder / STATE, to_bytes(tensors, metadata=metadata))
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"}
+        write_checked(folder / STATE, FORMAT, content, tensors, key="content")
 
     @classmethod
     def load(cls, folder: Path) -> Checkpoint:
@@ -109,14 +106,9 @@ class Checkpoint(Checked):
         if not is_regular(path):
             raise RunError(f"{path}: there is no checkpoint here to continue from")
         try:
-            metadata, tensors = read_tensors(path)
-            if metadata.get("format") != FORMAT:
-                raise RunError(f"{path} holds {metadata.get('format')!r}; expected {FORMAT!r}, of this version")
-            if metadata["sha256"] != checksum(metadata["content"], tensors):
-                raise RunError(f"{path} is damaged: its checksum is wrong")
-            content = parse_json(metadata["content"].encode())
+            content, tensors = read_checked(path, FORMAT, key="content")
             return cls(**content, tensors=tensors)
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError, MemoryError) as error:
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, MemoryError, RecursionError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
 
 

@@ -49,8 +49,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     >>> ww.load("model.safetensors") == model
     True
     """
-    spec, tensors = canonical(asdict(model.spec)), model_tensors(model)
-    write_atomic(Path(path), to_bytes(tensors, {"format": FORMAT, "sha256": checksum(spec, tensors), "spec": spec}))
+    write_checked(Path(path), FORMAT, asdict(model.spec), model_tensors(model), key="spec")
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
@@ -67,8 +66,8 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     """
     path = model_file(path)
     with readable(path, "model file", "copy it again, or train again"):
-        metadata, tensors = read_tensors(path)
-        spec = _read_spec(path, metadata, tensors)
+        fields, tensors = read_checked(path, FORMAT, key="spec")
+        spec = _parse_spec(fields)
         layers = range(1, spec.depth + 1)
         filters = [tensors.pop(f"layer{k}.filters") for k in layers]
         connectivity = [tensors.pop(f"layer{k}.connectivity") for k in layers]
@@ -95,20 +94,25 @@ def model_checksum(model: DeconvNet) -> str:
     return checksum(canonical(asdict(model.spec)), model_tensors(model.to(torch.float32)))
 
 
-def write_checked(path: Path, form: str, settings: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Write settings and tensors of a format as a file with a checksum, complete or not at all."""
+def write_checked(
+    path: Path, form: str, settings: Any, tensors: Mapping[str, Tensor], *, key: str = "settings"
+) -> None:
+    """Write settings and tensors of a format as a file with a checksum, complete or not at all.
+
+    key  the name of the settings in the file's metadata
+    """
     text = canonical(settings)
-    write_atomic(path, to_bytes(tensors, {"format": form, "sha256": checksum(text, tensors), "settings": text}))
+    write_atomic(path, to_bytes(tensors, {"format": form, "sha256": checksum(text, tensors), key: text}))
 
 
-def read_checked(path: Path, form: str) -> tuple[Any, dict[str, Tensor]]:
+def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
     """What `write_checked` wrote; a SpecError for another format or another content."""
     metadata, tensors = read_tensors(path)
     if (found := metadata.get("format", "no format at all")) != form:
         raise SpecError(f"it holds {found!r}; expected {form!r}")
-    if metadata["sha256"] != checksum(metadata["settings"], tensors):
+    if metadata["sha256"] != checksum(metadata[key], tensors):
         raise SpecError("its checksum does not match its content")
-    return json.loads(metadata["settings"]), tensors
+    return json.loads(metadata[key]), tensors
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -167,15 +171,8 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def _read_spec(path: Path, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> ModelSpec:
-    """The spec in a file's metadata, once format and checksum are right."""
-    form = metadata.get("format", "no format at all")
-    if form != FORMAT:
-        raise RunError(f"{path} holds {form!r}; expected {FORMAT!r} (train the model again)")
-    text = metadata["spec"]
-    if metadata["sha256"] != checksum(text, tensors):
-        raise SpecError("its checksum does not match its content")
-    fields = json.loads(text)
+def _parse_spec(fields: Any) -> ModelSpec:
+    """The spec of a model file."""
     if not isinstance(fields, dict) or not isinstance(fields.get("layers"), list):
         raise SpecError("its spec has no list of layers")
     spec = build(ModelSpec, fields)
