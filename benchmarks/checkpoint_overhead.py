@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from log import Log
+
 from whatwhere.data import load
 from whatwhere.inference import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
@@ -25,7 +27,7 @@ from whatwhere.learning.latent_store import LatentFiles
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.spec import Recipe
 
-RESULTS = Path(__file__).parent / "results" / "checkpoint_overhead.json"
+RESULTS = Log("checkpoint_overhead")
 
 
 def timed(function: Callable[..., Any], spans: list[float]) -> Callable[..., Any]:
@@ -84,7 +86,7 @@ def main() -> None:
         "share_waited_and_writing": round((waited[1] + sum(written)) / epoch.seconds, 4),
     }
     print(json.dumps(result, indent=2))
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    RESULTS.write(result)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,24 @@
 """What different settings of inference leave on 100 digits:  python benchmarks/coding.py
 
 The model that ships with the package, its first 100 embedded test digits, the CPU engine. Writes
-benchmarks/results/coding.json. The last part varies the length of a block of steps, after which momentum starts again
+benchmarks/results/logs.json. The last part varies the length of a block of steps, after which momentum starts again
 and the step of the pooling variables is halved (inference/convergence.py).
 """
 
 from __future__ import annotations
 
-import json
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
+from log import Log
 
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference import convergence, machine
 from whatwhere.spec import LineSearch
 
-RESULTS = Path(__file__).parent / "results" / "coding.json"
+RESULTS = Log("coding")
 DIGITS = 100
 SETTINGS = {
     "paper: 50 steps": InferenceSpec(),
@@ -62,7 +61,7 @@ def main() -> None:
         blocks[str(length)] = measure(InferenceSpec.coding(steps=400, tolerance=1e-12), digits[: DIGITS // 4])
         print("blocks of", length, blocks[str(length)], flush=True)
     content = {"digits": DIGITS, "machine": machine(), "settings": rows, "400 steps by length of a block": blocks}
-    RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+    RESULTS.write(content)
 
 
 MODEL = load(models.path("mnist"))

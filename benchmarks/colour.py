@@ -4,18 +4,17 @@
 
 Both are trained in the same way on crops of the upper halves of china.jpg and flower.jpg of scikit-learn, and code
 crops of the lower halves at several λ. The measure is the PSNR of the reconstruction at equal numbers of non-zeros,
-interpolated between the λ. Every call adds its result to benchmarks/results/colour.json.
+interpolated between the λ. Every call adds its result to benchmarks/results/logs.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from log import Log
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
@@ -25,7 +24,7 @@ from whatwhere.model import DeconvNet, deconvnet
 from whatwhere.ops.connectivity import project_filters
 from whatwhere.spec import EveryEpoch, InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
-RESULTS = Path(__file__).parent / "results" / "colour.json"
+RESULTS = Log("colour")
 LAMBDAS = (2.0, 5.0, 10.0, 20.0, 50.0)
 AT = (20.0, 40.0, 80.0)  # non-zeros in a hundred pixels
 
@@ -94,9 +93,9 @@ def main() -> None:
         at = {f"{n:g}": float(np.interp(n, x, y)) for n in AT if x[0] <= n <= x[-1]}
         results[rule] = {"curve": points, "psnr_at_nonzeros_in_100_pixels": at}
         print(rule, at, flush=True)
-    runs = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
+    runs = RESULTS.read({"runs": []})["runs"]
     runs.append({"machine": machine(), **vars(args), "results": results})
-    RESULTS.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
+    RESULTS.write({"runs": runs})
 
 
 if __name__ == "__main__":

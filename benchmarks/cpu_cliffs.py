@@ -1,6 +1,6 @@
 """The CPU engine compared with the reference over sizes of filters, regions and layers, one thread each.
 
-    python benchmarks/cpu_cliffs.py --out benchmarks/results/cpu_cliffs.json --page docs/engines/cpu.md
+    python benchmarks/cpu_cliffs.py --out cpu_cliffs.json --page docs/engines/cpu.md
 
 One layer on 28×28 digits, image step, no momentum, α = 1. The ratio is that of the best processor times of several
 rounds (on a shared machine wall times measure the other users, too). --page replaces the table between the marks in

@@ -1,6 +1,6 @@
 """Where the CPU engine's time goes: each part of one step of one digit, on one thread.
 
-    python benchmarks/cpu_parts.py --out benchmarks/results/cpu_parts.json
+    python benchmarks/cpu_parts.py --out cpu_parts.json
 
 The paper's model with random filters, after 20 steps. Every part is called many times on the same state; the best of
 several rounds counts.

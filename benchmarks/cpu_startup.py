@@ -1,6 +1,6 @@
 """How long the CPU engine takes to start: in a process that must compile, and in one that finds the compiled code.
 
-python benchmarks/cpu_startup.py --out benchmarks/results/cpu_startup.json
+python benchmarks/cpu_startup.py --out cpu_startup.json
 
 Each process imports the package, makes the paper's model and infers one image with one step. The compiled code is
 kept in a folder of its own, empty at first. The processor time is given next to the wall time: on a busy machine the

@@ -4,7 +4,7 @@ kymatio 0.3 needs scipy < 1.17, so this runs in an environment of its own:
 
     python -m venv scattering-env
     scattering-env/bin/pip install 'kymatio==0.3.*' 'scipy<1.17' --editable '.[cpu,sklearn]'
-    scattering-env/bin/python benchmarks/fast_features.py --out benchmarks/results/fast_features.json
+    scattering-env/bin/python benchmarks/fast_features.py --out fast_features.json
 
 Ours is `describe_images`: inference with the model that ships with the package, and the descriptor. kymatio's is
 `Scattering2D` with the settings of the baseline in the reproduction (J = 3, L = 8, order 2), at the batch size that is

@@ -1,6 +1,6 @@
 """Are generated digits recognised? The demo's linear SVM judges them, independent samples and real digits.
 
-    python benchmarks/generation.py RUN         # a folder that `whatwhere demo` made; writes results/generation.json
+    python benchmarks/generation.py RUN         # a folder that `whatwhere demo` made; writes results/logs.json
 
 The codes of training digits are the examples. Recognised with a margin: the decision of the best class is at least 1
 above that of the second (a training digit beyond the SVM's margins has 2). Also recorded: the distance of an image from
@@ -9,20 +9,19 @@ the nearest example, and from the nearest reconstruction of one, since copies of
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from log import Log
 from torch import Tensor
 
 import whatwhere as ww
 from whatwhere.classification import describe_images, fit_svm
 from whatwhere.inference import machine
 
-RESULTS = Path(__file__).parent / "results" / "generation.json"
+RESULTS = Log("generation")
 EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0
 
 
@@ -57,7 +56,7 @@ def main(folder: str) -> None:
     rows = [{"images": name, **judged(images, run, svm, known)} for name, images in kinds.items()]
     for row in rows:
         print(row)
-    RESULTS.write_text(json.dumps({"machine": machine(), "margin": MARGIN, "rows": rows}, indent=1) + "\n")
+    RESULTS.write({"machine": machine(), "margin": MARGIN, "rows": rows})
 
 
 def judged(images: Tensor, run: ww.TrainedRun, svm: Any, known: dict[str, Tensor]) -> dict[str, float]:

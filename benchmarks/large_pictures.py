@@ -5,7 +5,7 @@
     python benchmarks/large_pictures.py cores --size 1024
 
 One layer of 32 Gabor filters of 8×8 (`--maps 8`: of 8) with 2×2 regions on the high-passed photograph china.jpg of
-scikit-learn, mirrored until it has the size. Every call adds its result to benchmarks/results/large_pictures.json.
+scikit-learn, mirrored until it has the size. Every call adds its result to benchmarks/results/logs.json.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from log import Log
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
@@ -33,7 +34,7 @@ from whatwhere.inference import infer, infer_tiled, machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 
-RESULTS = Path(__file__).parent / "results" / "large_pictures.json"
+RESULTS = Log("large_pictures")
 
 
 def gabor_model(dtype: torch.dtype = torch.float32, maps: int = 32) -> DeconvNet:
@@ -172,9 +173,9 @@ def main() -> None:
     result = {"equality": equality, "memory": memory, "encode": encode, "cores": cores}[args.what](args)
     print(json.dumps(result))
     if args.what != "encode":
-        earlier = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"machine": machine(), "results": []}
+        earlier = RESULTS.read({"machine": machine(), "results": []})
         earlier["results"].append(result)
-        RESULTS.write_text(json.dumps(earlier, indent=1) + "\n")
+        RESULTS.write(earlier)
 
 
 if __name__ == "__main__":

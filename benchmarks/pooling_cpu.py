@@ -1,6 +1,6 @@
 """Gaussian pooling on a CPU in a small network, compared with max pooling.
 
-    python benchmarks/pooling_cpu.py --out benchmarks/results/pooling_cpu.json
+    python benchmarks/pooling_cpu.py --out pooling_cpu.json
 
 The classifier of examples/pooling_in_a_cnn.py is trained for two epochs on the embedded digits, one thread; and single
 layers are measured forward, and forward and backward. Times are processor seconds (wall seconds are reported too: on a

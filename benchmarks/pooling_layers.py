@@ -1,6 +1,6 @@
 """Time GaussianPool2d and GaussianUnpool2d against max_pool2d, avg_pool2d and the plain-torch form, on one CUDA GPU.
 
-    python benchmarks/pooling_layers.py --out benchmarks/results/pooling_layers.json
+    python benchmarks/pooling_layers.py --out pooling_layers.json
 
 First every fused result, forward and backward, is compared with the plain form in float64; no time is reported on a
 wrong answer. Times are medians over many runs with the cache flushed before each, the best of three such medians: as a

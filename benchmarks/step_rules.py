@@ -3,28 +3,27 @@
     python benchmarks/step_rules.py [--errors 3000]
 
 The model that ships with the package, its first 100 embedded test digits, the CPU engine on one thread. Writes
-benchmarks/results/step_rules.json. With --errors, linear SVMs on descriptors of so many training digits are fitted to
+benchmarks/results/logs.json. With --errors, linear SVMs on descriptors of so many training digits are fitted to
 one half and tested on the other, both ways, for the line search; that is added to the file.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from log import Log
 
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.classification import describe_images, fit_svm
 from whatwhere.inference import machine
 from whatwhere.spec import Fixed, LineSearch, Recipe
 
-RESULTS = Path(__file__).parent / "results" / "step_rules.json"
+RESULTS = Log("step_rules")
 RULES: dict[str, dict[str, Any]] = {
     "image": {},
     "fixed, momentum": {"step": Fixed(momentum=True)},
@@ -60,12 +59,12 @@ def validation_errors(spec: InferenceSpec, count: int) -> int:
 
 def add_errors(count: int) -> None:
     """Add the errors of the rules that search along the gradient to the file."""
-    found = json.loads(RESULTS.read_text())
+    found = RESULTS.read()
     found["validation"] = {"digits": count, "errors": {}}
     for name in ("image", "image, every second step", "image, every third step"):
         found["validation"]["errors"][name] = validation_errors(InferenceSpec(**RULES[name]), count)
         print(name, found["validation"]["errors"][name], flush=True)
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        RESULTS.write(found)
 
 
 def main() -> None:
@@ -84,8 +83,8 @@ def main() -> None:
             rows.append({"rule": name, "alpha": alpha, **measure(InferenceSpec(alpha=alpha, **change), digits)})
             print(rows[-1], flush=True)
     measured = {"digits": 100, "steps": 50, "machine": machine(), "rows": rows}
-    earlier = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps({**earlier, **measured}, indent=1) + "\n")
+    earlier = RESULTS.read({})
+    RESULTS.write({**earlier, **measured})
 
 
 MODEL = load(models.path("mnist"))

@@ -11,15 +11,14 @@ tiles (`infer_tiled`).
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from log import Log
 from sklearn.datasets import load_sample_image
 
 from whatwhere import load as load_model
@@ -29,7 +28,7 @@ from whatwhere.inference import infer, infer_tiled, machine
 from whatwhere.spec import InferenceSpec, Phase
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))
-RESULTS = Path(__file__).parent / "results" / "time_per_pixel.json"
+RESULTS = Log("time_per_pixel")
 SIZE, DIGITS = 512, 100
 
 
@@ -83,9 +82,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     rows = [row for name in args.engine for row in measure(name, torch.device(args.device), args.steps, args.repeats)]
-    runs = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    runs = RESULTS.read({})
     runs["cpu" if args.device == "cpu" else "gpu"] = {"machine": machine(), "steps": args.steps, "results": rows}
-    RESULTS.write_text(json.dumps(runs, indent=1) + "\n")
+    RESULTS.write(runs)
 
 
 if __name__ == "__main__":

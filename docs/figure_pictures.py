@@ -34,7 +34,7 @@ COMPARED = ("comparison", "cost-2")
 
 def published_run(name: str, file: str) -> TrainedRun:
     """A trained model of the results, with the recipe and the history of its record."""
-    (record,) = (record for record in read_records(RESULTS / "models.jsonl") if record.name == f"models/{file}")
+    (record,) = (record for record in read_records(RESULTS / "results.jsonl") if record.name == f"models/{file}")
     model = read_model(RESULTS / "models.zip", file)
     assert model is not None
     epochs = record.result.history

@@ -1,10 +1,10 @@
-"""Result files: one for each table, a line of JSON for each result, found again by the job that it holds.
+"""Result files: one for each scale, a line of JSON for each result, found again by the job that it holds.
 
-    reproduction/results/paper/pooling.jsonl
+    reproduction/results/paper/results.jsonl
 
-A line holds its `name` (row, column, seed), its `job` (images, recipe, seed, all settings), the `result`, the `seconds`
-it took and the `machine` (processor, GPU, versions, commit, time). Names are for people. The program compares jobs: a
-setting that it gets later, with a default that changes nothing, does not orphan a result.
+A line holds its `name` (table, row, column, seed), its `job` (images, recipe, seed, all settings), the `result`, the
+`seconds` it took and the `machine` (processor, GPU, versions, commit, time). Names are for people. The program compares
+jobs: a setting that it gets later, with a default that changes nothing, does not orphan a result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from whatwhere.inference import machine
 from whatwhere.spec import Recipe, build
 
 R = TypeVar("R", bound=Result)
-MODELS = "models"  # the file of the trainings; the archive of the models that are published is next to it
+RESULTS = "results.jsonl"
+MODELS = "models"  # what the names of trainings begin with; the archive of the models that are published
 FIGURES = "figures"  # folder of the drawn curves
 MODEL_METHOD = "model"
 RECORDED = ("fine-tuning",)  # methods that the project no longer has
@@ -56,14 +57,14 @@ class Record(Generic[R]):
 
 
 class ResultStore:
-    """The result files of one scale's folder; `names` gives a new result its name."""
+    """The results in one scale's folder; `names` gives a new result its name."""
 
     def __init__(self, folder: Path, names: Callable[[Job], str]) -> None:
         self.folder = folder
         self.names = names
         self.records: dict[Job, Record[Any]] = {}
-        for path in sorted(folder.glob("*.jsonl")):
-            self.records |= {record.job: record for record in read_records(path)}
+        if (path := folder / RESULTS).exists():
+            self.records = {record.job: record for record in read_records(path)}
 
     @overload
     def find(self, job: TrainingJob) -> Record[TrainingResult] | None: ...
@@ -88,18 +89,17 @@ class ResultStore:
         return unique
 
     def put(self, job: MeasurableJob, result: R, seconds: float) -> Record[R]:
-        """Add a result to the file of its table; of two lines with one job, the last counts."""
+        """Add a result to the file; of two lines with one job, the last counts."""
         record = Record(job, result, round(seconds, 3), machine(), self.name_of(job))
-        table, name = record.name.split("/")
         content = {
-            "name": name,
+            "name": record.name,
             "job": job_table(job),
             "result": without_none(asdict(result)),
             "seconds": record.seconds,
             "machine": record.machine,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / f"{table}.jsonl").open("a", encoding="utf-8") as file:
+        with (self.folder / RESULTS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(content, ensure_ascii=False) + "\n")
         self.records[job] = record
         return record
@@ -111,7 +111,7 @@ def read_records(path: Path) -> Iterator[Record[Any]]:
         try:
             content = json.loads(line)
             job, result = parse_job(content["job"]), parse_result(content["job"]["kind"], content["result"])
-            yield Record(job, result, content["seconds"], content["machine"], f"{path.stem}/{content['name']}")
+            yield Record(job, result, content["seconds"], content["machine"], content["name"])
         except (KeyError, TypeError, ValueError, WhatwhereError) as error:
             raise RunError(f"{path}, line {number} is not a result: {error!r} (put the right one back)") from error
 

@@ -1,8 +1,10 @@
 """Messages: what is quoted in them can neither forge lines nor drive a terminal."""
 
+import subprocess
+
 import pytest
 
-from whatwhere.errors import ImageError, MissingExtra, WhatwhereError, did_you_mean, listed, one_or, printable
+from whatwhere.errors import ImageError, MissingExtra, WhatwhereError, command, did_you_mean, listed, one_or, printable
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,18 @@ def test_lists_and_suggestions_in_words() -> None:
     assert (one_or(1), one_or(3)) == ("1", "1 or 3")
     assert did_you_mean("minst", ["digits", "mnist"]) == "; did you mean 'mnist'?"
     assert did_you_mean("photographs", ["digits", "mnist"]) == ""
+
+
+# Messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["plain", "a b", "it's", "back\\slash", "ü", "-x"])
+def test_a_command_can_be_pasted(name: str) -> None:
+    line = command("printf", "%s", name)
+    assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout.decode() == name
+
+
+@pytest.mark.parametrize("name", ["bell\a", "new\nline'\\", "\x1b[31mred"])
+def test_a_command_cannot_change_the_terminal(name: str) -> None:
+    line = command("printf", "%s", name)
+    assert printable(line) == line

@@ -24,7 +24,6 @@ EXCEPTIONS = {
     "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",
     "benchmarks/checkpoint_overhead.py": "times the writing of checkpoints",
-    "benchmarks/code_size.py": "the writer of `whatwhere encode`",
     "benchmarks/coding.py": "varies the length of a block of steps",
     "benchmarks/colour.py": "another rule for the length of filters",
     "benchmarks/cpu_parts.py": "times the parts of the CPU engine",

@@ -9,7 +9,7 @@ weight, have the weighted mean of their Gram matrices, so that a combination cos
 SVMs are fitted to the first 50,000 training images; errors are those on the last 10,000, and, with less noise, those
 of leaving out one of the 50,000 at a time. Test images are not read.
 
-results/best_blocks.json has the log of its run on an H200, and that of an earlier version,
+results/best.json, blocks, has the log of its run on an H200, and that of an earlier version,
 which compared settings of inference and cells, without whitening but for one trial. What was left out for lack of time
 is not in the logs.
 """

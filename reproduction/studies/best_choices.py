@@ -4,7 +4,7 @@
 
 The models are those of seed 0 that the tables use, learned without labels from all 60,000 training images, which are
 also whitened together, as in the tables' choice of C. SVMs are fitted to the first 50,000, or to some of them; errors
-are those on the last 10,000. Test images are not described. The logs of its runs: results/best_choices.json;
+are those on the last 10,000. Test images are not described. The logs of its runs: results/best.json, choices;
 the first is that of an earlier version, with other values of C, in which steps failed for lack of memory.
 
   moves  class (b): errors of every C, of the image alone and averaged over it and its moves

@@ -3,7 +3,7 @@
     python -m reproduction.studies.best_search --data FOLDER --out FOLDER [--tiny] [--seconds S]
 
 Everything is fitted to the first 50,000 training images and evaluated on the last 10,000; test images are not read.
-The log of the one run, on an H200, is results/best_search.json. In that run the parts of a combination were
+The log of the one run, on an H200, is results/best.json, search. In that run the parts of a combination were
 weighted before they were rounded to TF32 (now after): with 3, 5, 6, 7 or 9 parts the kernel had a relative error of
 5e-4, and one fit failed.
 """

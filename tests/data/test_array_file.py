@@ -1,17 +1,25 @@
 """Arrays in files, read by rows: the right values in both orders, little memory, and errors where mmap would crash."""
 
+import io
 import os
+import struct
 import subprocess
 import sys
+import time
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
+from idx_writer import write_idx
 from whatwhere.data import load
-from whatwhere.data.array_file import read_array
+from whatwhere.data.array_file import NPY_MAGIC, Archive, ArrayFile, read_array
+from whatwhere.data.npz_writer import open_npz
 from whatwhere.errors import ImageError
 
 
@@ -111,3 +119,341 @@ except ImageError as error:
     result = subprocess.run([sys.executable, "-c", program, tmp_path / "a.npy"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "truncated while it was read" in result.stdout
+
+
+# Writing .npz files piece by piece: NumPy reads what was written, and incomplete arrays are never written --------
+
+
+def test_numpy_reads_what_was_written(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    features = generator.random((10, 3, 4)).astype(np.float32)
+    positions = generator.random((10, 2)).transpose()[::-1].transpose()  # not contiguous
+    with open_npz(tmp_path / "new" / "a.npz") as npz:
+        for i in range(0, 10, 4):
+            npz.append("features", features[i : i + 4])
+            npz.append("positions", positions[i : i + 4])
+            npz.expect(2.5)
+        assert npz.finish(labels=np.arange(10)) == {"features": [10, 3, 4], "positions": [10, 2], "labels": [10]}
+    with np.load(tmp_path / "new" / "a.npz", allow_pickle=False) as written:
+        assert list(written) == ["features", "positions", "labels"]
+        np.testing.assert_array_equal(written["features"], features)
+        np.testing.assert_array_equal(written["positions"], positions)
+        np.testing.assert_array_equal(written["labels"], np.arange(10))
+    assert os.listdir(tmp_path / "new") == ["a.npz"]
+
+
+def write(path: Path, *batches: np.ndarray) -> None:
+    with open_npz(path) as npz:
+        for batch in batches:
+            npz.append("a", batch)
+        npz.finish()
+
+
+@pytest.mark.parametrize("other", [np.zeros((5, 3)), np.zeros((5, 2), np.float32)])
+def test_rows_of_another_shape_or_type_raise_and_the_old_file_stays(tmp_path: Path, other: np.ndarray) -> None:
+    (tmp_path / "a.npz").write_bytes(b"old")
+    with pytest.raises(ValueError, match="expected"):
+        write(tmp_path / "a.npz", np.zeros((5, 2)), other)
+    assert os.listdir(tmp_path) == ["a.npz"]
+    assert (tmp_path / "a.npz").read_bytes() == b"old"
+
+
+# IDX: what is written is read, and whatever is not a complete IDX file is rejected, quickly and in little memory
+
+
+VALUES = hnp.arrays(
+    st.sampled_from([np.uint8, np.int8, np.int16, np.int32, np.float32, np.float64]),
+    hnp.array_shapes(min_dims=1, max_dims=4, max_side=5),
+)
+
+
+def header(*shape: int, code: int = 0x08) -> bytes:
+    return struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("idx") / "file.idx"
+
+
+@settings(deadline=None)
+@given(values=VALUES)
+def test_an_array_written_is_read_again(path: Path, values: np.ndarray) -> None:
+    write_idx(path, values)
+    read = read_array(path)
+    assert read.dtype == values.dtype.newbyteorder(">")
+    np.testing.assert_array_equal(read[:], values)
+
+
+@settings(deadline=None)
+@given(values=VALUES)
+def test_a_compressed_file_is_read_like_a_plain_one(path: Path, values: np.ndarray, save_gzip) -> None:
+    write_idx(path, values)
+    np.testing.assert_array_equal(read_array(save_gzip(path, path.read_bytes())), values)
+
+
+@settings(deadline=None)
+@given(values=VALUES, data=st.data())
+def test_a_file_truncated_raises(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+    write_idx(path, values)
+    complete = path.read_bytes()
+    cut = complete[: data.draw(st.integers(0, len(complete) - 1))]
+    path.write_bytes(cut)
+    with pytest.raises(ImageError):
+        read_array(path)
+    with pytest.raises(ImageError):
+        read_array(save_gzip(path, cut))
+
+
+@settings(deadline=None)
+@given(values=VALUES, data=st.data())
+def test_a_gzip_stream_truncated_raises(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+    write_idx(path, values)
+    compressed = save_gzip(path, path.read_bytes()).read_bytes()
+    path.write_bytes(compressed[: data.draw(st.integers(0, len(compressed) - 1))])
+    with pytest.raises(ImageError):
+        read_array(path)
+
+
+@settings(deadline=None)
+@given(values=VALUES, more=st.binary(min_size=1, max_size=9))
+def test_bytes_after_the_end_raise(path: Path, values: np.ndarray, more: bytes, save_gzip) -> None:
+    write_idx(path, values)
+    complete = path.read_bytes()
+    path.write_bytes(complete + more)
+    with pytest.raises(ImageError, match="longer than its header"):
+        read_array(path)
+    with pytest.raises(ImageError, match="longer than its header"):
+        read_array(save_gzip(path, complete + more))
+    path.write_bytes(save_gzip(path, complete).read_bytes() + b"!" + more)
+    with pytest.raises(ImageError, match="damaged"):
+        read_array(path)
+
+
+@settings(deadline=None)
+@given(content=st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: b"\0\0\x08\x01" + tail))
+def test_any_bytes_are_an_array_of_their_length_or_raise(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    try:
+        values = read_array(path)[:]
+    except ImageError:
+        return
+    assert content[:2] == b"\0\0"
+    assert 4 + 4 * values.ndim + values.nbytes == len(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "starts with nothing"),
+        (b"\0\0", "or IDX file"),
+        (b"\0\1\x08\3" + bytes(16), "or IDX file"),
+        (b"\0\0\x0a\3" + bytes(16), "or IDX file"),
+        (b"\0\0\x08\0", "or IDX file"),
+        (b"\0\0\x08\5" + bytes(20), "or IDX file"),
+        (b"\x89PNG\r\n\x1a\n", "or IDX file"),
+        (b"\0\0\x08\3" + bytes(11), "inside its header"),
+        (header(0, 28, 28), "no values"),
+        (header(2, 28, 0), "no values"),
+    ],
+)
+def test_a_bad_header_raises(path: Path, content: bytes, reason: str, save_gzip) -> None:
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match=reason) as caught:
+        read_array(path)
+    assert str(path) in str(caught.value)
+    with pytest.raises(ImageError, match=reason):
+        read_array(save_gzip(path, content))
+
+
+def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
+    path: Path, save_gzip, little_memory
+) -> None:
+    content = header(2**32 - 1, 1000, code=0x0E) + bytes(100)
+    path.write_bytes(content)
+    began = time.process_time()
+    with little_memory(1 << 20), pytest.raises(ImageError, match="truncated"):
+        read_array(path)
+    with little_memory(1 << 20), pytest.raises(ImageError, match="compressed bytes can hold"):
+        read_array(save_gzip(path, content))
+    assert time.process_time() - began < 1
+
+
+def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memory) -> None:
+    stream = zlib.compressobj(wbits=31)
+    start, a_megabyte = (
+        stream.compress(content) + stream.flush(zlib.Z_FULL_FLUSH) for content in (header(1, 28, 28), bytes(1 << 20))
+    )
+    path.write_bytes(start + 8192 * a_megabyte)  # 8 GB
+    began = time.process_time()
+    with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
+        read_array(path)
+    assert time.process_time() - began < 2
+
+
+def test_a_file_that_decompresses_to_more_than_the_limit_raises(path: Path, save_gzip, little_memory) -> None:
+    noise = np.random.default_rng(0).bytes(2 << 20)  # compressed, enough to hold 2 GB were it zeros
+    save_gzip(path, header(2 << 20, 32, 32) + noise)
+    with little_memory(4 << 20), pytest.raises(ImageError, match="read batch by batch"):
+        read_array(path)
+
+
+def test_a_damaged_gzip_stream_raises(path: Path, save_gzip) -> None:
+    compressed = bytearray(save_gzip(path, header(100) + bytes(range(100))).read_bytes())
+    compressed[-6] ^= 1  # in the checksum
+    path.write_bytes(compressed)
+    with pytest.raises(ImageError, match="damaged"):
+        read_array(path)
+
+
+def test_a_plain_file_is_read_by_rows(path: Path, little_memory) -> None:
+    write_idx(path, np.zeros((4000, 28, 28), np.uint8))
+    with little_memory(1 << 20):
+        values = read_array(path)
+        assert values.shape == (4000, 28, 28)
+        assert values[10:12].shape == (2, 28, 28)
+
+
+# .npy and .npz: read by rows if they are not compressed, never unpickled, rejected if the header lies ------------
+
+
+def npy_bytes(values: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, values, allow_pickle=True)
+    return stream.getvalue()
+
+
+def lying_header(text: str, version: int = 1) -> bytes:
+    body = text.encode().ljust(100) + b"\n"
+    return NPY_MAGIC + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(body)) + body
+
+
+def zip_with(path: Path, name: str, content: bytes, compression: int) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr(name, content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def npz_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("npy")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_is_read_by_rows(tmp_path: Path, grey: np.ndarray, order: str) -> None:
+    np.save(tmp_path / "a.npy", np.asarray(grey, order=order))
+    read = read_array(tmp_path / "a.npy")
+    np.testing.assert_array_equal(read[:], grey)
+    assert isinstance(read, ArrayFile) == (order == "C")
+
+
+def test_npz_is_read_by_rows_if_it_is_not_compressed(tmp_path: Path, grey: np.ndarray) -> None:
+    np.savez(tmp_path / "plain.npz", images=grey, labels=np.arange(5))
+    np.savez_compressed(tmp_path / "compressed.npz", images=np.asfortranarray(grey), labels=np.arange(5))
+    for name, by_rows in (("plain.npz", True), ("compressed.npz", False)):
+        assert list(Archive(tmp_path / name)) == ["images", "labels"]
+        images = Archive(tmp_path / name)["images"]
+        np.testing.assert_array_equal(images[:], grey)
+        np.testing.assert_array_equal(Archive(tmp_path / name)["labels"][:], np.arange(5))
+        assert isinstance(images, ArrayFile) == by_rows
+
+
+def test_objects_are_never_unpickled(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple:
+            return (pytest.fail, ("a pickle was opened",))
+
+    content = npy_bytes(np.array([Trap()], dtype=object))
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(ImageError, match="never unpickled"):
+        read_array(tmp_path / "a.npy")
+    with pytest.raises(ImageError, match="never unpickled"):
+        Archive(zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_STORED))["images"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "starts with nothing"),
+        (NPY_MAGIC, "not a valid"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28)}"), "truncated"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 28, 28)}"), "no array has that"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}"), "no values"),
+        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': ()}"), "no values"),
+        (lying_header("{'descr': '|V0', 'fortran_order': False, 'shape': (3, 3)}"), "never unpickled"),
+        (lying_header("{'descr': 'zzz', 'fortran_order': False, 'shape': (3,)}"), "not a valid"),
+        (lying_header("__import__('os').getpid()"), "not a valid"),
+        (lying_header("(" * 90), "not a valid"),
+        (lying_header("{}", version=2), "not a valid"),
+        (lying_header("{}", version=3), "named fields"),
+        (NPY_MAGIC + b"\2\0\xff\xff\xff\xff" + b" " * 9000, "not a valid"),
+        (npy_bytes(np.zeros((3, 4), np.uint8))[:-1], "truncated"),
+        (npy_bytes(np.zeros((3, 4), np.uint8)) + b"\0", "longer than"),
+    ],
+)
+def test_a_bad_npy_header_raises(tmp_path: Path, content: bytes, reason: str, little_memory) -> None:
+    (tmp_path / "a.npy").write_bytes(content)
+    with little_memory(2 << 20), pytest.raises(ImageError, match=reason):
+        read_array(tmp_path / "a.npy")
+    compressed = zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_DEFLATED)
+    with little_memory(2 << 20), pytest.raises(ImageError):
+        load(compressed)
+
+
+def test_a_zip_bomb_raises(tmp_path: Path, little_memory) -> None:
+    bomb = zip_with(
+        tmp_path / "a.npz", "images.npy", npy_bytes(np.zeros(784, np.uint8)) + bytes(1 << 26), zipfile.ZIP_DEFLATED
+    )
+    with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
+        Archive(bomb)["images"]
+
+
+def test_a_stored_array_that_claims_bytes_beyond_the_archive_raises(tmp_path: Path) -> None:
+    lie = lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (100000, 28, 28)}")
+    path = zip_with(tmp_path / "a.npz", "images.npy", lie, zipfile.ZIP_STORED)
+    true_sizes, lying_sizes = struct.pack("<II", *[len(lie)] * 2), struct.pack("<II", *[len(lie) + 78_400_000] * 2)
+    path.write_bytes(path.read_bytes().replace(true_sizes, lying_sizes))
+    with pytest.raises(ImageError, match="damaged or truncated"):
+        Archive(path)["images"]
+
+
+def test_only_the_requested_array_is_decompressed(tmp_path: Path, grey: np.ndarray, little_memory) -> None:
+    others = {f"other{number}": np.zeros(1 << 22, np.uint8) for number in range(4)}
+    np.savez_compressed(tmp_path / "a.npz", images=grey, **others)
+    with little_memory(2 << 20):
+        np.testing.assert_array_equal(Archive(tmp_path / "a.npz")["images"], grey)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_raise(tmp_path: Path, grey: np.ndarray, compression: int) -> None:
+    with pytest.raises(ImageError, match="neither stored nor deflated"):
+        Archive(zip_with(tmp_path / "a.npz", "images.npy", npy_bytes(grey), compression))["images"]
+
+
+@settings(deadline=None, max_examples=100)
+@given(compressed=st.booleans(), cut=st.floats(0, 1, exclude_max=True))
+def test_an_npz_truncated_raises(npz_folder: Path, compressed: bool, cut: float) -> None:
+    path = npz_folder / "a.npz"
+    (np.savez_compressed if compressed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    complete = path.read_bytes()
+    path.write_bytes(complete[: int(cut * len(complete))])
+    with pytest.raises(ImageError):
+        Archive(path)["images"]
+
+
+@settings(deadline=None, max_examples=200)
+@given(compressed=st.booleans(), data=st.data())
+def test_a_damaged_npz_raises_or_is_read(npz_folder: Path, compressed: bool, data: st.DataObject) -> None:
+    """A changed byte may go unnoticed in a value or a date, but nothing else than ImageError is ever raised."""
+    path = npz_folder / "b.npz"
+    (np.savez_compressed if compressed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    try:
+        archive = Archive(path)
+        for name in archive:
+            assert archive[name][:].nbytes <= len(content) * 1032
+    except ImageError:
+        pass

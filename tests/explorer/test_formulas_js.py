@@ -2,8 +2,12 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 
 from explorer.node import PAGE, needs_node, run_node
@@ -54,3 +58,35 @@ def test_the_page_computes_the_same(tmp_path: Path) -> None:
             atol=1e-13,
             msg=lambda text, case=case: f"{case}: {text}",
         )
+
+
+# The page's modules under TypeScript's checker, where it is installed --------------------------------------------
+
+
+CHECK = "--noEmit --allowJs --checkJs --strict --target es2022 --lib es2022,dom,dom.iterable --module es2022"
+
+
+@pytest.mark.skipif(shutil.which("tsc") is None, reason="needs TypeScript (tsc), which is not installed")
+def test_the_modules_are_well_typed() -> None:
+    files = sorted(map(str, PAGE.glob("*.js")))
+    assert len(files) > 10
+    command = ["tsc", *CHECK.split(), "--moduleResolution", "bundler", *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
+
+
+# The hues of the page are those of the figures -------------------------------------------------------------------
+
+
+@needs_node
+@pytest.mark.parametrize("features", [1, 2, 3, 8, 16, 25, 48])
+def test_hues_are_those_of_the_figures(features: int, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from whatwhere.figures.tiles import feature_colours
+
+    script = tmp_path / "colours.mjs"
+    script.write_text(
+        f'import {{ featureColours }} from "{(PAGE / "pictures.js").as_uri()}";\n'
+        f"console.log(JSON.stringify(featureColours({features})));\n"
+    )
+    np.testing.assert_allclose(run_node(script), feature_colours(features), atol=1e-9)

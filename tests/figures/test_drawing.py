@@ -1,5 +1,8 @@
 """Every figure can be drawn from a tiny model, in every format, without a warning, in the size of paper."""
 
+import colorsys
+import sys
+
 import matplotlib
 import numpy as np
 import pytest
@@ -9,10 +12,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import whatwhere as ww
 from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
+from whatwhere.figures.activations import gaussians
 from whatwhere.figures.animation import frame_figure, trace
+from whatwhere.figures.composite import filter_panel, plane_panel, reconstruction_panel, sample_panel
 from whatwhere.figures.cost import cost_curves
+from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.style import COLUMN, PAGE
+from whatwhere.figures.tiles import GAP, feature_colours, image_to_rgb
 from whatwhere.latents import Latents
+from whatwhere.ops.pooling import unpool
 from whatwhere.spec import InferenceSpec, InputSpec
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -102,3 +110,145 @@ def test_the_cost_of_a_layer_is_the_sum_of_its_parts():
     np.testing.assert_array_equal(epochs["cost"], [3.0, 2.0])
     np.testing.assert_array_equal(epochs["nonzeros"], [20.0, 10.0])
     assert len(cost_curves(HISTORY, layer=3)["cost"]) == 0
+
+
+# The panels of the composite as arrays: their order and scaling --------------------------------------------------
+
+
+def test_an_image_is_left_of_its_reconstruction(tiny):
+    model, images, top = tiny.model, tiny.images, tiny.top
+    v_hat = model.at(11, 13).decode(top)
+    _, sheet = reconstruction_panel(model, images, top, columns=3)
+    pair_height, pair_width = 11 + 2, 2 * (13 + 1) + 1
+    for i in range(len(images)):
+        row, column = divmod(i, 3)
+        y, x = 2 + row * (pair_height + 2) + 1, 2 + column * (pair_width + 2) + 1
+        np.testing.assert_allclose(sheet[y : y + 11, x : x + 13], image_to_rgb(images[i], 1.0, ink=True))
+        np.testing.assert_allclose(sheet[y : y + 11, x + 14 : x + 27], image_to_rgb(v_hat[i], 1.0, ink=True))
+
+
+def test_planes_are_grouped_by_the_map_below_and_grey_if_unconnected(tiny):
+    model = tiny.model
+    below, maps = model.connectivity[1].shape
+    _, sheet = plane_panel(model, columns=below)
+    pitch = 9 + 1  # a plane of 3×3 is drawn three times as large
+    height, width, gap = 3 * pitch + 1, 2 * pitch + 1, 3  # six planes in two columns
+    assert sheet.shape[:2] == (height + 2 * gap, below * (width + gap) + gap)
+    for c in range(below):
+        for b in range(maps):
+            row, column = divmod(b, 2)
+            y, x = gap + 1 + row * pitch, gap + c * (width + gap) + 1 + column * pitch
+            plane = sheet[y : y + 9, x : x + 9]
+            assert (plane == GAP).all() == (not model.connectivity[1][c, b])
+
+
+def test_filters_are_scaled_by_their_largest_weight(tiny):
+    _, sheet = filter_panel(tiny.model)
+    darkest = [sheet[1 + r * 22 : 22 + r * 22, 1 + c * 22 : 22 + c * 22].min() for r in range(2) for c in range(2)]
+    np.testing.assert_allclose(darkest, 0.1)
+
+
+def test_a_feature_without_activations_is_grey(tiny, monkeypatch):
+    monkeypatch.setattr(sys.modules[sample_panel.__module__], "SAMPLES", 4)
+    p = tiny.top.p.clone()
+    p[:, 3] = 0
+    side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
+    fourth = slice(1, 1 + side), slice(1 + 3 * (side + 1), 1 + 3 * (side + 1) + side)
+    _, without = sample_panel(tiny.model, Latents(p, tiny.top.pooling_params), (11, 13), columns=6)
+    assert (without[fourth] == GAP).all()
+    _, with_all = sample_panel(tiny.model, tiny.top, (11, 13), columns=6)
+    assert (with_all[fourth] != GAP).any()
+    assert np.array_equal(
+        np.delete(without, range(fourth[1].start, fourth[1].stop), axis=1),
+        np.delete(with_all, range(fourth[1].start, fourth[1].stop), axis=1),
+    )
+
+
+def test_the_seed_determines_the_samples(tiny):
+    def sheet(seed):
+        return sample_panel(tiny.model, tiny.layers[0], (11, 13), seed=seed)[1]
+
+    assert np.array_equal(sheet(0), sheet(0))
+    assert not np.array_equal(sheet(0), sheet(1))
+
+
+# The contributions of features add up to the reconstruction, and each has the colour of its feature --------------
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_the_contributions_add_up_at_every_stage(tiny, layer):
+    latents = tiny.layers[layer - 1][2:3]
+    parts = decompose(tiny.model, latents, 11, 13)
+    weights = tiny.model.at(11, 13).weights(latents.pooling_params)
+    stages = tiny.model.at(11, 13).descend(latents.p, weights)
+    np.testing.assert_allclose(parts.pixels.sum(0), stages[0][0], atol=1e-6)
+    for k in range(1, layer + 1):
+        np.testing.assert_allclose(parts.pooled[k - 1].sum(0), stages[k][0], atol=1e-6)
+        z = unpool(stages[k], weights[k - 1])
+        np.testing.assert_allclose(parts.unpooled[k - 1].sum(0), z[0], atol=1e-6)
+
+
+def test_a_contribution_contains_one_feature_only(tiny):
+    latents = tiny.top[:1]
+    parts = decompose(tiny.model, latents, 11, 13)
+    active = [b for b in range(6) if latents.p[0, b].any()]
+    assert list(parts.features) == active
+    for a, b in enumerate(active):
+        np.testing.assert_array_equal(parts.pooled[-1][a, b], latents.p[0, b])
+        assert np.delete(parts.pooled[-1][a], b, axis=0).max() == 0
+    assert parts.shares.sum() == pytest.approx(1)
+
+
+def test_pixels_of_one_feature_have_its_hue(tiny):
+    p = torch.zeros_like(tiny.top.p[:1])
+    p[0, 4] = tiny.top.p[:, 4].amax(0)
+    parts = decompose(tiny.model, Latents(p, tiny.top[:1].pooling_params), 11, 13)
+    shown = parts.coloured()
+    hue = colorsys.rgb_to_hsv(*feature_colours(6)[4])[0]
+    amount = parts.pixels.sum((0, 1))
+    assert list(parts.features) == [4]
+    assert (amount > 0.05).any()
+    for y, x in np.argwhere(amount > 0.05):
+        assert colorsys.rgb_to_hsv(*shown[y, x])[0] == pytest.approx(hue, abs=1e-6)
+
+
+def test_saturation_grows_with_the_contribution(tiny):
+    parts = decompose(tiny.model, tiny.layers[0][:1], 11, 13)
+    whole = parts.pixels.sum((0, 1))
+    darkness = 3 - parts.coloured().sum(-1)
+    assert darkness[whole == 0].max(initial=0) == 0
+    assert np.corrcoef(whole.ravel(), darkness.ravel())[0, 1] > 0.9
+
+
+def test_an_image_without_features_has_no_contributions(tiny):
+    latents = Latents(torch.zeros_like(tiny.top.p[:1]), tiny.top[:1].pooling_params)
+    parts = decompose(tiny.model, latents, 11, 13)
+    assert len(parts.features) == 0
+    assert (parts.coloured() == 1).all()
+
+
+def test_contributions_of_a_model_with_an_input_stage_are_in_pixels():
+    """They add up to the reconstruction without the low-pass that the stage took off."""
+    one = make_tiny(input=InputSpec(kind="onoff", sigma=2.0, contrast=0.5))
+    latents = one.top[:1]
+    parts = decompose(one.model, latents, 11, 13)
+    assert parts.pixels.shape == (len(parts.features), 1, 11, 13)
+    whole = one.model.at(11, 13).decode(latents) - latents.background.low
+    np.testing.assert_allclose(parts.pixels.sum(0), whole[0].double().numpy(), atol=1e-5)
+
+
+def test_an_ellipse_lies_where_its_feature_draws(tiny):
+    """Each Gaussian on the image is in the middle of what its feature draws, to a few pixels."""
+    latents = tiny.layers[0][:1]
+    parts = decompose(tiny.model, latents, 11, 13)
+    for feature in parts.features:
+        alone = Latents(torch.zeros_like(latents.p), latents.pooling_params)
+        j = latents.p[0, feature].flatten().argmax()
+        alone.p[0, feature].view(-1)[j] = 1.0
+        ((x, y),) = gaussians(tiny.model, tiny.images[:1], alone, 1, int(feature)).in_pixels(tiny.model, 1).centre
+        drawn = tiny.model.at(11, 13).decode(alone)[0, 0].numpy()
+        rows, columns = np.mgrid[:11, :13]
+        if drawn[1:-1, 1:-1].sum() < 0.99 * drawn.sum():
+            continue  # cut off by the border
+        assert abs((drawn * columns).sum() / drawn.sum() - x) < 1
+        assert abs((drawn * rows).sum() / drawn.sum() - y) < 1

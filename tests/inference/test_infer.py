@@ -1,3 +1,5 @@
+import json
+import platform
 from dataclasses import replace
 
 import pytest
@@ -6,8 +8,9 @@ import torch.nn.functional as F
 
 from examples import SPECS, random_images
 from whatwhere.errors import EngineError, ImageError, SpecError
-from whatwhere.inference import infer
+from whatwhere.inference import infer, machine
 from whatwhere.inference.engines import resolve, unsupported_reasons
+from whatwhere.inference.environment import choose_device
 from whatwhere.inference.plan import ONE_PHASE, joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
@@ -80,3 +83,39 @@ def test_auto_takes_the_fastest_engine_that_supports_the_problem() -> None:
 def test_the_default_plan_is_joint_at_any_depth() -> None:
     assert joint(2) == ONE_PHASE
     assert joint(3) == (Phase(layer=3, update_pooling=(1, 2, 3)),)
+
+
+# What a result file says about the machine -----------------------------------------------------------------------
+
+
+def test_the_machine_is_this_one():
+    here = machine()
+    assert here["python"] == platform.python_version()
+    assert here["versions"]["torch"] == torch.__version__
+    assert here["cores"] >= 1
+    assert here["processor"]
+    assert json.loads(json.dumps(here)) == here
+
+
+def test_the_commit_can_be_given(monkeypatch):
+    monkeypatch.setenv("WHATWHERE_COMMIT", "abc123")
+    assert machine()["commit"] == "abc123"
+
+
+def test_without_git_there_is_no_commit(monkeypatch):
+    monkeypatch.delenv("WHATWHERE_COMMIT", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert machine()["commit"] is None
+
+
+def test_a_device_is_chosen_or_raises(monkeypatch):
+    assert choose_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("cuda:1") == torch.device("cuda:1")
+    assert choose_device("auto") == choose_device("cuda") == torch.device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == torch.device("cpu")
+    with pytest.raises(SpecError, match="there is no GPU that torch can use here"):
+        choose_device("cuda:1")
+    with pytest.raises(SpecError, match="expected auto, cpu, cuda"):
+        choose_device("gpu")

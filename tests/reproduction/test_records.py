@@ -1,14 +1,22 @@
 """Result files: what is written is read again, found by its job whatever its name, and never overwritten."""
 
 import json
-import os
 from dataclasses import replace
 
 import pytest
 
 from reproduction.baselines import KMeans, RawPixels, Scattering
 from reproduction.few_labels import FewLabels
-from reproduction.jobs import DataSpec, EvaluationJob, FewLabelJob, ModelFeatures, TrainingJob
+from reproduction.jobs import (
+    DataSpec,
+    EvaluationJob,
+    FewLabelJob,
+    ModelFeatures,
+    RecordedJob,
+    TrainingJob,
+    first_layers,
+)
+from reproduction.naming import Names, slug
 from reproduction.records import ResultStore, parse_job
 from reproduction.results import (
     CTrial,
@@ -16,10 +24,15 @@ from reproduction.results import (
     EvaluationResult,
     FewLabelResult,
     TrainingResult,
+    mean_and_deviation,
+    value_of,
 )
+from reproduction.scale import SCALES, read_scale
+from reproduction.table import ALL_TABLES, SEEDS, cells_of
 from whatwhere.classification.protocol import Score
 from whatwhere.errors import RunError
-from whatwhere.spec import Recipe
+from whatwhere.spec import EveryEpoch, Recipe
+from whatwhere.spec.toml import override
 
 DATA = DataSpec("digits")
 RECIPE = Recipe.paper()
@@ -67,10 +80,9 @@ def test_another_job_is_not_found(tmp_path):
     assert store(tmp_path).find(replace(EVALUATION, C=(2.0,))) is None
 
 
-def test_a_result_is_found_by_its_job_whatever_its_name_and_file(tmp_path):
+def test_a_result_is_found_by_its_job_whatever_its_name(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
-    edit(tmp_path, lambda content: content.update(name="renamed"))
-    os.rename(tmp_path / "table.jsonl", tmp_path / "elsewhere.jsonl")
+    edit(tmp_path, lambda content: content.update(name="elsewhere/renamed"))
     assert store(tmp_path).find(EVALUATION).name == "elsewhere/renamed"
 
 
@@ -88,7 +100,7 @@ def test_two_jobs_of_one_name_have_two_names_and_of_one_job_the_last_counts(tmp_
 
 def edit(folder, change):
     """Change the one line of the one file."""
-    path = folder / "table.jsonl"
+    path = folder / "results.jsonl"
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content) + "\n")
@@ -115,9 +127,9 @@ def test_a_setting_that_came_later_does_not_orphan_a_result(tmp_path):
 @pytest.mark.parametrize("line", ["{}", "[1]", "not JSON", '{"job": {"kind": "training"}}'])
 def test_an_error_names_a_line_that_is_no_result(line, tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
-    with (tmp_path / "table.jsonl").open("a") as file:
+    with (tmp_path / "results.jsonl").open("a") as file:
         file.write(line)
-    with pytest.raises(RunError, match=r"table\.jsonl, line 2 is not a result"):
+    with pytest.raises(RunError, match=r"results\.jsonl, line 2 is not a result"):
         store(tmp_path)
 
 
@@ -130,7 +142,119 @@ def test_a_result_of_other_data_files_is_an_error(tmp_path):
 
 def test_an_unknown_method_is_an_error_that_names_it(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
-    table = json.loads((tmp_path / "table.jsonl").read_text())["job"]
+    table = json.loads((tmp_path / "results.jsonl").read_text())["job"]
     table["features"] = {"method": "magic"}
     with pytest.raises(RunError, match="method 'magic' was given; expected 'model' or one of raw pixels"):
         parse_job(table)
+
+
+# The numbers that tables take from results -----------------------------------------------------------------------
+
+
+def epoch(layer, cost, **more):
+    return EpochRecord(layer=layer, epoch=1, cost=cost, nonzeros=2.0, seconds=1.0, engine="cpu", **more)
+
+
+def test_a_training_counts_by_the_epochs_of_its_top_layer():
+    trained = TrainingResult(history=(epoch(1, 9.0), epoch(2, 5.0), epoch(2, 4.0)), training_seconds=2.0)
+    assert trained.series("cost") == [5.0, 4.0]
+    assert value_of(trained, "cost") == 4.0
+    assert value_of(trained, "nonzeros") == 2.0
+
+
+def test_what_was_not_recorded_is_an_error():
+    trained = TrainingResult(history=(epoch(1, 9.0, penalty=1.0), epoch(1, 8.0)), training_seconds=2.0)
+    with pytest.raises(ValueError, match="no record of its penalty"):
+        trained.series("penalty")
+
+
+def test_few_labels_count_by_the_mean_of_their_draws():
+    draws = FewLabels(100, (0.1, 0.3), (1.0, 1.0), 0.2, (0.1, 0.3))
+    assert value_of(FewLabelResult(draws=draws, dimensions=1, density=1.0), "error") == 0.2
+
+
+def test_a_single_value_has_no_deviation():
+    assert mean_and_deviation([2.0]) == (2.0, None)
+    mean, deviation = mean_and_deviation([1.0, 3.0])
+    assert (mean, deviation) == (2.0, pytest.approx(2**0.5))
+
+
+# Readable names: of cells, of trainings, without clashes ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def names():
+    return Names(read_scale("paper"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Gaussian pooling, 2 layers", "gaussian-pooling-2-layers"),
+        ("ℓ0.5 training, ℓ1 inference", "l0.5-training-l1-inference"),
+        ("Updating F₁ and U₁", "updating-f1-and-u1"),
+        ("unit length per filter, β_U = 1, γ ≤ 100, moments of s²",
+         "unit-length-per-filter-beta-u-1-gamma-at-most-100-moments-of-s2"),
+        ("3×3 cells, rms", "3x3-cells-rms"),
+        ("../../etc/passwd", "etc-passwd"),
+    ],
+)  # fmt: skip
+def test_slugs(text, expected):
+    assert slug(text) == expected
+
+
+def test_a_shared_result_has_the_name_of_the_first_table(names):
+    (cell,) = [c for c in cells_of("joint", names.scale) if c.name == "Updating U₁ / 1 phase"]
+    assert names(cell.jobs[0]) == "pooling/gaussian-pooling-layer-2-seed0"
+
+
+def test_seeds_are_part_of_the_name(names):
+    (cell,) = [c for c in cells_of("reset", names.scale, 3) if c.column == "No reset"]
+    assert [names(job) for job in cell.jobs] == [f"reset/gaussian-pooling-2-layers-no-reset-seed{i}" for i in range(3)]
+    (ensemble,) = [c for c in cells_of("comparison", names.scale) if c.name.startswith("Three") and "all" in c.column]
+    assert names(ensemble.jobs[0]).endswith("all-labels-seeds0-2")
+    (pixels,) = [c for c in cells_of("comparison", names.scale) if c.name == "Raw pixels / 300 labels"]
+    assert names(pixels.jobs[0]) == "comparison/raw-pixels-300-labels"
+
+
+@pytest.mark.parametrize(
+    ("changes", "depth", "expected"),
+    [
+        ({}, 2, "gaussian-2layers-seed0"),
+        ({}, 1, "gaussian-1layer-seed0"),
+        ({"seed": 3, "model": {"layers": {"each": {"pooling_kind": "max"}}}}, 2, "max-2layers-seed3"),
+        ({"model": {"nonnegative": False}}, 2, "gaussian-2layers-signed-seed0"),
+        ({"learning": {"each": {"update": EveryEpoch(reset_at=[])}}}, 2, "gaussian-2layers-no-reset-seed0"),
+        ({"learning": {"2": {"update_lower_filters": True}}}, 2, "gaussian-2layers-update-lower-filters-seed0"),
+        ({"learning": {"each": {"inference": {"alpha": 1.0}}}}, 2, "gaussian-2layers-alpha-1-seed0"),
+        ({"inference": {"steps": 7}}, 2, "gaussian-2layers-seed0"),  # not a part of the training
+    ],
+)
+def test_a_training_is_named_by_what_its_recipe_changes(changes, depth, expected, names):
+    recipe = first_layers(override(names.scale.recipe(), changes), depth)
+    assert names(TrainingJob(names.scale.data, recipe)) == f"models/{expected}"
+
+
+def test_another_data_set_is_part_of_the_name(names):
+    recipe = names.scale.recipe()
+    fashion = replace(names.scale.data, name="fashion-mnist")
+    assert names(TrainingJob(fashion, recipe)) == "models/fashion-mnist-gaussian-2layers-seed0"
+    validation = replace(names.scale.data, eval_split="validation")
+    assert names(TrainingJob(validation, recipe)) == "models/gaussian-2layers-validation-seed0"
+
+
+def test_what_no_table_asks_for_has_a_name_too(names):
+    recipe = override(names.scale.recipe(), {"inference": {"steps": 7}})
+    job = EvaluationJob(names.scale.data, ModelFeatures(recipe), (1.0,))
+    assert names(job) == "other/gaussian-2layers-steps-7-seed0"
+    assert names(EvaluationJob(DataSpec("digits"), RawPixels(), (1.0,))) == "other/raw-pixels"
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_no_two_jobs_of_the_tables_share_a_name(scale):
+    names = Names(read_scale(scale))
+    jobs = {job for table in ALL_TABLES for c in cells_of(table, names.scale, SEEDS) for job in c.jobs}
+    features = [job.features for job in jobs if not isinstance(job, TrainingJob | RecordedJob)]
+    recipes = [recipe for f in features if isinstance(f, ModelFeatures) for recipe in f.recipes()]
+    jobs |= {TrainingJob(names.scale.data, recipe) for recipe in recipes}
+    assert len({names(job) for job in jobs}) == len(jobs)

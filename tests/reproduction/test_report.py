@@ -60,8 +60,8 @@ def test_every_curve_is_drawn(published):
 
 
 def test_the_page_shows_our_numbers_and_the_paper_s(scale, measured):
-    lines = map(json.loads, (measured.folder / "pooling.jsonl").read_text().splitlines())
-    names = ("max-pooling-layer-1-seed0", "max-pooling-layer-1-seed1")
+    lines = map(json.loads, (measured.folder / "results.jsonl").read_text().splitlines())
+    names = ("pooling/max-pooling-layer-1-seed0", "pooling/max-pooling-layer-1-seed1")
     rates = [100 * line["result"]["score"]["error"] for line in lines if line["name"] in names]
     text = section("pooling", scale, measured_tables(scale, measured)["pooling"])
     (row,) = [line for line in text.splitlines() if line.startswith("| Max pooling")]
@@ -72,11 +72,9 @@ def test_the_page_shows_our_numbers_and_the_paper_s(scale, measured):
 def test_another_number_in_a_result_file_is_another_page(scale, measured, tmp_path):
     before = section("pooling", scale, measured_tables(scale, measured)["pooling"])
     copy = shutil.copytree(measured.folder, tmp_path / "tiny")
-    path = copy / "pooling.jsonl"
-    first, *others = path.read_text().splitlines()
-    content = json.loads(first)
-    content["result"]["score"]["error"] += 0.1
-    path.write_text("\n".join([json.dumps(content), *others]))
+    contents = list(map(json.loads, (copy / "results.jsonl").read_text().splitlines()))
+    next(c for c in contents if c["name"].startswith("pooling/"))["result"]["score"]["error"] += 0.1
+    (copy / "results.jsonl").write_text("\n".join(map(json.dumps, contents)))
     changed = open_store(tmp_path, scale)
     assert section("pooling", scale, measured_tables(scale, changed)["pooling"]) != before
 

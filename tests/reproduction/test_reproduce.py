@@ -1,14 +1,19 @@
 """The runner, on a scale so small that every cell takes a fraction of a second."""
 
 import json
+import shutil
+from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+import reproduction.__main__ as program
+from reproduction.__main__ import main
 from reproduction.models import read_model
-from reproduction.reproduce import ReproduceOptions, job_cells, reproduce
-from reproduction.table import cells_of
+from reproduction.reproduce import Outcome, ReproduceOptions, job_cells, reproduce
+from reproduction.table import TABLES, cells_of
 from whatwhere.errors import SpecError
 
 
@@ -21,9 +26,9 @@ def lines_of(path):
 
 
 def test_every_cell_gets_a_result_with_every_number(measured):
-    files = {path.stem: lines_of(path) for path in measured.folder.glob("*.jsonl")}
-    assert {name: len(lines) for name, lines in files.items()} == {"models": 8, "pooling": 8, "steps": 1}
-    content = files["pooling"]["gaussian-pooling-layer-2-seed0"]
+    lines = lines_of(measured.folder / "results.jsonl")
+    assert Counter(name.split("/")[0] for name in lines) == {"models": 8, "pooling": 8, "steps": 1}
+    content = lines["pooling/gaussian-pooling-layer-2-seed0"]
     score = content["result"]["score"]
     assert score["error"] == score["errors"] / score["images"]
     assert score["images"] == 30 == sum(map(sum, score["confusion"]))
@@ -36,7 +41,7 @@ def test_every_cell_gets_a_result_with_every_number(measured):
     assert content["job"]["features"]["recipe"]["seed"] == 0
     (model,) = content["result"]["models"]
     name = model.removeprefix("models/")
-    history = files["models"][name]["result"]["history"]
+    history = lines[model]["result"]["history"]
     assert {"cost", "reconstruction", "penalty", "nonzeros", "engine"} <= history[-1].keys()
     assert read_model(measured.folder / "models.zip", name) is not None, "models of the headline are published"
 
@@ -87,3 +92,46 @@ def test_what_cannot_run_here_is_left_out_with_a_reason(scale, options):
     outcome = reproduce(["comparison"], scale, replace(options, minutes=0), lines.append)
     assert outcome.unavailable == 1, "all labels; this scale has too few images for the other columns"
     assert any("Scattering" in line and "reproduction/README.md" in line for line in lines)
+
+
+# The command, without its numerics -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What the runner was asked for; with a time limit it reports that one cell remains."""
+    seen = []
+
+    def record(names, scale, options, log):
+        seen.append((names, scale.name, options))
+        return Outcome(measured=1, known=0, unavailable=0, remaining=0 if options.minutes is None else 1)
+
+    monkeypatch.setattr(program, "reproduce", record)
+    return seen
+
+
+def test_all_are_the_tables_of_the_paper_and_quick_is_the_default(calls):
+    assert main(["all"]) == 0
+    (names, scale, options) = calls[0]
+    assert (names, scale) == (list(TABLES), "quick")
+    assert options.minutes is None
+
+
+def test_a_run_out_of_time_says_so_by_its_exit_status(calls, tmp_path):
+    arguments = ["pooling", "reset", "--scale", "paper", "--minutes", "5", "--results", str(tmp_path)]
+    assert main(arguments) == 3
+    (names, scale, options) = calls[0]
+    assert (names, scale, options.minutes, options.results) == (["pooling", "reset"], "paper", 5.0, tmp_path)
+
+
+def test_report_writes_the_page_and_runs_nothing(calls, tmp_path):
+    page = tmp_path / "RESULTS.md"
+    shutil.copytree(Path(__file__).parents[2] / "reproduction" / "results" / "quick", tmp_path / "quick")
+    assert main(["report", "--results", str(tmp_path), "--page", str(page)]) == 0
+    assert not calls
+    assert "## Scale: paper" in page.read_text(encoding="utf-8")
+
+
+def test_an_error_names_an_unknown_table(tmp_path):
+    with pytest.raises(SpecError, match="poling"):
+        main(["poling", "--results", str(tmp_path)])

@@ -1,6 +1,6 @@
 """The paper's tables as data: its numbers, cells that are the same, claims that name cells that exist."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -8,11 +8,11 @@ from reproduction import table as table_module
 from reproduction.claims import OPEN, evaluate_claim, measured_cells
 from reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
 from reproduction.records import ResultStore
-from reproduction.scale import SCALES, read_scale
+from reproduction.scale import SCALES, data_file, read_scale
 from reproduction.table import EXTRA, TABLES, cells_of, read_table
 from whatwhere.errors import SpecError
 from whatwhere.inference.plan import ONE_PHASE_WITHOUT_U1, TWO_PHASES
-from whatwhere.spec import Recipe
+from whatwhere.spec import MomentFit, Recipe
 
 PRINTED = {  # copied from the paper, row by row
     "pooling": {"Gaussian pooling": [1.38, 0.84], "Max pooling": [1.30, 1.25]},
@@ -164,3 +164,46 @@ def test_few_labels_have_one_rule_for_all_methods():
 def test_the_seeds_of_models_side_by_side_go_together():
     jobs = next(c for c in cells_of("best", read_scale("paper"), 3)).jobs
     assert [[recipe.seed for recipe in job.features.recipes()] for job in jobs] == [[0, 0, 0], [1, 1, 1], [2, 2, 2]]
+
+
+# Scales: every setting stated once, and the recipe of the paper's scale ------------------------------------------
+
+
+def test_the_paper_s_scale_changes_the_size_of_mini_batches_alone():
+    assert read_scale("paper").recipe() == replace(Recipe.paper(), batch_size=6000)
+
+
+def test_the_defaults_are_what_was_chosen_on_validation_images():
+    """As RESULTS.md's table of choices has it, and as the notes in spec.py and paper.toml say."""
+    recipe = read_scale("paper").recipe()
+    assert recipe.model.normalise == "plane"
+    for spec in (recipe.inference, *(learning.inference for learning in recipe.learning)):
+        assert (spec.pooling_step, spec.moments) == (3.0, MomentFit())
+    assert (recipe.descriptor.cell, recipe.descriptor.cell_statistic) == (3, "rms")
+
+
+def leaves(table, path=()):
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+@pytest.mark.parametrize("name", ["paper", "quick"])
+def test_a_scale_repeats_no_default(name):
+    base = asdict(Recipe.paper() if name == "paper" else read_scale("paper").recipe())
+    for path, value in leaves(data_file("scales", name)["recipe"]):
+        default = base
+        for key in path:
+            items = {"each": 0} if isinstance(default, tuple) else {}
+            default = default[items.get(key, key)]
+        assert value != default, f"{name}.toml repeats {'.'.join(path)}"
+
+
+def test_what_a_table_changes_comes_before_what_the_scale_changes():
+    quick = read_scale("quick")
+    recipe = quick.recipe({"batch_size": 7, "seed": 4, "learning": {"each": {"cg_steps": 3}}})
+    assert recipe.batch_size == 500, "the scale's own"
+    assert recipe.seed == 4
+    assert [learning.cg_steps for learning in recipe.learning] == [3, 3]
