@@ -21,11 +21,11 @@ def make_folder(folder: Path, count: int = 63, side: int = 48, labelled: bool = 
         height, width = rng.integers(side, side + 1 + side // 3, 2)
         pixels = draw(kind, int(height), int(width), rng)
         name = f"{kind}-{number:02d}"
-        if number % 8 == 5:
-            Image.fromarray((pixels.mean(2) * 4095).astype(np.uint16)).save(place / f"{name}.tif")
-        elif number == count - 2:
+        if number == count - 2:
             pages = [as_bytes(pixels), as_bytes(1 - pixels)]
             pages[0].save(place / f"{name}.tif", save_all=True, append_images=pages[1:])
+        elif number % 8 == 5:
+            Image.fromarray((pixels.mean(2) * 4095).astype(np.uint16)).save(place / f"{name}.tif")
         elif number % 4 == 0:
             as_bytes(pixels).convert("L").save(place / f"{name}.png")
         else:

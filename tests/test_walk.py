@@ -84,6 +84,35 @@ def test_squares_are_those_of_the_run(folder: Path, run: Path, tmp_path: Path) -
     assert read_images(run, str(larger)).shape == (3, SIDE, SIDE)
 
 
+@pytest.mark.parametrize("kind", ["picture", "array", "next to 8 bits"])
+def test_what_is_white_is_that_of_the_run(run: Path, tmp_path: Path, kind: str) -> None:
+    from PIL import Image
+
+    from whatwhere.cli.inputs import ImageInput, read_images
+
+    dark = np.full((SIDE, SIDE), 1000, np.uint16)  # alone it would be taken for 10 bits
+    if kind == "array":
+        np.save(tmp_path / "dark.npy", dark[None])
+    else:
+        Image.fromarray(dark).save(tmp_path / "dark.tif")
+    if kind == "next to 8 bits":
+        Image.fromarray(np.zeros((SIDE, SIDE), np.uint8)).save(tmp_path / "dim.png")
+    source = str(next(tmp_path.iterdir()) if kind == "array" else tmp_path)
+    for images in (read_images(run, source), ImageInput(source=source).by_size(run)[0][0]):
+        assert images[:1].max() == pytest.approx(1000 / 4095, abs=1e-5)
+
+
+def test_six_channels_go_from_training_to_the_page(tmp_path: Path) -> None:
+    file, out = tmp_path / "six.npy", tmp_path / "run"
+    np.save(file, np.random.default_rng(0).integers(0, 256, (6, 6, SIDE, SIDE), np.uint8))
+    whatwhere("train", file, "--out", out, *SMALL, *PLAIN, "--quiet")
+    whatwhere("encode", out, file, "--out", tmp_path / "codes.npz", "--where", *PLAIN, "--preset", "recipe")
+    whatwhere("decode", out, tmp_path / "codes.npz", "--out", tmp_path / "decoded.npz")
+    assert np.load(tmp_path / "decoded.npz")["images"].shape == (6, 6, SIDE, SIDE)
+    whatwhere("figures", out, "--only", "reconstructions", "--only", "decomposition-2", "--set", "engine=reference")
+    whatwhere("explore", out, "--out", tmp_path / "page.html", "--set", "engine=reference")
+
+
 def test_anomaly_denoise_and_inpaint(folder: Path) -> None:
     home = folder.parent
     whatwhere("anomaly", "fit", folder, "--out", home / "detector", "--set", "memory=1")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from tiny_run import PLAIN, whatwhere
 from whatwhere.classification import describe_images
 from whatwhere.classification.metric import Metric
 from whatwhere.cli.decode import picture_names
+from whatwhere.cli.encoding import in_threads
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.explorer.thumbnails import png
 from whatwhere.files import RECORD
@@ -91,6 +93,21 @@ def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
         expected = ww.infer(model, pictures[name][None], tiny.recipe().inference, engine="reference")
         torch.testing.assert_close(codes.latents(i).p, expected.features, rtol=0, atol=1e-6)
         torch.testing.assert_close(codes.decode(model, i), expected.reconstruction[0], rtol=0, atol=1e-5)
+
+
+def test_batches_in_threads_come_in_order_and_few_wait() -> None:
+    begun: list[int] = []
+    both = threading.Barrier(2)
+
+    def work(number: int) -> int:
+        begun.append(number)
+        both.wait(10)  # two at a time, or an error
+        return number
+
+    for expected, number in enumerate(in_threads(work, range(8), 2)):
+        assert number == expected
+        assert len(begun) <= expected + 3
+    assert len(begun) == 8
 
 
 def test_a_large_picture_in_tiles(tmp_path: Path) -> None:

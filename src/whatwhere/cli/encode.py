@@ -80,7 +80,7 @@ def encode(
         found = {"file": str(out), "arrays": {"descriptors": shape}}
         typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")
         return
-    groups = given.by_size()
+    groups = given.by_size(run)
     most, masks = max(groups, key=lambda group: len(group[0]))
     recipe = replace(recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks))
     encoder = Encoder(recipe, model, groups, options, execution.engine)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,14 +24,16 @@ from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiled
 from whatwhere.latents import SparseLatents
 from whatwhere.model import DeconvNet
-from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
 
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
 Array = np.ndarray[Any, Any]
 Group = tuple[Images, Images | None]  # images of one size, and their masks
+Batch = tuple[Images, Images | None, slice]  # images of one size, their masks, and which of them
 Advance = Callable[[int], None]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Encoder:
@@ -51,29 +56,38 @@ class Encoder:
         count = sum(len(images) for images, _ in self.groups)
         with open_npz(out) as npz:
             writer = CodesWriter(npz, where=self.options.where)
-            for images, masks in self.groups:
-                if self._tiles_of(images) > 1:
-                    for code in self._tiled_codes(images, masks, advance):
-                        writer.add(code, images.shape)
-                    continue
-                for solution in self._solutions(images, masks):
-                    for code in self.model.at(*images.shape[1:]).sparse(solution.latents, where=self.options.where):
-                        writer.add(code, images.shape)
-                    if len(writer) == len(solution.features):  # the first batch: is there room for all?
-                        npz.expect(count / len(writer))
-                    advance(len(solution.features))
+            for images, codes in in_threads(partial(self._codes, advance), self._batches(), self._threads):
+                for code in codes:
+                    writer.add(code, images.shape)
+                if len(writer) == len(codes):  # the first batch: is there room for all?
+                    npz.expect(count / len(writer))
             return writer.finish(**self._descriptions())
 
-    def _solutions(self, images: Images, masks: Images | None) -> Iterator[Solution]:
-        """Batches of as many images as the recipe says, fewer of large ones."""
-        size, spec = self.recipe.batch_size, self.recipe.inference
-        if not spec.per_batch:  # then a batch has no influence on its images
-            size = min(size, max(torch.get_num_threads(), BATCH_PIXELS // (images.shape[1] * images.shape[2])))
-        for rows in images.batches(size):
-            v, M = images[rows].to(self.model.device), None if masks is None else masks[rows]
-            solution = infer(self.model, v, spec, self.recipe.plan, mask=M, engine=self.engine, batch_size=len(v))
-            self.engine_used = solution.engine
-            yield solution
+    @property
+    def _threads(self) -> int:
+        """Batches that are inferred at a time: several pictures of sizes of their own, each in one thread."""
+        alone = self.model.device.type == "cpu" and all(self._tiles_of(images) == 1 for images, _ in self.groups)
+        return min(torch.get_num_threads(), len(self.groups)) if alone else 1
+
+    def _batches(self) -> Iterator[Batch]:
+        """Batches of as many images as the recipe says, fewer of large ones; pictures in tiles one by one."""
+        for images, masks in self.groups:
+            size = 1 if self._tiles_of(images) > 1 else self.recipe.batch_size
+            if not self.recipe.inference.per_batch:  # then a batch has no influence on its images
+                size = min(size, max(torch.get_num_threads(), BATCH_PIXELS // (images.shape[1] * images.shape[2])))
+            for rows in images.batches(size):
+                yield images, masks, rows
+
+    def _codes(self, advance: Advance, batch: Batch) -> tuple[Images, list[SparseLatents]]:
+        """The images of a batch, and their codes."""
+        (images, masks, rows), spec, plan = batch, self.recipe.inference, self.recipe.plan
+        if self._tiles_of(images) > 1:
+            return images, [self._tiled_code(images, masks, row, advance) for row in range(rows.start, rows.stop)]
+        v, M = images[rows].to(self.model.device), None if masks is None else masks[rows]
+        solution = infer(self.model, v, spec, plan, mask=M, engine=self.engine, batch_size=len(v))
+        self.engine_used = solution.engine
+        advance(len(v))
+        return images, list(self.model.at(*images.shape[1:]).sparse(solution.latents, where=self.options.where))
 
     def _tiles_of(self, images: Images) -> int:
         """The number of tiles of each image; 1: it is inferred as a whole."""
@@ -83,22 +97,21 @@ class Encoder:
             return 1
         return len(TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap))
 
-    def _tiled_codes(self, images: Images, masks: Images | None, advance: Advance) -> Iterator[SparseLatents]:
-        """One picture after the other, each in tiles."""
-        for row in range(len(images)):
-            solution = infer_tiled(
-                self.model,
-                PictureWindows(images, row),
-                self.recipe.inference,
-                self.recipe.plan,
-                mask=None if masks is None else PictureWindows(masks, row),
-                tile=self.options.tile or TILE,
-                overlap=self.options.overlap,
-                engine=self.engine,
-                progress=advance,
-            )
-            self.engine_used = solution.engine
-            yield solution.latents
+    def _tiled_code(self, images: Images, masks: Images | None, row: int, advance: Advance) -> SparseLatents:
+        """The code of one picture, in tiles."""
+        solution = infer_tiled(
+            self.model,
+            PictureWindows(images, row),
+            self.recipe.inference,
+            self.recipe.plan,
+            mask=None if masks is None else PictureWindows(masks, row),
+            tile=self.options.tile or TILE,
+            overlap=self.options.overlap,
+            engine=self.engine,
+            progress=advance,
+        )
+        self.engine_used = solution.engine
+        return solution.latents
 
     def _descriptions(self) -> dict[str, Array]:
         """Labels of the images and names of their files, where all have them."""
@@ -110,3 +123,15 @@ class Encoder:
         if all(part is not None for part in names):
             arrays["names"] = np.array([name for part in names for name in part or ()])
         return arrays
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """`map` in several threads, with at most as many results as threads in memory."""
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Result]] = deque()
+        for item in items:
+            if len(waiting) == threads:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(function, item))
+        while waiting:
+            yield waiting.popleft().result()

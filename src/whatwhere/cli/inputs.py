@@ -13,6 +13,7 @@ from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:
     from whatwhere.data import Images
+    from whatwhere.data.mixed import Recorded
     from whatwhere.model import DeconvNet
     from whatwhere.spec import Recipe
 
@@ -46,11 +47,11 @@ class ImageInput(Checked):
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
         return replace(self, source=absolute_source(self.source), mask=mask)
 
-    def by_size(self) -> list[tuple[Images, Images | None]]:
-        """The images of each size and kind, and their masks, where there are any."""
+    def by_size(self, run: Path) -> list[tuple[Images, Images | None]]:
+        """The images of each size for a run, and their masks, where there are any."""
         from whatwhere.data import load_groups
 
-        return load_groups(named(self.source), self.mask)
+        return load_groups(named(self.source), self.mask, recorded_by(run))
 
     def for_training(self) -> tuple[Images, Images | None]:
         """Images of one size or their crops, and their masks; of both only the first `limit`."""
@@ -77,11 +78,11 @@ def named(source: str) -> str | Images:
 def read_images(run: Path, source: str, labels: Path | None = None) -> Images:
     """The images of a name or a path, with their labels, where there are any.
 
-    Those of several sizes become squares as large as the images of the run.
+    What is white, and the side of squares of those of several sizes, are as in the run.
     """
     from whatwhere import data
 
-    return data.load(named(source), labels, mixed_size=side_of(run))
+    return data.load(named(source), labels, recorded=recorded_by(run))
 
 
 def read_examples(run: Path, source: str) -> Images:
@@ -91,14 +92,16 @@ def read_examples(run: Path, source: str) -> Images:
     return read_images(run, f"{source}:test" if source in CATALOGUE else source)
 
 
-def side_of(run: Path) -> int | None:
-    """The shorter side of the images that a run was trained on, where it recorded them."""
+def recorded_by(run: Path) -> Recorded:
+    """The shorter side and the white of the images that a run was trained on, where it recorded them."""
+    from whatwhere.data.mixed import NOT_RECORDED, Recorded
     from whatwhere.learning.checkpoint import has_checkpoint
 
     if not (run.is_dir() and has_checkpoint(run / "checkpoint")):  # a model file, a name, or none at all
-        return None
-    shape = notes_of(run).get("image_shape")
-    return min(shape[1:]) if shape else None
+        return NOT_RECORDED
+    notes = notes_of(run)
+    shape = notes.get("image_shape")
+    return Recorded(min(shape[1:]) if shape else None, notes.get("deep_white"))
 
 
 def absolute_source(source: str) -> str:

@@ -13,7 +13,7 @@ from whatwhere.data import arrays, cache, catalogue, mixed
 from whatwhere.data.array_file import ArrayFile, read_array
 from whatwhere.data.catalogue import checksums
 from whatwhere.data.images import Images, Pixels, brightest_used, check_finite
-from whatwhere.data.mixed import Group, MixedPictures, match_mask
+from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, did_you_mean, printable
@@ -44,7 +44,7 @@ def load(
     channels: arrays.Channels | None = None,
     allow_nan: bool = False,
     size: int | None = None,
-    mixed_size: int | None = None,
+    recorded: Recorded = NOT_RECORDED,
 ) -> Images:
     """Images from a name, a file, a folder or an array.
 
@@ -59,20 +59,20 @@ def load(
     channels   'first' or 'last', for arrays whose shape does not show it
     allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise it is an error
     size       only for pictures: all become squares of this side, scaled and cut at the centre. None: pictures of one
-               size are kept whole, others become squares of `mixed_size`, with a warning
-    mixed_size  side of those squares; None: 64 pixels, or the smallest side
+               size are kept whole, others become squares of 64 pixels or the smallest side, with a warning
+    recorded   by a run: the side of those squares, and what is white in pixels of 16 bits
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
     Images('array', 5 of 3×20×30, labelled)
     """
-    opened = _open(source, split=split, channels=channels, allow_nan=allow_nan)
-    images = _one_size(opened, size, mixed_size) if isinstance(opened, MixedPictures) else opened
+    opened = _open(source, split=split, channels=channels, allow_nan=allow_nan, recorded=recorded)
+    images = _one_size(opened, size) if isinstance(opened, MixedPictures) else opened
     return images if labels is None else _with_labels(images, labels)
 
 
-def load_groups(source: Source, mask: Source | None = None) -> list[Group]:
+def load_groups(source: Source, mask: Source | None = None, recorded: Recorded = NOT_RECORDED) -> list[Group]:
     """Images and their masks, where there are any; pictures of several sizes are kept whole, in a group for each size.
 
     A mask is a weight ≥ 0 for every pixel (0: unknown), as `infer` and `train` take it.
@@ -81,6 +81,7 @@ def load_groups(source: Source, mask: Source | None = None) -> list[Group]:
     mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all images or one for
             each: white (1) is known and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown.
             'nan': NaN in floats is
+    recorded  as in `load`
 
     >>> from PIL import Image
     >>> import os; os.mkdir("pictures")
@@ -95,7 +96,7 @@ def load_groups(source: Source, mask: Source | None = None) -> list[Group]:
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
-    opened = _open(source, allow_nan=special == "nan")
+    opened = _open(source, allow_nan=special == "nan", recorded=recorded)
     if isinstance(opened, MixedPictures):
         groups = opened.by_size(alpha=special == "alpha")
     elif special == "alpha":
@@ -153,7 +154,12 @@ def load_for_training(
 
 
 def _open(
-    source: Source, *, split: str | None = None, channels: arrays.Channels | None = None, allow_nan: bool = False
+    source: Source,
+    *,
+    split: str | None = None,
+    channels: arrays.Channels | None = None,
+    allow_nan: bool = False,
+    recorded: Recorded,
 ) -> MixedPictures | Images:
     """Pictures as they are found, or images of one size."""
     if isinstance(source, str) and source in catalogue.CATALOGUE:
@@ -165,11 +171,12 @@ def _open(
     if isinstance(source, Images):
         return source
     if not isinstance(source, str | Path):
-        return _from_values(arrays.as_array(source), "array", channels, allow_nan)
-    opened = _open_path(source)
+        return _from_values(arrays.as_pixels(arrays.as_array(source), "array", channels), "array", allow_nan, recorded)
+    opened = _open_path(source, recorded)
     if isinstance(opened, MixedPictures):
         return opened
-    images = _from_values(opened[0], printable(source), channels, allow_nan)
+    name = printable(source)
+    images = _from_values(arrays.as_pixels(opened[0], name, channels), name, allow_nan, recorded)
     return images if opened[1] is None else _with_labels(images, opened[1])
 
 
@@ -186,7 +193,7 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
     return Images(arrays.as_pixels(pixels, name), arrays.as_labels(labels, name), name)
 
 
-def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | None]:
+def _open_path(source: str | Path, recorded: Recorded) -> MixedPictures | tuple[Pixels, Pixels | None]:
     """The pictures of a file or of a folder; or the images of an array file, and its labels."""
     if source == "":
         raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
@@ -194,7 +201,7 @@ def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | Non
     try:
         if is_folder(path) or is_picture(path):
             name = path.name or path.absolute().name
-            return MixedPictures(find_pictures(path), printable(name if is_folder(path) else path))
+            return MixedPictures(find_pictures(path), printable(name if is_folder(path) else path), recorded)
         return arrays.read_file(path)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)
@@ -204,11 +211,11 @@ def _open_path(source: str | Path) -> MixedPictures | tuple[Pixels, Pixels | Non
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _one_size(pictures: MixedPictures, size: int | None, mixed_size: int | None) -> Images:
+def _one_size(pictures: MixedPictures, size: int | None) -> Images:
     """Pictures of one size as they are, others, or all if a size is given, as squares."""
     if size is None and len(pictures.sizes) == 1:
         return pictures.by_size()[0][0]
-    squares = pictures.same_size(size or mixed_size)
+    squares = pictures.same_size(size or pictures.recorded.side)
     if size is None:
         side = squares.shape[1]
         warnings.warn(
@@ -219,8 +226,8 @@ def _one_size(pictures: MixedPictures, size: int | None, mixed_size: int | None)
     return squares
 
 
-def _from_values(values: Pixels, name: str, channels: arrays.Channels | None, allow_nan: bool) -> Images:
-    images = Images(arrays.as_pixels(values, name, channels), None, name, allow_nan=allow_nan)
+def _from_values(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded) -> Images:
+    images = Images(pixels, None, name, allow_nan=allow_nan)
     batches = (images.pixels[rows] for rows in images.batches())
     if images.pixels.dtype.kind == "f":
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
@@ -230,10 +237,12 @@ def _from_values(values: Pixels, name: str, channels: arrays.Channels | None, al
                 "in [0, 1]: divide by 255, or give bytes as uint8",
                 stacklevel=3,
             )
-    elif images.pixels.dtype == np.uint16 and (white := brightest_used(int(max(batch.max() for batch in batches)))):
-        bits = white.bit_length()
-        warnings.warn(f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=3)
-        return replace(images, brightest=white)
+    elif images.pixels.dtype == np.uint16:
+        white = recorded.white or brightest_used(int(max(batch.max() for batch in batches))) or 65535
+        if recorded.white is None and white != 65535:
+            bits = white.bit_length()
+            warnings.warn(f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=3)
+        return replace(images, brightest=white, deep_white=white)
     return images
 
 

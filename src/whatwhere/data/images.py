@@ -84,6 +84,7 @@ class Images:
     allow_nan  whether NaN is an unknown pixel instead of an error
     white      what the brightest value of an integer type becomes, usually 1
     brightest  the integer that is white; None: the largest of the type
+    deep_white  what is white in the source's pixels of 16 bits; None if it has none
 
     >>> images = ww.data.load("digits")
     >>> images
@@ -104,6 +105,8 @@ class Images:
     """What the brightest value of an integer type becomes."""
     brightest: int | None = None
     """The integer that is white; None: the largest of the type."""
+    deep_white: int | None = None
+    """What is white in the source's pixels of 16 bits, which a run records."""
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):

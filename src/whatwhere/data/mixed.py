@@ -1,7 +1,8 @@
 """The one rule for pictures of several sizes and kinds.
 
 **Kind.** Grey pictures among colour ones become colour. Pixels of 8 and of 16 bits together become 16 bits, and floats
-where some are floats. 16-bit pixels that use 10 or 12 bits only are divided by what these bits hold.
+where some are floats. 16-bit pixels that use 10 or 12 bits only are divided by what these bits hold. A run records its
+white, and commands upon it take the same.
 
 **Size**, where pictures differ; pictures of one size are never changed:
 
@@ -38,6 +39,16 @@ Group = tuple[Images, Images | None]
 """Images of one size, and their masks if there are any."""
 
 
+class Recorded(NamedTuple):
+    """What a run recorded of the pictures that it learned from, for those that come later."""
+
+    side: int | None = None
+    white: int | None = None
+
+
+NOT_RECORDED = Recorded()
+
+
 class Kind(NamedTuple):
     """Channels and type of pixels, and the integer that is white (None for floats)."""
 
@@ -48,10 +59,14 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class MixedPictures:
-    """Pictures as they were found, of any sizes and kinds; `name` is for messages."""
+    """Pictures as they were found, of any sizes and kinds; `name` is for messages.
+
+    recorded  by the run that they are for
+    """
 
     pictures: Sequence[Picture]
     name: str
+    recorded: Recorded = NOT_RECORDED
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
@@ -72,7 +87,7 @@ class MixedPictures:
 
     def _deep_white(self) -> int:
         """The white of the pictures of 16 bits."""
-        return brightest_used(max(picture.largest for picture in self.pictures)) or 65535
+        return self.recorded.white or brightest_used(max(picture.largest for picture in self.pictures)) or 65535
 
     def by_size(self, *, alpha: bool = False) -> list[Group]:
         """Whole pictures, those of one size together; with `alpha`, transparent pixels are masked."""
@@ -111,6 +126,7 @@ class MixedPictures:
             name,
             tuple(map(printable, classes)) or None,
             brightest=kind.brightest,
+            deep_white=whites["uint16"] if any(picture.largest for picture in pictures) else None,
         )
         if not alpha:
             return images, None
@@ -118,8 +134,8 @@ class MixedPictures:
         return images, Images(known, None, f"alpha of {name}")
 
     def _warn_of_depth(self) -> None:
-        deep = [picture for picture in self.pictures if picture.dtype == np.uint16]
-        if deep and (white := self._deep_white()) != 65535:
+        white = self._deep_white()
+        if self.recorded.white is None and white != 65535 and any(picture.largest for picture in self.pictures):
             bits = white.bit_length()
             warnings.warn(f"{self.name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=5)
 
@@ -204,6 +220,7 @@ def cut(groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, orde
         first.classes if labelled is not None else None,
         any(images.allow_nan for images in groups),
         brightest=first.brightest,
+        deep_white=max((images.deep_white or 0 for images in groups), default=0) or None,
     )
 
 

@@ -154,7 +154,10 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
         state, writer = TrainingState(model, *first_epoch(recipe)), None
         if folder is not None:
             closing.enter_context(locked(folder))
-            facts = RunFacts(recipe, job.fingerprint, {**options.notes, "image_shape": [channels, height, width]})
+            recorded: dict[str, Any] = {"image_shape": [channels, height, width]}
+            if white := getattr(getattr(job.images, "images", None), "deep_white", None):
+                recorded["deep_white"] = white
+            facts = RunFacts(recipe, job.fingerprint, {**options.notes, **recorded})
             writer = RunFolder(folder, facts, data if isinstance(data, TrainingData) else None)
             state = writer.resume(device) if resume else writer.begin(state)
         schedule, names = CheckpointSchedule(options.checkpoint_every), [engine.name for engine in engines]
