@@ -101,13 +101,13 @@ def measure(pool: ProcessPoolExecutor, wanted: Callable[[str], bool]) -> Iterato
         **{("textures, pixels", name): (texture, name) for name in ("grass", "brick", "gravel")},
         **{("digits, one class unknown", str(unknown)): (digits, unknown) for unknown in range(10)},
     }
+    found = {key: pool.submit(work, what) for key, (work, what) in jobs.items() if wanted(key[1])}
+    descriptors = pool.submit(descriptor_methods) if wanted("descriptors") else None
     tried = {
         method: [pool.submit(validate_maps, method, setting) for setting in settings]
         for method, settings in tile_methods().items()
         if wanted(method)
     }
-    found = {key: pool.submit(work, what) for key, (work, what) in jobs.items() if wanted(key[1])}
-    descriptors = pool.submit(descriptor_methods) if wanted("descriptors") else None
     for (section, name), row in found.items():
         yield section, {name: row.result()}
     if descriptors:

@@ -30,6 +30,7 @@ import whatwhere as ww
 KINDS = ("fray", "crack", "uneven", "break", "blowhole")
 QUANTILES = (0.5, 0.9, 0.99, 1.0)  # of a map: the score of its picture
 PATCH, STEP, BANK = 8, 4, 1500
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # of the patches' methods
 RESAMPLES = 1000  # of the tiles, for standard errors
 Picture = dict[str, Any]
 Maps = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], list[np.ndarray]]  # normal pictures, pictures → maps
@@ -135,7 +136,7 @@ def detector_result(count: int) -> dict[str, Any]:
 
 def planes(picture: np.ndarray, scale: int) -> torch.Tensor:
     """The logarithm of the brightness without its mean, at a smaller size, [1, 1, H, W]."""
-    x = torch.from_numpy(np.log(picture + 4 / 255))[None, None]
+    x = torch.from_numpy(np.log(picture + 4 / 255))[None, None].to(DEVICE)
     x = F.avg_pool2d(x, scale, ceil_mode=True, count_include_pad=False)
     return F.pad(x - x.mean(), [0, max(0, PATCH - x.shape[3]), 0, max(0, PATCH - x.shape[2])], mode="replicate")
 
@@ -154,7 +155,7 @@ def scattering(scale: int, octaves: int) -> tuple[Any, int, int]:
 
     sizes = np.array([p["pixels"].shape for part in tile_parts().values() for p in part])
     height, width = (-(-int(side) // scale) + PATCH for side in sizes.max(0))
-    return Scattering2D(J=octaves, L=8, shape=(height, width)), height, width
+    return Scattering2D(J=octaves, L=8, shape=(height, width)).to(DEVICE), height, width
 
 
 def scattering_patches(picture: np.ndarray, scale: int, octaves: int) -> torch.Tensor:
@@ -167,7 +168,7 @@ def scattering_patches(picture: np.ndarray, scale: int, octaves: int) -> torch.T
 
 def up(values: torch.Tensor, size: tuple[int, ...]) -> np.ndarray:
     smooth = F.avg_pool2d(values[None, None], 3, 1, 1, count_include_pad=False)
-    return F.interpolate(smooth, size, mode="bilinear")[0, 0].numpy()
+    return F.interpolate(smooth, size, mode="bilinear")[0, 0].cpu().numpy()
 
 
 def nearest(patches: Callable[[np.ndarray, int], torch.Tensor], scale: int, bank_size: int = BANK) -> Maps:
@@ -176,7 +177,7 @@ def nearest(patches: Callable[[np.ndarray, int], torch.Tensor], scale: int, bank
     def maps(normal: Sequence[np.ndarray], pictures: Sequence[np.ndarray]) -> list[np.ndarray]:
         known = torch.cat([patches(x, scale).flatten(1) for x in normal], 1).mT
         mean, deviation = known.mean(0), known.std(0) + 1e-6
-        bank = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(0))[:bank_size]]
+        bank = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(0))[:bank_size].to(DEVICE)]
         found = []
         for x in pictures:
             p = patches(x, scale)
@@ -192,12 +193,12 @@ def principal(components: int, scale: int) -> Maps:
 
     def maps(normal: Sequence[np.ndarray], pictures: Sequence[np.ndarray]) -> list[np.ndarray]:
         plane = PCA(components, random_state=0).fit(
-            np.concatenate([raw_patches(x, scale).flatten(1).mT for x in normal])
+            np.concatenate([raw_patches(x, scale).flatten(1).mT.cpu() for x in normal])
         )
         found = []
         for x in pictures:
             p = raw_patches(x, scale)
-            flat = p.flatten(1).mT.numpy()
+            flat = p.flatten(1).mT.cpu().numpy()
             error = np.square(flat - plane.inverse_transform(plane.transform(flat))).sum(1)
             found.append(up(torch.from_numpy(error.astype(np.float32)).view(p.shape[1:]), x.shape))
         return found

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import whatwhere as ww
 from surfaces import scratched, surface
+from whatwhere.anomaly.evidence import surface_of
 from whatwhere.anomaly.pictures import open_pictures
 from whatwhere.errors import ImageError, RunError, SpecError
 
@@ -46,6 +47,14 @@ def test_exposure_has_almost_no_influence(fitted: ww.AnomalyDetector) -> None:
     picture = scratched(surface(1, seed=6))[0]
     bright, dark = fitted.score_samples(torch.cat([picture, 0.5 * picture]))
     assert bright == pytest.approx(dark, rel=0.03)
+
+
+def test_evidence_is_measured_against_normal_pictures_with_such_a_surface(fitted: ww.AnomalyDetector) -> None:
+    picture = scratched(surface(1, seed=6))[0]
+    [found], cells = fitted.detect(open_pictures(picture)), fitted.filters_(picture[0])
+    excess = fitted.normal_.maps(cells)["spots"].max() - fitted.usual_(surface_of(cells))[0]
+    median, spread = fitted.units_[:, 0]
+    assert found.evidence["spots"] == pytest.approx(float((excess - median) / spread), rel=1e-4)
 
 
 def test_an_aligned_object_is_compared_place_by_place() -> None:

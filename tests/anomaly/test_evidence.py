@@ -1,11 +1,13 @@
 """The kinds of evidence, each on cells that show it alone."""
 
+import numpy as np
 import torch
 
 from whatwhere.anomaly.evidence import (
     SHRINKAGE,
     SURFACE,
     Gaussian,
+    Usual,
     border_distance,
     largest_step,
     learn_surface,
@@ -68,3 +70,18 @@ def test_units_and_the_soft_maximum() -> None:
 
 def test_distance_from_the_border() -> None:
     assert border_distance((3, 5)).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
+
+
+def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None:
+    generator = torch.Generator().manual_seed(0)
+    energies = torch.randn(60, 6, generator=generator) * torch.tensor([5.0, 4.0, 3.0, 2.0, 0.2, 0.1]) + 7
+    evidence = torch.stack([energies[:, 0] > 7, energies[:, 1] > 7], 1).float()
+    usual, rough = Usual.of(energies, evidence), energies.mean(0) + torch.tensor([9.0, -8.0, 0.0, 0.0, 0.0, 0.0])
+    values, axes = np.linalg.eigh(np.cov(energies.T, bias=True))
+    difference = (energies - rough).numpy() @ axes[:, ::-1][:, :4] / np.sqrt(values[::-1][:4])
+    weights = np.exp(-np.square(difference).sum(1) / 2)
+    expected = (weights @ evidence.numpy() + evidence.numpy().mean(0)) / (weights.sum() + 1)
+    np.testing.assert_allclose(usual(rough), expected, rtol=1e-3)
+    assert usual(rough)[0] > 0.6 > 0.4 > usual(rough)[1]
+    torch.testing.assert_close(usual(energies.mean(0) + 1000), evidence.mean(0))  # like no normal picture
+    torch.testing.assert_close(Usual.of(energies[:1].expand(3, -1), evidence[:3])(energies[5]), evidence[:3].mean(0))

@@ -14,7 +14,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.anomaly.aligned import OBJECT, learn_object
-from whatwhere.anomaly.evidence import SURFACE, Each, Kinds, in_units, learn_surface, summarise, together, units_of
+from whatwhere.anomaly.evidence import (
+    SURFACE,
+    Each,
+    Kinds,
+    Usual,
+    in_units,
+    learn_surface,
+    summarise,
+    surface_of,
+    together,
+    units_of,
+)
 from whatwhere.anomaly.filters import Cells, learn_filters
 from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_pictures, with_channels, workers
 from whatwhere.anomaly.threshold import choose_threshold
@@ -42,8 +53,8 @@ class Detection:
     """What a detector finds in a picture.
 
     score        the higher, the less normal
-    evidence     of each kind, in units of normal pictures: 0 is their median, 1 is exceeded by a tenth of them
-    anomaly_map  [H, W]: the same for every pixel, all kinds together; NaN where a pixel is unknown
+    evidence     of each kind, in units of normal pictures with such a surface: 0 is their median, a tenth exceeds 1
+    anomaly_map  [H, W]: in units of all normal pictures, all kinds together; NaN where a pixel is unknown
     """
 
     name: str
@@ -218,14 +229,17 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             raise ImageError("a normal picture has no place of known pixels; remove it")
         learn = learn_object if spec.aligned else learn_surface
         self.normal_ = learn(cells, spec.seed, each)
-        evidence = torch.stack(self._cross_evidence(cells, learn, spec.seed, each))
-        self.units_ = units_of(evidence, self.kinds)
-        self.normal_scores_ = together(in_units(evidence, self.units_).mT).double().numpy()
+        fold = torch.arange(len(cells)) * FOLDS // len(cells) if len(cells) >= FOLDS else torch.arange(len(cells))
+        evidence = torch.stack(self._cross_evidence(cells, fold, learn, spec.seed, each))
+        surfaces = torch.stack([surface_of(found) for found in cells])
+        self.usual_, self.map_units_ = Usual.of(surfaces, evidence), units_of(evidence, self.kinds)
+        excess = cross_excess(surfaces, evidence, fold)
+        self.units_ = units_of(excess, self.kinds)
+        self.normal_scores_ = together(in_units(excess, self.units_).mT).double().numpy()
         self.threshold_ = choose_threshold(self.normal_scores_, spec.false_alarms)
 
-    def _cross_evidence(self, cells: list[Cells], learn: Any, seed: int, each: Each) -> list[Tensor]:
+    def _cross_evidence(self, cells: list[Cells], fold: Tensor, learn: Any, seed: int, each: Each) -> list[Tensor]:
         """Of normal pictures, by what was learned without their fold; neighbours, often of one object, are in one."""
-        fold = torch.arange(len(cells)) * FOLDS // len(cells) if len(cells) >= FOLDS else torch.arange(len(cells))
         evidence: list[Tensor] = []
         for k in fold.unique().tolist():
             others = [found for found, f in zip(cells, fold, strict=True) if f != k]
@@ -246,8 +260,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         if not cells.known.any():
             raise ImageError(f"picture {name} has no place of known pixels; remove it")
         evidence, maps = self._evidence(self.normal_, cells)
-        evidence = in_units(evidence, self.units_)
-        by_kind_and_cell = in_units(maps, self.units_[..., None, None])
+        evidence = in_units(evidence - self.usual_(surface_of(cells)), self.units_)
+        by_kind_and_cell = in_units(maps, self.map_units_[..., None, None])
         # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
         by_cell = by_kind_and_cell.sum(0) if self.aligned else together(by_kind_and_cell)
         whole = [side * self.filters_.cell for side in by_cell.shape]
@@ -255,6 +269,16 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         pixels = torch.where(picture.isfinite().all(0), pixels, torch.nan)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
         return Detection(name, float(together(evidence)), by_kind, pixels)
+
+
+def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
+    """How much evidence [N, k] exceeds what is usual for surfaces [N, D], by the pictures of other folds."""
+    usual = torch.empty_like(evidence)
+    for k in fold.unique():
+        others = (fold != k) if len(fold) > 1 else fold == k
+        learned = Usual.of(surfaces[others], evidence[others])
+        usual[fold == k] = torch.stack([learned(surface) for surface in surfaces[fold == k]])
+    return evidence - usual
 
 
 def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:

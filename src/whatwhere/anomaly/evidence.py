@@ -6,9 +6,10 @@
     columns  the same for columns
     whole    mean energies of the picture
 
-A surface may be normal everywhere but change at some place, so rows and columns compare a picture with itself. Each
-kind of evidence is 0 for the median of normal pictures and 1 for the one that `UNUSUAL` of them stay below; together
-they are a soft maximum, T log mean exp (e / T).
+A surface may be normal everywhere but change at some place, so rows and columns compare a picture with itself. Rough
+surfaces have more evidence of some kinds than smooth ones, so a picture's is compared with that of normal pictures with
+such a surface (`Usual`). Each kind of evidence is 0 for the median of normal pictures and 1 for the one that `UNUSUAL`
+of them stay below; together they are a soft maximum, T log mean exp (e / T).
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from whatwhere.anomaly.filters import QUIET, Cells, around
 
 Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
-SURFACE = {"spots": (1.0, 1.0), "texture": (0.9, 1.0), "rows": (1.0, 1.0), "columns": (0.75, 1.0), "whole": (0.5, 1.0)}
+SURFACE = {"spots": (1.0, 1.0), "texture": (0.9, 1.0), "rows": (1.0, 1.0), "columns": (1.0, 1.0), "whole": (1.0, 1.0)}
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts."""
 
-SOFT = 0.5  # units: T of the soft maximum
+SOFT = 1.0  # units: T of the soft maximum
 UNUSUAL = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
 OWN = 0.5  # share of the mean energies of a picture that is taken off: a texture is judged by itself
@@ -37,6 +38,7 @@ BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
 NEAREST = 30  # of them
 EDGE = 3  # cells from the border at which a place counts as inside
+DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
 
 
@@ -149,6 +151,40 @@ def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> Nor
     return replace(normal, edge=torch.stack(edge, 1))
 
 
+@dataclass(frozen=True)
+class Usual:
+    """The evidence that is usual for a surface: that of normal pictures, above all of those with such a surface.
+
+    A surface is described by its mean energies, along the directions in which those of normal pictures differ most, in
+    units of their deviations. A picture at a distance r counts exp(-r² / 2), the mean of all pictures counts 1.
+
+    mean        [D]: mean energies of all pictures
+    directions  [D, DIRECTIONS]
+    surfaces    [N, DIRECTIONS]
+    evidence    [N, k]
+    """
+
+    mean: Tensor
+    directions: Tensor
+    surfaces: Tensor
+    evidence: Tensor
+
+    @classmethod
+    def of(cls, energies: Tensor, evidence: Tensor) -> Usual:
+        """From the mean energies [N, D] and the evidence [N, k] of normal pictures."""
+        mean = energies.mean(0)
+        _, lengths, axes = torch.linalg.svd(energies - mean, full_matrices=False)
+        deviations = (lengths / math.sqrt(len(energies))).clamp_min(LEAST)
+        directions = (axes.mT / deviations)[:, :DIRECTIONS]
+        return cls(mean, directions, (energies - mean) @ directions, evidence)
+
+    def __call__(self, energies: Tensor) -> Tensor:
+        """Of a surface with these mean energies [D]:  [k]."""
+        distances = (energies - self.mean) @ self.directions - self.surfaces
+        weights = torch.exp(-distances.square().sum(1) / 2)
+        return (weights @ self.evidence + self.evidence.mean(0)) / (weights.sum() + 1)
+
+
 def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
     """The evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile of each kind."""
     values = maps[:, cells.known]
@@ -171,6 +207,11 @@ def texture_of(cells: Cells) -> Tensor:
 def mean_energy(cells: Cells) -> Tensor:
     """[D, 1]."""
     return cells.energy[:, cells.known].mean(1, keepdim=True)
+
+
+def surface_of(cells: Cells) -> Tensor:
+    """The mean energies of the responses, [R]; brightness is left out, since it says more about the exposure."""
+    return mean_energy(cells)[: len(cells.peaks) // 2, 0]
 
 
 def log_peaks(cells: Cells) -> Tensor:

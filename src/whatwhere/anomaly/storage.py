@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.anomaly.aligned import NormalObject
 from whatwhere.anomaly.detector import AnomalyDetector
-from whatwhere.anomaly.evidence import NormalSurface
+from whatwhere.anomaly.evidence import NormalSurface, Usual
 from whatwhere.anomaly.filters import Filters
 from whatwhere.anomaly.pictures import Sample
 from whatwhere.anomaly.threshold import choose_threshold
@@ -29,10 +29,12 @@ def save(detector: AnomalyDetector, path: Path) -> None:
         "parameters": detector.get_params(),
         "filters": take_tensors("filters", detector.filters_, tensors),
         "normal": take_tensors("normal", detector.normal_, tensors),
+        "usual": take_tensors("usual", detector.usual_, tensors),
         "sample": {"limit": sample.limit, "seed": sample.seed, "seen": sample.seen},
         "numbers": sample.numbers,
     }
-    tensors |= {"units": detector.units_, "scores": torch.from_numpy(detector.normal_scores_)}
+    tensors |= {"units": detector.units_, "map_units": detector.map_units_}
+    tensors["scores"] = torch.from_numpy(detector.normal_scores_)
     tensors |= {f"picture.{n}": as_bytes(picture) for n, picture in enumerate(sample.pictures)}
     write_checked(path, FORMAT, settings, {name: tensor.contiguous() for name, tensor in tensors.items()})
 
@@ -45,11 +47,13 @@ def load(path: Path) -> AnomalyDetector:
         kind = NormalObject if detector.aligned else NormalSurface
         detector.filters_ = with_tensors("filters", Filters, settings["filters"], tensors)
         detector.normal_ = with_tensors("normal", kind, settings["normal"], tensors)
+        detector.usual_ = with_tensors("usual", Usual, settings["usual"], tensors)
         detector.sample_ = Sample(**settings["sample"])
         pictures = [tensors[f"picture.{n}"] for n in range(len(settings["numbers"]))]
         for number, picture in zip(settings["numbers"], pictures, strict=True):
             detector.sample_.keep(number, picture.float() / 255 if picture.dtype == torch.uint8 else picture)
-        detector.units_, detector.normal_scores_ = tensors["units"], tensors["scores"].numpy()
+        detector.units_, detector.map_units_ = tensors["units"], tensors["map_units"]
+        detector.normal_scores_ = tensors["scores"].numpy()
         detector.threshold_ = choose_threshold(detector.normal_scores_, detector._spec().false_alarms)
         detector.score_samples(pictures[:1])  # parts that do not match each other raise here
     return detector
