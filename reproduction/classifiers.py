@@ -24,8 +24,8 @@ from whatwhere.data import Images, few_labels
 
 DUAL = "newton, by support vectors"
 DRAWS = 10  # of a few labels
-Wanted = Callable[[Images, Images], Images]  # made of the training images and the evaluation images
-Describe = Callable[[Wanted], Matrix]
+MakeImages = Callable[[Images, Images], Images]  # made of the training images and the evaluation images
+Describe = Callable[[MakeImages], Matrix]
 Choice = tuple[protocol.Score, tuple[CTrial, ...]]
 
 
@@ -144,7 +144,7 @@ class DualEvaluation:
         return pairs[::-1]
 
 
-def moved_test(move: Move) -> Wanted:
+def moved_test(move: Move) -> MakeImages:
     """All evaluation images, moved."""
     return lambda _, test: Images(moved(test[:], move).numpy(), test.labels, f"{test.name}, moved")
 
@@ -156,7 +156,7 @@ def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.devi
         return draw_errors(given, job.labels, draws=DRAWS, grid=job.C, device=device)
     drawn = [few_labels(rows.y, job.labels, seed) for seed in range(DRAWS)]
     fits: list[list[FewFit]] = [[] for _ in drawn]
-    for share in job.shares:
+    for share in job.whiten_choices:
         whitening = fit_whitening(rows.x, share, rows.blocks, device=device) if share else partial(dense, device=device)
         x_test = whitening(rows.x_test)
         for numbers, found in zip(drawn, fits, strict=True):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from reproduction import baselines
 from reproduction.baselines import Baseline, choose_device
-from reproduction.classifiers import LabelledRows, Wanted, evaluate_few_labels, evaluate_job
+from reproduction.classifiers import LabelledRows, MakeImages, evaluate_few_labels, evaluate_job
 from reproduction.jobs import (
     DataSpec,
     EvaluationJob,
@@ -134,11 +134,11 @@ class Evaluator:
         first, second = (side_by_side(list(rows)) for rows in zip(*parts, strict=True))
         return first, second
 
-    def _describe_moved(self, job: EvaluationJob, wanted: Wanted) -> Matrix:
+    def _describe_moved(self, job: EvaluationJob, wanted: MakeImages) -> Matrix:
         """Moved images as rows, in every view: what `wanted` makes of the training images and the evaluation images."""
         return side_by_side([self._view_moved(view, job.features, wanted) for view in job.data.views()])
 
-    def _view_moved(self, data: DataSpec, features: ModelFeatures | Baseline, wanted: Wanted) -> Matrix:
+    def _view_moved(self, data: DataSpec, features: ModelFeatures | Baseline, wanted: MakeImages) -> Matrix:
         moved = wanted(*self.images(data))
         if isinstance(features, Baseline):
             return self._tensor(self._fitted[data, features](moved))

@@ -19,7 +19,7 @@ from whatwhere.data import few_labels
 class FewLabels:
     """Error rates of several draws of a few labels: their mean, and its 95 % interval (Student's t over draws).
 
-    Cs, shares  that were chosen for each draw; `shares` of whitening, empty where no row was whitened
+    Cs, whitening  that were chosen for each draw; `whitening` is empty where no row was whitened
     """
 
     labels: int
@@ -27,7 +27,7 @@ class FewLabels:
     Cs: tuple[float, ...]
     mean: float
     interval: tuple[float, float]
-    shares: tuple[float, ...] = ()
+    whitening: tuple[float, ...] = ()
 
 
 def cross_validation(y: np.ndarray) -> list[np.ndarray]:

@@ -86,17 +86,17 @@ class ModelFeatures:
 
     recipe         of the first
     ensemble_size  how many of each recipe, of its seed and the next ones
-    also           the recipes of others
+    other_recipes  those of the others
     """
 
     recipe: Recipe
     ensemble_size: int = 1
-    also: tuple[Recipe, ...] = ()
+    other_recipes: tuple[Recipe, ...] = ()
 
     def recipes(self) -> list[Recipe]:
         """One recipe for each model."""
         seeds = range(self.ensemble_size)
-        return [replace(recipe, seed=recipe.seed + i) for recipe in (self.recipe, *self.also) for i in seeds]
+        return [replace(recipe, seed=recipe.seed + i) for recipe in (self.recipe, *self.other_recipes) for i in seeds]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ClassifierSpec:
     virtual_shift  support vectors shifted by so many pixels in four directions are learned from, too; 0: none
     virtual_turn   and turned by so many degrees to either side; 0: none
     average_views  an evaluated image is moved in the same ways, and its scores are averaged over it and its moves
-    shares         with few labels, one of these is chosen in place of `whiten`, with C; empty: `whiten` itself
+    whiten_choices with few labels, one of these is chosen in place of `whiten`, with C; empty: `whiten` itself
     """
 
     whiten: float = 0.0
@@ -130,11 +130,11 @@ class ClassifierSpec:
     virtual_shift: int = 0
     virtual_turn: float = 0.0
     average_views: bool = False
-    shares: tuple[float, ...] = ()
+    whiten_choices: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         moves = {"virtual_shift": self.virtual_shift, "virtual_turn": self.virtual_turn}
-        others = {"widths": self.widths, **moves, "shares": self.shares}
+        others = {"widths": self.widths, **moves, "whiten_choices": self.whiten_choices}
         given = [f"{name} = {value}" for name, value in others.items() if value]
         require(self.dual or not given, " and ".join(given), "dual = true with them")
         require(
@@ -142,7 +142,7 @@ class ClassifierSpec:
             "average_views = true without moves",
             "a virtual_shift or a virtual_turn with it",
         )
-        for name, share in [("whiten", self.whiten), *(("shares", share) for share in self.shares)]:
+        for name, share in [("whiten", self.whiten), *(("whiten_choices", share) for share in self.whiten_choices)]:
             require(0 <= share < float("inf"), f"{name} = {share}", "a finite number of at least 0")
 
 
@@ -164,7 +164,7 @@ class FewLabelJob:
     """The error rates of linear SVMs that learn from `labels` labels, over several draws.
 
     dual    as for all labels
-    shares  of whitening, one of which is chosen with C within the drawn labels; 0: rows as they are
+    whiten_choices  shares of whitening, one of which is chosen with C within the drawn labels; 0: rows as they are
     """
 
     data: DataSpec
@@ -172,10 +172,14 @@ class FewLabelJob:
     C: tuple[float, ...]
     labels: int
     dual: bool = False
-    shares: tuple[float, ...] = (0.0,)
+    whiten_choices: tuple[float, ...] = (0.0,)
 
     def __post_init__(self) -> None:
-        require(self.dual or self.shares == (0.0,), f"shares = {self.shares}", "dual = true with them")
+        require(
+            self.dual or self.whiten_choices == (0.0,),
+            f"whiten_choices = {self.whiten_choices}",
+            "dual = true with them",
+        )
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def job_table(job: MeasurableJob) -> dict[str, Any]:
     method = job.features.name if isinstance(job.features, Baseline) else MODEL_METHOD
     features = {"method": method, **asdict(job.features)}
     own = (
-        {"labels": job.labels, "dual": job.dual, "shares": list(job.shares)}
+        {"labels": job.labels, "dual": job.dual, "whiten_choices": list(job.whiten_choices)}
         if isinstance(job, FewLabelJob)
         else {"classifier": asdict(job.classifier)}
     )
@@ -148,8 +148,8 @@ def parse_job(table: Mapping[str, Any]) -> Job:
     if kind == "evaluation":
         return EvaluationJob(data, features, C, build(ClassifierSpec, table.get("classifier", {})))
     if kind == "few labels":
-        shares = tuple(map(float, table.get("shares", (0.0,))))
-        return FewLabelJob(data, features, C, table["labels"], table.get("dual", False), shares)
+        choices = tuple(map(float, table.get("whiten_choices", (0.0,))))
+        return FewLabelJob(data, features, C, table["labels"], table.get("dual", False), choices)
     raise RunError(f"kind {kind!r} was given; expected one of {', '.join(map(repr, RESULT_TYPES))}")
 
 

@@ -75,7 +75,7 @@ class Row:
     baseline       another method, measured in place of the model
     quoted         only the paper's number is shown; nothing is run
     ensemble_size  how many models, each with its own seed, are described side by side
-    also           other models to describe side by side: what each changes from this row's recipe
+    other_recipes  other models to describe side by side: what each changes from this row's recipe
     deskew         images are made upright first
     both_views     images as they are and upright, described side by side
     C              the grid that C is chosen from; empty takes the scale's, or the baseline's
@@ -89,7 +89,7 @@ class Row:
     baseline: str = ""
     quoted: bool = False
     ensemble_size: int = 1
-    also: tuple[dict[str, Any], ...] = ()
+    other_recipes: tuple[dict[str, Any], ...] = ()
     deskew: bool = False
     both_views: bool = False
     C: tuple[float, ...] = ()
@@ -219,8 +219,10 @@ def jobs_of(table: Table, row: Row, column: Column, scale: Scale, data: DataSpec
     recipes = [replace(recipe, seed=seed) for seed in range(seeds)]
     if column.measure in TRAINING_MEASURES:
         return tuple(TrainingJob(data, recipe) for recipe in recipes)
-    also = [override(recipe, changes) for changes in row.also]
-    together = [ModelFeatures(each, also=tuple(replace(other, seed=each.seed) for other in also)) for each in recipes]
+    others = [override(recipe, changes) for changes in row.other_recipes]
+    together = [
+        ModelFeatures(each, other_recipes=tuple(replace(other, seed=each.seed) for other in others)) for each in recipes
+    ]
     return tuple(_evaluation(data, features, C, row, column) for features in together)
 
 
@@ -229,7 +231,7 @@ def _evaluation(
 ) -> EvaluationJob | FewLabelJob:
     if column.labels:
         svm = row.classifier
-        return FewLabelJob(data, features, C, column.labels, svm.dual, svm.shares or (svm.whiten,))
+        return FewLabelJob(data, features, C, column.labels, svm.dual, svm.whiten_choices or (svm.whiten,))
     return EvaluationJob(data, features, C, row.classifier)
 
 

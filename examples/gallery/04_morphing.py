@@ -15,7 +15,7 @@ model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 first, second = (ww.infer(model, digits[[i]], sparse) for i in (2, 14))
-morph = ww.morph(first, second, steps=9)[:, 0, 0]
+morph = ww.morph(first, second, count=9)[:, 0, 0]
 
 t = torch.linspace(0, 1, 9).view(-1, 1, 1)
 faded = (1 - t) * digits[2] + t * digits[14]

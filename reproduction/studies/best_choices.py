@@ -162,7 +162,7 @@ class Choices(Steps):
         )
         found = classifiers.evaluate_few_labels(rows, job, torch.device(DEVICE))
         self.log.put(chosen=name, views=views, labels=count, shares=shares, grid=grid, error=round(100 * found.mean, 3),
-                     errors=found.errors, chosen_shares=found.shares, Cs=found.Cs,
+                     errors=found.errors, chosen_shares=found.whitening, Cs=found.Cs,
                      seconds=round(time.perf_counter() - start, 2))  # fmt: skip
 
 

@@ -20,7 +20,9 @@ from whatwhere.classification.linear_svm import newton, with_intercept
 
 QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
 SMALLEST = 500  # images that are added at a time; otherwise half as many as there are
-SPARE = 1 / 6  # share of a GPU's free memory that K of all images may take: its rows, K and a factor in double, too
+MEMORY_SHARE = (
+    1 / 6
+)  # share of a GPU's free memory that K of all images may take: its rows, K and a factor in double, too
 NEAR = 0.25  # beyond the margin: images farther away are looked at again only when no others are left to add
 
 
@@ -103,7 +105,7 @@ def room_for_all(x: Tensor) -> bool:
         return False
     torch.cuda.empty_cache()  # or what was used before counts as taken
     free, _ = torch.cuda.mem_get_info(x.device)
-    return x.element_size() * len(x) ** 2 < SPARE * free
+    return x.element_size() * len(x) ** 2 < MEMORY_SHARE * free
 
 
 def _enlarged(kernel: Tensor, x: Tensor, added: Tensor, width: float | None) -> Tensor:

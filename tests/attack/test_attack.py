@@ -13,8 +13,8 @@ import pytest
     "program",
     [
         "hostile_files.py --files 288 --seed 1",
-        "kills.py --kills 2 --seed 1 --commands encode distill",
-        "full_disk.py --rooms 1 --commands distill explore",
+        "kills.py --kills 1 --seed 1 --commands encode",
+        "full_disk.py --rooms 1 --commands distill",
     ],
 )
 def test_no_attack_succeeds(program: str) -> None:

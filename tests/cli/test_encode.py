@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -233,22 +232,6 @@ def test_a_full_disk_is_an_error_before_the_work(run: Path, tmp_path: Path) -> N
     assert "codes.npz failed: File too large" in errors
     assert "Traceback" not in errors
     assert not out.parent.exists()
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small disk needs root")
-def test_a_full_tmpfs_is_an_error_before_the_work(run: Path, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("a tmpfs cannot be mounted here")
-    try:
-        process = encode_process(run, many_bars(tmp_path), disk / "codes.npz")
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 2
-        assert "codes.npz failed: No space left on device" in errors
-        assert list(disk.iterdir()) == []
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -123,5 +123,5 @@ def test_what_does_not_fit_raises(examples: ww.Solution) -> None:
         ww.generate(replace(examples, decoder=None), 1)
     with pytest.raises(SpecError, match="count = 0"):
         ww.generate(examples, 0)
-    with pytest.raises(SpecError, match="steps = 1"):
+    with pytest.raises(SpecError, match="count = 1"):
         ww.morph(examples, examples, 1)

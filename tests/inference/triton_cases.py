@@ -37,9 +37,9 @@ NONZEROS = 1e-2  # of their number: features at the very edge of the threshold m
 @dataclass(frozen=True)
 class Case:
     model: ModelSpec
-    images: int = 3
-    height: int = 9
-    width: int = 8
+    images: int = 2
+    height: int = 7
+    width: int = 6
     steps: int = 1
     still: tuple[int, ...] = ()  # layers whose pooling does not move
     loud: float = 1.0  # the images' largest value
@@ -74,9 +74,9 @@ def schedule(steps: int) -> dict[str, Any]:
 
 CASES = {
     "1 layer, 11×9": Case(ONE, images=1, height=11, width=9),
-    "1 layer, fixed step": Case(ONE, images=3, spec={"step": Fixed(), "alpha": 0.5}),
+    "1 layer, fixed step": Case(ONE, spec={"step": Fixed(), "alpha": 0.5}),
     "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
-    "2 layers, image step": Case(TWO, images=3, steps=3),
+    "2 layers, image step": Case(TWO, steps=3),
     # momentum soon brings the error near 0, where its last digits make β: with longer filters sooner than in 6 steps
     "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"step": LineSearch(momentum=True)}),
     "1 layer, momentum restarts": Case(
@@ -101,9 +101,7 @@ CASES = {
     "3 layers, colour": Case(SPECS["3 layers, colour"]),
     "5 channels": Case(FIVE_CHANNELS),
     # weights up to 2 are squared: with λ = 2 the steps of θ would be so long that a few of them amplify the rounding
-    "weights per channel, 2 channels": Case(
-        TWO_CHANNELS, images=3, steps=3, mask="weights per channel", spec={"lam": 1.0}
-    ),
+    "weights per channel, 2 channels": Case(TWO_CHANNELS, steps=3, mask="weights per channel", spec={"lam": 1.0}),
     "known pixels, ON/OFF": Case(ONOFF, mask="known"),
     # the same problem as with weights near 1 and λ = 2: their squares are too large for float16
     "large weights": Case(TWO, mask="weights", weight=1000.0, spec={"lam": 2e-6}),

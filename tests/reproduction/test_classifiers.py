@@ -187,7 +187,7 @@ def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(monkeypatch: pyt
         svm = fit_svm(white[chosen[-1]](rows.x[drawn]), y, C[0])
         errors.append(float((svm.predict(white[chosen[-1]](rows.x_test)) != rows.y_test).mean()))
     found = evaluate_few_labels(rows, FewLabelJob(DataSpec("digits"), RawPixels(), C, 24, True, shares), CPU)
-    assert found.shares == tuple(chosen)
+    assert found.whitening == tuple(chosen)
     assert len(set(chosen)) > 1, "the draws differ"
     np.testing.assert_allclose(found.errors, errors, atol=1.01 / 80)
 
@@ -197,7 +197,7 @@ def test_the_classifier_of_a_job_is_in_its_file() -> None:
     assert parse_job(job_table(wanted)) == wanted
     few = FewLabelJob(DataSpec("digits"), RawPixels(), (1.0,), 30, True, (0.0, 10.0))
     assert parse_job(job_table(few)) == few
-    before = {key: value for key, value in job_table(few).items() if key != "shares"}
-    assert parse_job(before) == replace(few, shares=(0.0,)), "files from before have rows as they are"
+    before = {key: value for key, value in job_table(few).items() if key != "whiten_choices"}
+    assert parse_job(before) == replace(few, whiten_choices=(0.0,)), "files from before have rows as they are"
     table = job_table(job((1.0,)))
     assert parse_job({key: value for key, value in table.items() if key != "classifier"}) == job((1.0,))

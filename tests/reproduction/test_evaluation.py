@@ -78,7 +78,7 @@ def test_an_ensemble_describes_images_by_its_models_side_by_side(scale, evaluato
 def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_side(scale, evaluator):
     cells = {c.name: c for c in cells_of("best", scale)}
     (job,) = cells["(b, upright) this model / error"].jobs
-    two = replace(job.features, also=job.features.also[:1])
+    two = replace(job.features, other_recipes=job.features.other_recipes[:1])
     job = replace(job, features=two, data=replace(job.data, limit=12))  # a few virtual samples are enough
     result = evaluator.run(job).result
     kinds = [("onoff" in name, "upright" in name) for name in result.models]

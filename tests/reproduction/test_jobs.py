@@ -69,14 +69,14 @@ def test_a_view_is_one_or_the_other():
 
 
 def test_settings_of_a_classifier_that_need_others_say_so():
-    with pytest.raises(SpecError, match=r"shares = \(1\.0,\).*dual = true"):
-        ClassifierSpec(shares=(1.0,))
-    with pytest.raises(SpecError, match=r"shares = -1\.0"):
-        ClassifierSpec(dual=True, shares=(0.0, -1.0))
+    with pytest.raises(SpecError, match=r"whiten_choices = \(1\.0,\).*dual = true"):
+        ClassifierSpec(whiten_choices=(1.0,))
+    with pytest.raises(SpecError, match=r"whiten_choices = -1\.0"):
+        ClassifierSpec(dual=True, whiten_choices=(0.0, -1.0))
     with pytest.raises(SpecError, match="average_views = true without moves"):
         ClassifierSpec(dual=True, average_views=True)
-    with pytest.raises(SpecError, match=r"shares = \(3\.0,\).*dual = true"):
-        FewLabelJob(DATA, KMeans(), (1.0,), 30, shares=(3.0,))
+    with pytest.raises(SpecError, match=r"whiten_choices = \(3\.0,\).*dual = true"):
+        FewLabelJob(DATA, KMeans(), (1.0,), 30, whiten_choices=(3.0,))
 
 
 def test_a_training_does_not_depend_on_how_its_model_is_used():

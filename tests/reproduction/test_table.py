@@ -155,9 +155,9 @@ def test_rows_of_the_best_features_say_their_class():
 def test_few_labels_have_one_rule_for_all_methods():
     jobs = {c.row: c.jobs[0] for c in cells_of("best_few", read_scale("paper")) if c.column == "300 labels"}
     ours = jobs["(a) this model"]
-    assert (ours.shares, ours.C, ours.dual) == ((100.0, 30.0, 10.0, 3.0), (1.0,), True)
+    assert (ours.whiten_choices, ours.C, ours.dual) == ((100.0, 30.0, 10.0, 3.0), (1.0,), True)
     for row in ("(a) scattering", "(a) k-means", "(a, upright) this model", "(a, upright) scattering"):
-        assert (jobs[row].shares, jobs[row].C, jobs[row].dual) == (ours.shares, ours.C, ours.dual), row
+        assert (jobs[row].whiten_choices, jobs[row].C, jobs[row].dual) == (ours.whiten_choices, ours.C, ours.dual), row
     assert jobs["(a) scattering, standardised"] == cell("comparison", "Scattering (kymatio) / 300 labels").jobs[0]
 
 

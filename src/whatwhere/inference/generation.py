@@ -69,22 +69,22 @@ def transfer(what: Solution, where: Solution) -> Tensor:
         return decoder_of(what).decode(moved)
 
 
-def morph(first: Solution, second: Solution, steps: int = 8) -> Tensor:
-    """Images [steps, N, C, H, W] from those of the first solution to those of the second, both ends included.
+def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
+    """Images [count, N, C, H, W] from those of the first solution to those of the second, both ends included.
 
     first, second  solutions of the same model, for as many images of the same size
-    steps          number of images on the way
+    count          of images on the way
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> first, second = (ww.infer(model, digits[n : n + 1], ww.InferenceSpec(steps=5)) for n in (0, 1))
-    >>> ww.morph(first, second, steps=3).shape
+    >>> ww.morph(first, second, count=3).shape
     torch.Size([3, 1, 1, 28, 28])
     """
-    require_count("steps", steps, least=2)
+    require_count("count", count, least=2)
     check_alike(first, second)
     decoder = decoder_of(first)
     with torch.no_grad():
-        times = torch.linspace(0, 1, steps).tolist()
+        times = torch.linspace(0, 1, count).tolist()
         return torch.stack([decoder.decode(interpolate(first.latents, second.latents, t)) for t in times])
 
 
