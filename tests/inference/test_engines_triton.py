@@ -1,6 +1,7 @@
 """The kernels of the GPU engine: right in Triton's interpreter and on the device, without spills."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -169,7 +170,7 @@ def test_every_kernel_of_the_papers_size_compiles_for_sm_90_without_spills(tmp_p
         assert re.findall(r"(\d+) bytes spill", line) == ["0", "0"], line
 
 
-@pytest.mark.parametrize("name", ["2 layers, 3×3 regions", "2 layers, overlapping"])
+@pytest.mark.parametrize("name", ["2 layers, 3×3 regions", "2 layers, overlapping", "2 layers, rectangular"])
 def test_blocks_of_filters_have_an_adjoint(name: str) -> None:
     model = DeconvNet(SPECS[name], dtype=torch.float64)
     for f, shape in zip(model.filters, layer_shapes(model, 9, 8, 2), strict=True):
@@ -181,9 +182,10 @@ def test_grouping_blocks_only_moves_filters() -> None:
     """Every element of a filter appears once for each element of a group of blocks."""
     model = DeconvNet(ModelSpec.paper(), dtype=torch.float64)
     (shape, _), f = layer_shapes(model, 28, 28, 2), model.filters[0]
-    assert shape.group == 2
-    for group in (1, 2):
-        elements = (group * shape.pool_size) ** 2
+    assert shape.group == (2, 2)
+    assert layer_shapes(model, 2, 28, 1)[0].group == (1, 4)
+    for group in ((1, 1), (2, 2), (1, 4)):
+        elements = math.prod(group) * shape.cell_area
         assert torch.allclose(filter_blocks(f, shape, group).sum(), elements * f.sum())
 
 
@@ -196,11 +198,11 @@ def unsupported_reason(name: str, dtype: torch.dtype = torch.float32) -> str | N
 
 def test_what_the_kernels_do_not_cover_is_refused_by_name() -> None:
     assert "float64" in (unsupported_reason("2 layers", torch.float64) or "")
-    for change, why in (({"pool_size": 5}, "stride of 5"), ({"pool_size": 9, "pool_stride": 2}, "9 × 9 elements")):
+    for change, why in (({"pool_size": (3, 6)}, "stride of 3×6"), ({"pool_size": 9, "pool_stride": 2}, "9×9 elements")):
         model = DeconvNet(ModelSpec(layers=(replace(SPECS["1 layer"].layers[0], **change),)))
         assert why in (triton_engine.unsupported(Problem(model, torch.zeros(1, 1, 9, 9), Phase(layer=1))) or "")
     assert "pool_maps" in (unsupported_reason("2 layers, 3-D pooling") or "")
-    for name in ("3 layers, colour", "2 layers, overlapping"):
+    for name in ("3 layers, colour", "2 layers, overlapping", "2 layers, rectangular", "2 layers, signals"):
         assert unsupported_reason(name) is None
 
 

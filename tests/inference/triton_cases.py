@@ -15,7 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from agreement import FIVE_CHANNELS, ONOFF, TWO_CHANNELS, influence_of_unknown_pixels
+from agreement import FIVE_CHANNELS, ONOFF, RECTANGULAR, RECTANGULAR_WIDE, TWO_CHANNELS, influence_of_unknown_pixels
 from agreement import OVERLAPPING as WIDE_OVERLAPPING
 from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from whatwhere.inference import ista
@@ -52,7 +52,8 @@ class Case:
 
 
 ONE, TWO = SPECS["1 layer"], SPECS["2 layers"]
-OVERLAPPING = SPECS["2 layers, overlapping"]
+OVERLAPPING, SIGNALS = SPECS["2 layers, overlapping"], SPECS["2 layers, signals"]
+LONG_SIGNALS = ModelSpec(layers=(LayerSpec(maps=10, filter_size=(1, 64), pool_size=(1, 8), pool_stride=(1, 4)),))
 SPARSE = ModelSpec(layers=(LayerSpec(maps=16, filter_size=3),))
 CLOSE = ModelSpec(layers=(LayerSpec(maps=2, filter_size=3, pool_stride=1),))
 
@@ -113,11 +114,17 @@ CASES = {
     # the way down leaves out regions that none of 64 images uses
     "unused regions": Case(SPARSE, 66, 3, 2, corner=1, spec={"step": LineSearch(per="batch"), "pooling_step": 0.1}),
     "unused regions, image step": Case(SPARSE, 66, 3, 2, corner=1, spec={"pooling_step": 0.1}),
+    "rectangular": Case(RECTANGULAR, images=2, height=5, width=6, spec={"step": Fixed()}),
+    "signals, weights": Case(SIGNALS, height=1, width=21, steps=3, mask="weights", spec={"lam": 1.0}),
+    "signals, schedule from zero": Case(SIGNALS, height=1, width=21, start=None, spec=schedule(1)),
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
 
 LARGE_CASES = {  # on the device only: the interpreter would take minutes
     "overlapping, batch step, α ½": Case(OVERLAPPING, 25, 17, 23, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
+    "rectangular, weights": Case(RECTANGULAR, 25, 17, 23, mask="weights", spec={"step": LineSearch(per="batch")}),
+    "rectangular, many maps": Case(RECTANGULAR_WIDE, 3, 28, 28, spec={"pooling_step": 0.0005}),
+    "long signals": Case(LONG_SIGNALS, 5, 1, 3000, steps=3, spec={"pooling_step": 0.01}),
     "overlapping, max": Case(replace(OVERLAPPING, layers=tuple(map(with_switches, OVERLAPPING.layers)))),
     "overlapping, weights": Case(OVERLAPPING, mask="weights", spec={"step": LineSearch(momentum=True)}),
     # with so many maps, steps of θ as in the other cases lead from one bound of μ to the other, and where a gradient is
@@ -136,6 +143,7 @@ LARGE_CASES = {  # on the device only: the interpreter would take minutes
 FILTER_CASES = {  # the model, and the kind of mask
     "filters, 2 layers": ("2 layers", ""),
     "filters, weights": ("2 layers", "weights"),
+    "filters, rectangular": ("2 layers, rectangular", ""),
     "filters, known per channel": ("3 layers, colour", "known per channel"),
 }
 LARGE_FILTER_CASES = {  # on the device only

@@ -62,12 +62,12 @@ class BatchMemory:
         ]
         # which regions of the top have a feature in any of a few images, as `step.mark_active` marks them
         self.active = empty(round_up(N, 128) // MARKED_IMAGES.value, *self.shapes[-1].grid)
-        self.z = [empty(N, *s.cells, s.cell**2, s.maps, dtype=HALF) for s in self.shapes]
+        self.z = [empty(N, *s.cells, s.cell_area, s.maps, dtype=HALF) for s in self.shapes]
         self.trial_z = torch.empty_like(self.z[-1][: self.sample]) if self.shapes[-1].tiled else self.z[-1]
         self.z_error = [z[:0] if s.tiled else torch.empty_like(z) for z, s in zip(self.z, self.shapes, strict=True)]
         # blocks at the border may reach beyond the map: what is not there is 0, and nothing ever writes it
         self.error = [
-            torch.zeros(N, *s.blocks, s.cell**2, s.below[0], dtype=HALF, device=images.device) for s in self.shapes
+            torch.zeros(N, *s.blocks, s.cell_area, s.below[0], dtype=HALF, device=images.device) for s in self.shapes
         ]
         self.down = [empty(*down_size(s), dtype=HALF) for s in self.shapes]
         self.up = [empty(*up_size(s), dtype=HALF) for s in self.shapes]

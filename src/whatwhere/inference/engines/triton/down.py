@@ -5,8 +5,8 @@
 Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · block_h · block_w] of a batch:
 
     p          [N, h, w, B]           float32        features of a layer
-    z          [N, h, w, s², B]       float16 · scale  its unpooled maps, region by region
-    error      [N, blocks, s², C]     float16 · scale  the error at the layer below, block by block
+    z          [N, h, w, s, B]        float16 · scale  its unpooled maps, region by region of s elements
+    error      [N, blocks, s, C]      float16 · scale  the error at the layer below, block by block
     theta      [N, h, w, 4, B]        float32        pooling variables: μ, then γ, each along rows and columns
     weights    [N, h, w, …, B]        int16          the weights of its regions, as `weights` stores them
 
@@ -62,18 +62,20 @@ def down(
     request only, as float16 · scale. At the lowest layer (BELOW is None) what comes out, weighted by the mask M, is the
     error e: keep M ⊙ e on request, and sum the squares of e. A row is a group of blocks."""
     N: tl.constexpr = SHAPE.down_tile
-    SIDE: tl.constexpr = SHAPE.cell * SHAPE.group
+    TALL: tl.constexpr = SHAPE.group_sides[0]
+    WIDE: tl.constexpr = SHAPE.group_sides[1]
     TILES: tl.constexpr = (SHAPE.group_row + N - 1) // N
     C, BELOW_H, BELOW_W = SHAPE.below[0], SHAPE.below[1], SHAPE.below[2]
     tile = tl.program_id(0) % TILES
     row, image, q_y, q_x, total = product(tensors, rows, step_number, SHAPE, RULE.sparse, M)
     column, common = tile * N + tl.arange(0, N), tensors.common
     total *= tl.load(common + UNSCALE)
-    y, x = q_y[:, None] * SIDE + (column // C // SIDE)[None, :], q_x[:, None] * SIDE + (column // C % SIDE)[None, :]
+    y, x = q_y[:, None] * TALL + (column // C // WIDE)[None, :], q_x[:, None] * WIDE + (column // C % WIDE)[None, :]
     c = column % C
     exists = (row < rows)[:, None] & (column < SHAPE.group_row)[None, :] & (y < BELOW_H) & (x < BELOW_W)
     if BELOW is None:
-        S: tl.constexpr = SHAPE.cell
+        S_Y: tl.constexpr = SHAPE.cell[0]
+        S_X: tl.constexpr = SHAPE.cell[1]
         pixel = ((image[:, None] * C + c[None, :]).to(tl.int64) * BELOW_H + y) * BELOW_W + x
         if RULE.subtract:
             total -= tl.load(tensors.images + pixel, mask=exists, other=0.0)
@@ -83,30 +85,30 @@ def down(
             total *= weight
             kept = total * weight
         if RULE.keep:
-            block = (image.to(tl.int64)[:, None] * SHAPE.blocks[0] + y // S) * SHAPE.blocks[1] + x // S
-            error = tensors.error + ((block * S + y % S) * S + x % S) * C + c[None, :]
+            block = (image.to(tl.int64)[:, None] * SHAPE.blocks[0] + y // S_Y) * SHAPE.blocks[1] + x // S_X
+            error = tensors.error + ((block * S_Y + y % S_Y) * S_X + x % S_X) * C + c[None, :]
             tl.store(error, (kept * tl.load(common + ERROR_SCALE)).to(error.dtype.element_ty), mask=exists)
         total = tl.where(exists, total, 0.0)
         tl.store(tensors.squares + row * TILES + tile, tl.sum(total * total, axis=1), mask=row < rows)
     else:
-        region = (image.to(tl.int64) * BELOW_H + q_y * SIDE) * BELOW_W + q_x * SIDE
+        region = (image.to(tl.int64) * BELOW_H + q_y * TALL) * BELOW_W + q_x * WIDE
         if BELOW.tiled:
             total *= tl.load(common + SCALE)
         if RULE.keep or not BELOW.tiled:
-            place_below = column // C // SIDE * BELOW_W + column // C % SIDE
+            place_below = column // C // WIDE * BELOW_W + column // C % WIDE
             out = tensors.out + (region[:, None] * C + (place_below * C + c)[None, :])
             tl.store(out, total.to(out.dtype.element_ty), mask=exists)
         if BELOW.tiled:
             total = tl.reshape(total, (M, N // 16, 16))
             for i in tl.static_range(N // 16):  # a few columns at a time, for the registers
                 column = tile * N + i * 16 + tl.arange(0, 16)
-                d_y, d_x, c = column // C // SIDE, column // C % SIDE, column % C
-                inside = (q_y[:, None] * SIDE + d_y[None, :] < BELOW_H) & (q_x[:, None] * SIDE + d_x[None, :] < BELOW_W)
+                d_y, d_x, c = column // C // WIDE, column // C % WIDE, column % C
+                inside = (q_y[:, None] * TALL + d_y[None, :] < BELOW_H) & (q_x[:, None] * WIDE + d_x[None, :] < BELOW_W)
                 exists = inside & (row < rows)[:, None] & (column < SHAPE.group_row)[None, :]
                 element = place(total, i, N // 16)
                 own = Tile(region, c, exists, d_y * BELOW_W + d_x)
                 planes = load_planes(tensors.weights, own, exists, BELOW)
-                w = region_weights(planes, element, BELOW.pool_size)
+                w = region_weights(planes, element, BELOW)
                 store_unpooled(element, tensors.z_below, w, own, exists, BELOW)
 
 
@@ -118,7 +120,8 @@ def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexp
     K: tl.constexpr = SHAPE.down_depth
     INNER: tl.constexpr = SHAPE.cell_row
     PIECES: tl.constexpr = (INNER + K - 1) // K
-    TAPS: tl.constexpr = SHAPE.taps + SHAPE.group - 1
+    R_Y: tl.constexpr = SHAPE.group_taps[0]
+    R_X: tl.constexpr = SHAPE.group_taps[1]
     TILES: tl.constexpr = (SHAPE.group_row + N - 1) // N
     GROUPS_H, GROUPS_W = SHAPE.groups[0], SHAPE.groups[1]
     H, W = SHAPE.cells[0], SHAPE.cells[1]
@@ -129,30 +132,30 @@ def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexp
         image = first + tl.arange(0, M)
         row = image * (GROUPS_H * GROUPS_W) + q
         q_y, q_x = q // GROUPS_W + 0 * image, q % GROUPS_W + 0 * image
-        from_y, from_x = q // GROUPS_W * SHAPE.group, q % GROUPS_W * SHAPE.group
+        from_y, from_x = q // GROUPS_W * SHAPE.group[0], q % GROUPS_W * SHAPE.group[1]
         taps = active_taps(tensors.active, step_number, (first, from_y, from_x), SHAPE, M)
         steps, bits = tl.sum(taps) * PIECES, tl.sum(taps << tl.arange(0, 32))
     else:
         row = index * M + tl.arange(0, M)
         image, q_y, q_x = row // (GROUPS_H * GROUPS_W), row // GROUPS_W % GROUPS_H, row % GROUPS_W
-        steps, bits = TAPS * PIECES * TAPS, 0
-    r_y, r_x = q_y * SHAPE.group, q_x * SHAPE.group
+        steps, bits = R_Y * PIECES * R_X, 0
+    r_y, r_x = q_y * SHAPE.group[0], q_x * SHAPE.group[1]
     column = tl.program_id(0) % TILES * N + tl.arange(0, N)
     region = ((image * H + r_y) * W + r_x).to(tl.int64) * INNER
     total = tl.zeros((M, N), tl.float32)
     for step in range(steps):
         if SPARSE:
-            piece, t_y, t_x = step % PIECES, lowest_bit(bits) // TAPS, lowest_bit(bits) % TAPS
+            piece, t_y, t_x = step % PIECES, lowest_bit(bits) // R_X, lowest_bit(bits) % R_X
             bits = tl.where(piece == PIECES - 1, bits & (bits - 1), bits)
         else:
-            t_y, t_x, piece = step // (PIECES * TAPS), step % TAPS, step // TAPS % PIECES
+            t_y, t_x, piece = step // (PIECES * R_X), step % R_X, step // R_X % PIECES
         depth = piece * K + tl.arange(0, K)
         inside = row < rows
         if not SPARSE:
             inside &= (r_y + t_y < H) & (r_x + t_x < W)
         there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
         left = tl.load(tensors.z + region[:, None] + ((t_y * W + t_x) * INNER + depth)[None, :], mask=there, other=0.0)
-        line = ((t_y * TAPS + t_x) * PIECES + piece) * K + tl.arange(0, K)
+        line = ((t_y * R_X + t_x) * PIECES + piece) * K + tl.arange(0, K)
         right = tl.load(tensors.matrix + line[:, None] * (TILES * N) + column[None, :])
         total = tl.dot(left, right, total)
     return row, image, q_y, q_x, total
@@ -161,13 +164,14 @@ def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexp
 @triton.jit
 def active_taps(active, step_number, at, SHAPE: tl.constexpr, M: tl.constexpr):
     """1 for every tap whose region has a feature in any of M images, `at` the first image and region; else 0."""
-    TAPS: tl.constexpr = SHAPE.taps + SHAPE.group - 1
+    R_Y: tl.constexpr = SHAPE.group_taps[0]
+    R_X: tl.constexpr = SHAPE.group_taps[1]
     H, W = SHAPE.cells[0], SHAPE.cells[1]
     image, r_y, r_x = at
     i = tl.arange(0, 32)[:, None]
     group = (image // MARKED_IMAGES + tl.arange(0, M // MARKED_IMAGES))[None, :]
-    y, x = r_y + i // TAPS, r_x + i % TAPS
-    exists = (i < TAPS * TAPS) & (y < H) & (x < W)
+    y, x = r_y + i // R_X, r_x + i % R_X
+    exists = (i < R_Y * R_X) & (y < H) & (x < W)
     marks = tl.load(active + (group * H + y) * W + x, mask=exists, other=-1.0)
     return tl.max((marks == step_number).to(tl.int32), axis=1)
 
@@ -206,7 +210,7 @@ def unpool(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.cons
         # without features there is nothing to weigh, so weights are read only in rows with a feature
         planes = load_planes(tensors.weights, tile, here & some_in_row(p_hat != 0), SHAPE)
         z, c = tensors.z, tl.load(tensors.common + SCALE)
-        store_unpooled(p_hat * c, z, region_weights(planes, p_hat, SHAPE.pool_size), tile, here, SHAPE)
+        store_unpooled(p_hat * c, z, region_weights(planes, p_hat, SHAPE), tile, here, SHAPE)
     if RULE.mark:
         mark_active(tensors.active, p_hat, tile.row, 0, numbers, SHAPE)
     if RULE.measure:

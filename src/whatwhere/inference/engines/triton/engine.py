@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.inference.checks import require_supported
+from whatwhere.inference.engines.triton.shapes import cell_sides
 from whatwhere.inference.ista import start_features
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.latents import Latents
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from whatwhere.inference.engines.triton.workspace import Workspace
 
 MAX_REGION = 64  # elements of a pooling region: loops over them are unrolled
+MAX_CELL = 16  # elements from one region to the next, which a program holds in registers
 MAX_RECORDED = 64  # images whose start is recorded in a CUDA graph, too: of more, its memory would be large
 MAX_CACHED = 4  # workspaces that are cached for the next call
 
@@ -175,13 +177,11 @@ def unsupported(problem: Problem) -> str | None:
     if model.dtype != torch.float32:
         return f"its kernels are for float32; the model is {model.dtype}"
     for k, layer in enumerate(model.spec.layers[: problem.phase.layer], start=1):
-        if not layer.square:
-            return "filters and regions that are not square are for the reference only"
-        if layer.strides[0] > 4:
-            return f"the pooling regions of layer {k} have a stride of {layer.strides[0]}; at most 4"
         if layer.pool_maps > 1:
             return "regions of several maps (pool_maps > 1) are pooled by the reference only"
         if math.prod(layer.pool_shape) > MAX_REGION:
-            size = f"{times(layer.pool_shape)} elements"
-            return f"the pooling regions of layer {k} hold {size}; at most {MAX_REGION}"
+            return f"the pooling regions of layer {k} hold {times(layer.pool_shape)} elements; at most {MAX_REGION}"
+        if math.prod(cell_sides(layer.pool_shape, layer.strides)) > MAX_CELL:
+            strides = f"{times(layer.strides)} elements"
+            return f"the pooling regions of layer {k} have a stride of {strides}; at most {MAX_CELL}"
     return None

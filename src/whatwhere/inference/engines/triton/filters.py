@@ -7,6 +7,8 @@ program takes one tile and one share of the rows; the shares are added at the en
 # mypy: allow-untyped-defs, disable-error-code="assignment"
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -56,8 +58,8 @@ class TritonFilterMap:
         return unit * self.correlation(shape)
 
     def correlation(self, shape: LayerShape) -> Tensor:
-        """The gradient of layer k's filters from z_k and the error below it, [C, B, K, K]."""
-        workspace, (inner, outer) = self.workspace, (shape.cell_row, shape.taps**2 * shape.block_row)
+        """The gradient of layer k's filters from z_k and the error below it, [C, B, K, L]."""
+        workspace, (inner, outer) = self.workspace, (shape.cell_row, math.prod(shape.taps) * shape.block_row)
         rows = workspace.N * shape.cells[0] * shape.cells[1]
         columns = depth_block(outer)
         tiles = triton.cdiv(inner, M.value) * triton.cdiv(outer, columns)
@@ -67,18 +69,18 @@ class TritonFilterMap:
             workspace.z[self.k - 1], workspace.error[self.k - 1], parts, rows,
             SHAPE=shape, N=columns, STEPS=triton.cdiv(rows, K.value * shares), num_warps=4, num_stages=3,
         )  # fmt: skip
-        G = parts.sum(0).view(inner, shape.taps**2, shape.block_row).transpose(0, 1)
+        G = parts.sum(0).view(inner, -1, shape.block_row).transpose(0, 1)
         return filters_of(G, shape) * (workspace.common[UNSCALE.value] * workspace.common[ERROR_UNSCALE.value])
 
 
 @triton.jit
 def correlate(z, error, out, rows, SHAPE: tl.constexpr, N: tl.constexpr, STEPS: tl.constexpr):
     """One tile of cell(r)ᵀ · [block(r - t) of every tap t], over one share of the cells r, into
-    out [shares, s² B, R² s² C]."""
+    out [shares, s B, taps · s C]."""
     INNER: tl.constexpr = SHAPE.cell_row
     OUTER: tl.constexpr = SHAPE.block_row
-    R: tl.constexpr = SHAPE.taps
-    COLUMNS: tl.constexpr = R * R * OUTER
+    R: tl.constexpr = SHAPE.taps[1]
+    COLUMNS: tl.constexpr = SHAPE.taps[0] * R * OUTER
     H, W = SHAPE.cells[0], SHAPE.cells[1]
     BLOCK_H, BLOCK_W = SHAPE.blocks[0], SHAPE.blocks[1]
     ACROSS: tl.constexpr = (COLUMNS + N - 1) // N

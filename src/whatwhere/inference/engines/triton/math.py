@@ -15,14 +15,28 @@ def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
 
 
 @triton.jit
-def pooled(errors, w, S: tl.constexpr, PLACES: tl.constexpr):
+def axis_means(w, first: tl.constexpr, S: tl.constexpr):
+    """Σ q x and Σ q x² along the axis whose S weights begin with `first`."""
+    mean, square = w[0] * 0, w[0] * 0
+    for i in tl.static_range(S):
+        x = i - (S - 1) / 2
+        mean += w[first + i] * w[first + i] * x
+        square += w[first + i] * w[first + i] * x * x
+    return mean, square
+
+
+@triton.jit
+def pooled(errors, w, SHAPE: tl.constexpr):
     """The errors at z pooled, g = Σ w e, and for each axis what the gradients of its Gaussian need:
 
         Σ w e (x - x̄)   and   Σ w e (x² - Σ q x²)          (see `ops.pooling.pooling_gradient`)
 
-    At s = 2 the first is `formulas.pair_moment` of the errors pooled along the other axis, the second is 0.
+    In 2 × 2 the first is `formulas.pair_moment` of the errors pooled along the other axis, the second is 0.
     """
-    if S == 2:
+    PLACES: tl.constexpr = SHAPE.places
+    S_Y: tl.constexpr = SHAPE.pool_shape[0]
+    S_X: tl.constexpr = SHAPE.pool_shape[1]
+    if S_Y == 2 and S_X == 2:
         e_00, e_01 = place(errors, 0, PLACES), place(errors, 1, PLACES)
         e_10, e_11 = place(errors, 2, PLACES), place(errors, 3, PLACES)
         r_0, r_1 = w[2] * e_00 + w[3] * e_01, w[2] * e_10 + w[3] * e_11
@@ -31,20 +45,15 @@ def pooled(errors, w, S: tl.constexpr, PLACES: tl.constexpr):
         first_y, first_x = formulas.pair_moment(w[0], w[1], r_0, r_1), formulas.pair_moment(w[2], w[3], c_0, c_1)
         second_y, second_x = g * 0, g * 0
     else:
-        mean_y, mean_x, square_y, square_x = w[0] * 0, w[0] * 0, w[0] * 0, w[0] * 0
-        for i in tl.static_range(S):
-            x = i - (S - 1) / 2
-            mean_y += w[i] * w[i] * x
-            mean_x += w[S + i] * w[S + i] * x
-            square_y += w[i] * w[i] * x * x
-            square_x += w[S + i] * w[S + i] * x * x
+        mean_y, square_y = axis_means(w, 0, S_Y)
+        mean_x, square_x = axis_means(w, S_Y, S_X)
         g = w[0] * 0
         first_y, first_x, second_y, second_x = g, g, g, g
-        for i in tl.static_range(S):
-            y = i - (S - 1) / 2
-            for j in tl.static_range(S):
-                x = j - (S - 1) / 2
-                slope = w[i] * w[S + j] * place(errors, i * S + j, PLACES)
+        for i in tl.static_range(S_Y):
+            y = i - (S_Y - 1) / 2
+            for j in tl.static_range(S_X):
+                x = j - (S_X - 1) / 2
+                slope = w[i] * w[S_Y + j] * place(errors, i * S_X + j, PLACES)
                 g += slope
                 first_y += slope * (y - mean_y)
                 first_x += slope * (x - mean_x)
@@ -65,31 +74,33 @@ def moved(theta, moments, rate, gamma_bounds, S: tl.constexpr):
 @triton.jit
 def fitted(errors, room_y, room_x, numbers, SHAPE: tl.constexpr, POWER: tl.constexpr):
     """`ops.pooling.fit_moments` of the signal at z, times the scales of a schedule: θ along rows and columns."""
-    S: tl.constexpr = SHAPE.pool_size
+    S_Y: tl.constexpr = SHAPE.pool_shape[0]
+    S_X: tl.constexpr = SHAPE.pool_shape[1]
     largest = tl.max(tl.abs(errors), axis=1)
     unit = tl.where(largest > 0, 1 / formulas.or_one(largest), 0.0)
     total, y, x, yy, xx = unit * 0, unit * 0, unit * 0, unit * 0, unit * 0
-    for i in tl.static_range(S):
-        for j in tl.static_range(S):
-            w = formulas.strength(place(errors, i * S + j, SHAPE.places) * unit, POWER)
+    for i in tl.static_range(S_Y):
+        for j in tl.static_range(S_X):
+            w = formulas.strength(place(errors, i * S_X + j, SHAPE.places) * unit, POWER)
             w = tl.where((room_y > i) & (room_x > j), w, 0.0)
             total += w
-            y += w * (i - (S - 1) / 2)
-            x += w * (j - (S - 1) / 2)
+            y += w * (i - (S_Y - 1) / 2)
+            x += w * (j - (S_X - 1) / 2)
     share = 1 / formulas.or_one(total)
     y, x = y * share, x * share
-    for i in tl.static_range(S):
-        for j in tl.static_range(S):
-            w = formulas.strength(place(errors, i * S + j, SHAPE.places) * unit, POWER)
+    for i in tl.static_range(S_Y):
+        for j in tl.static_range(S_X):
+            w = formulas.strength(place(errors, i * S_X + j, SHAPE.places) * unit, POWER)
             w = tl.where((room_y > i) & (room_x > j), w, 0.0)
-            dy, dx = i - (S - 1) / 2 - y, j - (S - 1) / 2 - x
+            dy, dx = i - (S_Y - 1) / 2 - y, j - (S_X - 1) / 2 - x
             yy += w * dy * dy
             xx += w * dx * dx
-    bounds = (S - 1) / 2, numbers.gamma_bounds[0], numbers.gamma_bounds[1]
+    low, high = numbers.gamma_bounds
     mu_scale, gamma_scale = numbers.start_scales
     gamma_y, gamma_x = (
-        formulas.precision(yy * share, total, bounds[1], bounds[2]),
-        formulas.precision(xx * share, total, bounds[1], bounds[2]),
+        formulas.precision(yy * share, total, low, high),
+        formulas.precision(xx * share, total, low, high),
     )
     y, x = (y * mu_scale, gamma_y * gamma_scale), (x * mu_scale, gamma_x * gamma_scale)
-    return formulas.bound(y[0], y[1], bounds), formulas.bound(x[0], x[1], bounds)
+    y = formulas.bound(y[0], y[1], ((S_Y - 1) / 2, low, high))
+    return y, formulas.bound(x[0], x[1], ((S_X - 1) / 2, low, high))

@@ -1,21 +1,24 @@
 """The convolutions of a layer as matrix products over cells of z: sizes, and filters laid out as matrices.
 
-z is cut into cells of s × s elements: the pooling regions, where they lie side by side within one map. The map below
-is cut into blocks of s × s elements too, so that block q and cell r = q + t meet through the same s² × s² piece of the
-filters for every q, where the tap t runs over R × R values. With all the elements of a cell (or block) of all maps side
-by side in one row,
+z is cut into cells: the pooling regions, where they lie side by side within one map. The map below is cut into blocks
+of the same size, so that block q and cell r = q + t meet through the same piece of the filters for every q, where the
+tap t runs over R × R values, along rows and columns. With all the s elements of a cell (or block) of all maps side by
+side in one row,
 
-    down   block q = Σ_t cell(q + t)  · G_t         G_t [s² B, s² C]
+    down   block q = Σ_t cell(q + t)  · G_t         G_t [s B, s C]
     up     cell  r = Σ_t block(r - t) · G_tᵀ
 
-At s = 2 and K = 5 that is 9 taps for 25, each row read a third as often, for 1.44 times the products.
+With cells of 2 × 2 and filters of 5 × 5 that is 9 taps for 25, each row read a third as often, for 1.44 times the
+products.
 
-Regions that overlap are no cells: `regions` goes between them and the cells, whose side is the regions' stride.
+Regions that overlap are no cells: `regions` goes between them and the cells, whose sides are the regions' strides.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -24,6 +27,7 @@ from torch import Tensor
 
 from whatwhere.model import DeconvNet
 
+Pair = tuple[int, int]  # along rows and columns
 CHUNK = 16  # maps that one program of the upward pass takes: the least that the tensor cores accept
 
 
@@ -33,7 +37,21 @@ def planes_of(size: int) -> int:
 
 
 def round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
+    return ceil_div(n, multiple) * multiple
+
+
+def ceil_div(n: int, size: int) -> int:
+    return -(-n // size)
+
+
+def both(function: Callable[[int, int], int], one: Pair, other: Pair) -> Pair:
+    """A function of two pairs, along rows and along columns."""
+    return function(one[0], other[0]), function(one[1], other[1])
+
+
+def cell_sides(pool_shape: Pair, strides: Pair) -> Pair:
+    """Where regions do not overlap theirs, else the strides, of at least 2."""
+    return both(lambda s, t: s if s == t else max(t, 2), pool_shape, strides)
 
 
 def power_of_two(n: int) -> int:
@@ -48,94 +66,111 @@ def depth_block(inner: int) -> int:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The sizes of one layer: B maps of z over C maps below, K × K filters.
+    """The sizes of one layer: B maps of z over C maps below. What has two numbers has them along rows and columns.
 
     Kernels take it whole, as one constant that they are compiled for.
     """
 
     maps: int
     below: tuple[int, int, int]  # C, height, width
-    unpooled: tuple[int, int]  # height and width of z
-    grid: tuple[int, int]  # regions, h × w
-    pool_size: int
-    stride: int
-    filter_size: int
+    unpooled: Pair  # of z
+    grid: Pair  # regions, h × w
+    pool_shape: Pair  # of a region
+    strides: Pair
+    filter_shape: Pair  # K × L
 
     @property
     def tiled(self) -> bool:
         """Whether regions are cells, so that one kernel goes from the error below to the features."""
-        return self.stride == self.pool_size
+        return self.strides == self.pool_shape
 
     @property
     def weight_planes(self) -> int:
         """How many numbers a region's weights are stored as (`weights`)."""
-        return 2 * planes_of(self.pool_size)
+        return sum(map(planes_of, self.pool_shape))
 
     @property
-    def cell(self) -> int:
-        """The side of a cell, s: a multiple of the stride, so that an element's place in its regions is known."""
-        return self.pool_size if self.tiled else max(self.stride, 2)
+    def cell(self) -> Pair:
+        """The sides of a cell: multiples of the strides, so that an element's place in its regions is known."""
+        return cell_sides(self.pool_shape, self.strides)
 
     @property
-    def cells(self) -> tuple[int, int]:
-        """Cells of z, along rows and columns."""
-        return -(-self.unpooled[0] // self.cell), -(-self.unpooled[1] // self.cell)
+    def cell_area(self) -> int:
+        """Elements of a cell in one map."""
+        return math.prod(self.cell)
 
     @property
-    def taps(self) -> int:
-        """R: how many cells, along one axis, a block reaches."""
-        return 1 + (self.cell + self.filter_size - 2) // self.cell
+    def cells(self) -> Pair:
+        """Cells of z."""
+        return both(ceil_div, self.unpooled, self.cell)
+
+    @property
+    def taps(self) -> Pair:
+        """R: how many cells a block reaches."""
+        return both(lambda s, K: 1 + (s + K - 2) // s, self.cell, self.filter_shape)
+
+    @property
+    def group_taps(self) -> Pair:
+        """How many cells a group of blocks reaches."""
+        return both(lambda R, g: R + g - 1, self.taps, self.group)
 
     @property
     def can_skip(self) -> bool:
         """Whether the downward pass can leave out cells that nothing uses: long rows, and taps that fit in 32 bits."""
-        return self.tiled and self.cell_row >= 64 and (self.taps + self.group - 1) ** 2 < 32
+        return self.tiled and self.cell_row >= 64 and math.prod(self.group_taps) < 32
 
     @property
-    def blocks(self) -> tuple[int, int]:
-        _, height, width = self.below
-        return -(-height // self.cell), -(-width // self.cell)
+    def blocks(self) -> Pair:
+        """Blocks of the map below."""
+        return both(ceil_div, self.below[1:], self.cell)
 
     @property
     def cell_row(self) -> int:
-        """Elements of z in a cell, all maps: s² B."""
-        return self.cell**2 * self.maps
+        """Elements of z in a cell, all maps."""
+        return self.cell_area * self.maps
 
     @property
     def block_row(self) -> int:
-        """Elements of the map below in a block, all maps: s² C."""
-        return self.cell**2 * self.below[0]
+        """Elements of the map below in a block, all maps."""
+        return self.cell_area * self.below[0]
 
     @property
-    def group(self) -> int:
-        """Blocks along one axis that the downward pass makes at a time: 2 where a block of 1 would leave
-        the tensor cores idle, as over images."""
-        return 2 if 4 * self.block_row <= 64 else 1
+    def group(self) -> Pair:
+        """Blocks that the downward pass makes at a time: 4 where a block of 1 would leave the tensor cores idle, as
+        over images."""
+        if 4 * self.block_row > 64:
+            return 1, 1
+        return (1, 4) if self.blocks[0] == 1 else (2, 2)
 
     @property
-    def groups(self) -> tuple[int, int]:
-        return -(-self.blocks[0] // self.group), -(-self.blocks[1] // self.group)
+    def groups(self) -> Pair:
+        return both(ceil_div, self.blocks, self.group)
+
+    @property
+    def group_sides(self) -> Pair:
+        """Elements of the map below in a group of blocks, along rows and columns."""
+        return both(operator.mul, self.group, self.cell)
 
     @property
     def group_row(self) -> int:
         """Elements of the map below in a group of blocks, all maps."""
-        return self.group**2 * self.block_row
+        return math.prod(self.group) * self.block_row
 
     @property
     def chunks(self) -> int:
         """Programs that share the maps."""
-        return -(-self.maps // CHUNK)
+        return ceil_div(self.maps, CHUNK)
 
     @property
     def places(self) -> int:
         """Elements of a cell, rounded up to a power of two as the kernels need it."""
-        return power_of_two(self.cell**2)
+        return power_of_two(self.cell_area)
 
     @property
     def ragged(self) -> tuple[bool, bool]:
         """Whether the last region reaches beyond z, along rows and columns."""
-        ends = ((n - 1) * self.stride + self.pool_size for n in self.grid)
-        rows, columns = (end > extent for end, extent in zip(ends, self.unpooled, strict=True))
+        last = both(lambda n, t: (n - 1) * t, self.grid, self.strides)
+        rows, columns = (start + s > n for start, s, n in zip(last, self.pool_shape, self.unpooled, strict=True))
         return rows, columns
 
     @property
@@ -156,34 +191,26 @@ def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[
     """The shapes of layers 1 … layer for images of this size."""
     below, shapes = (model.spec.signal_channels, height, width), []
     for spec, regions in zip(model.spec.layers, model.at(height, width).regions[:layer], strict=False):
-        maps, height, width = regions.shape
-        shapes.append(
-            LayerShape(
-                maps,
-                below,
-                (height, width),
-                regions.grid[1:],
-                spec.pool_shape[0],
-                spec.strides[0],
-                spec.filter_shape[0],
-            )
-        )
+        sizes = regions.shape[1:], regions.grid[1:], spec.pool_shape, spec.strides, spec.filter_shape
+        shapes.append(LayerShape(regions.shape[0], below, *sizes))
         below = regions.grid
     return shapes
 
 
-def filter_blocks(f: Tensor, shape: LayerShape, group: int = 1) -> Tensor:
-    """G of f [C, B, K, K]: every tap, from the elements of a cell to those of a block (or of a group of blocks),
-    [taps², s² B, s² C].
+def filter_blocks(f: Tensor, shape: LayerShape, group: Pair = (1, 1)) -> Tensor:
+    """G of f [C, B, K, L]: every tap, from the elements of a cell to those of a block (or of a group of blocks),
+    [taps, elements of a cell · B, elements of a block · C].
 
     Element u of the cells and element y of the group meet in element i of a filter: down is a valid convolution, so
     i = K - 1 - (u - y).
     """
-    s, R, side, (C, B, K, _) = shape.cell, shape.taps + group - 1, group * shape.cell, f.shape
-    u, y, i = (torch.arange(n, device=f.device) for n in (R * s, side, K))
-    meet = (i == K - 1 - (u[:, None, None] - y[:, None])).to(f.dtype)
-    G = torch.einsum("cbij,uyi,vxj->cbuyvx", f, meet, meet).view(C, B, R, s, side, R, s, side)
-    return G.permute(2, 5, 3, 6, 1, 4, 7, 0).reshape(R * R, s * s * B, side * side * C)
+    meet, sides = [], []
+    for s, R, g, K in zip(shape.cell, shape.taps, group, shape.filter_shape, strict=True):
+        u, y, i = (torch.arange(n, device=f.device) for n in ((R + g - 1) * s, g * s, K))
+        meet.append((i == K - 1 - (u[:, None, None] - y[:, None])).to(f.dtype))
+        sides += [R + g - 1, s, g * s]
+    G = torch.einsum("cbij,uyi,vxj->cbuyvx", f, *meet).view(*f.shape[:2], *sides)
+    return G.permute(2, 5, 3, 6, 1, 4, 7, 0).flatten(5).flatten(2, 4).flatten(0, 1)
 
 
 # `filter_blocks` only moves elements about. Where each comes from is found once, from filters that hold their own
@@ -191,7 +218,7 @@ def filter_blocks(f: Tensor, shape: LayerShape, group: int = 1) -> Tensor:
 
 
 def numbered(shape: LayerShape) -> Tensor:
-    size = (shape.below[0], shape.maps, shape.filter_size, shape.filter_size)
+    size = (shape.below[0], shape.maps, *shape.filter_shape)
     return torch.arange(1, math.prod(size) + 1, dtype=torch.float64).view(size)
 
 
@@ -201,26 +228,26 @@ def lay_out(f: Tensor, sources: Tensor) -> Tensor:
 
 
 def filters_of(G: Tensor, shape: LayerShape) -> Tensor:
-    """The adjoint of `filter_blocks` for single blocks: every element of a filter is in s² places of G."""
+    """The adjoint of `filter_blocks` for single blocks: every element of a filter is in s places of G."""
     return G.flatten()[block_places(shape, G.device)].sum(1).view(numbered(shape).shape)
 
 
 @cache
 def block_places(shape: LayerShape, device: torch.device) -> Tensor:
-    """Where each element of the filters is in G, [C B K², s²]."""
+    """Where each element of the filters is in G, [C B K L, s]."""
     sources = filter_blocks(numbered(shape), shape).flatten()
     placed = sources.argsort(stable=True)[int((sources == 0).sum()) :]
-    return placed.view(-1, shape.cell**2).to(device)
+    return placed.view(-1, shape.cell_area).to(device)
 
 
 def down_size(shape: LayerShape) -> tuple[int, int, int]:
     """Taps, rows and columns of the matrix of the downward pass, padded as its kernel reads it."""
     rows, columns = shape.cell_row, shape.group_row
-    return (shape.taps + shape.group - 1) ** 2, round_up(rows, shape.down_depth), round_up(columns, shape.down_tile)
+    return math.prod(shape.group_taps), round_up(rows, shape.down_depth), round_up(columns, shape.down_tile)
 
 
 def down_matrix(f: Tensor, shape: LayerShape) -> Tensor:
-    """G_t of every tap, [taps², s² B, elements of a group of blocks], padded with zeros."""
+    """G_t of every tap, [taps, s B, elements of a group of blocks], padded with zeros."""
     return lay_out(f, down_sources(shape, f.device))
 
 
@@ -233,20 +260,20 @@ def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
 
 def up_size(shape: LayerShape) -> tuple[int, int, int]:
     """Taps, rows and columns of the matrix of the upward pass, padded as its kernel reads it."""
-    return shape.taps**2, round_up(shape.block_row, shape.up_depth), shape.chunks * shape.places * CHUNK
+    return math.prod(shape.taps), round_up(shape.block_row, shape.up_depth), shape.chunks * shape.places * CHUNK
 
 
 def up_matrix(f: Tensor, shape: LayerShape) -> Tensor:
-    """G_tᵀ of every tap, [R², s² C, chunks · places · CHUNK]: its columns in chunks of maps, padded with zeros."""
+    """G_tᵀ of every tap, [taps, s C, chunks · places · CHUNK]: its columns in chunks of maps, padded with zeros."""
     return lay_out(f, up_sources(shape, f.device))
 
 
 @cache
 def up_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    s, columns = shape.cell, shape.block_row
+    area, columns = shape.cell_area, shape.block_row
     taps, rows, _ = up_size(shape)
-    G = filter_blocks(numbered(shape), shape).view(taps, s * s, shape.maps, columns)  # [t, a, b, y c]
+    G = filter_blocks(numbered(shape), shape).view(taps, area, shape.maps, columns)  # [t, a, b, y c]
     padded = torch.zeros(taps, rows, shape.chunks * CHUNK, shape.places, dtype=torch.long)
-    padded[:, :columns, : shape.maps, : s * s] = G.permute(0, 3, 2, 1).long()
+    padded[:, :columns, : shape.maps, :area] = G.permute(0, 3, 2, 1).long()
     chunked: Tensor = padded.unflatten(2, (shape.chunks, CHUNK))
     return chunked.transpose(3, 4).flatten(2).to(device)

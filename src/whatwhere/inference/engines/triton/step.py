@@ -74,7 +74,7 @@ def step(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.conste
         changed = tile.here & some_in_row((new != 0) | (p_hat != 0))
         planes = load_planes(tensors.weights, tile, changed, SHAPE)
         z, c = tensors.z, tl.load(tensors.common + SCALE)
-        store_unpooled(new * c, z, region_weights(planes, new, SHAPE.pool_size), tile, changed, SHAPE)
+        store_unpooled(new * c, z, region_weights(planes, new, SHAPE), tile, changed, SHAPE)
         mark_active(tensors.active, new, tile.row, 0, numbers, SHAPE)
 
 
@@ -117,12 +117,13 @@ def measure_features(tensors, p, part, exists, ALPHA: tl.constexpr):
 @triton.jit
 def store_unpooled(p, z, w, tile, here, SHAPE: tl.constexpr):
     """z(i) = w(i) p(j), `w` as `region_weights` orders them."""
-    S: tl.constexpr = SHAPE.pool_size
-    first = plane_offset(tile, S * S, SHAPE.maps)
-    for i in tl.static_range(S):
-        for j in tl.static_range(S):
-            element = p * w[i] * w[S + j]
-            tl.store(z + first + (i * S + j) * SHAPE.maps, element.to(z.dtype.element_ty), mask=here)
+    S_Y: tl.constexpr = SHAPE.pool_shape[0]
+    S_X: tl.constexpr = SHAPE.pool_shape[1]
+    first = plane_offset(tile, S_Y * S_X, SHAPE.maps)
+    for i in tl.static_range(S_Y):
+        for j in tl.static_range(S_X):
+            element = p * w[i] * w[S_Y + j]
+            tl.store(z + first + (i * S_X + j) * SHAPE.maps, element.to(z.dtype.element_ty), mask=here)
 
 
 @triton.jit

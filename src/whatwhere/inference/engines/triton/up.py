@@ -40,8 +40,6 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
     step        the step on the features is taken
     """
     B: tl.constexpr = SHAPE.maps
-    S: tl.constexpr = SHAPE.pool_size
-    PLACES: tl.constexpr = SHAPE.places
     common, rows = tensors.common, numbers.rows
     row, errors = errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
     errors *= tl.load(common + ERROR_UNSCALE)
@@ -61,16 +59,16 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
         planes = load_planes(tensors.weights, tile, here, SHAPE)
     if RULE.keep:
         store_planes(tensors.weights_before, tile, here, planes, SHAPE)
-    w = region_weights(planes, place(errors, 0, PLACES), S)
-    g, first_y, first_x, second_y, second_x = pooled(errors, w, S, PLACES)
+    w = region_weights(planes, place(errors, 0, SHAPE.places), SHAPE)
+    g, first_y, first_x, second_y, second_x = pooled(errors, w, SHAPE)
     p_hat = g * 0 if RULE.fit else tl.load(tensors.p + at, mask=here, other=0.0).to(tl.float32)
     if RULE.role == "between":
         p_hat *= tl.load(common + UNSCALE)
     if RULE.move:
         rate, moving = movement(tensors, numbers, tile, p_hat, numbers.pooling_rate, SHAPE, RULE)
         y, x = load_theta(tensors.theta, tile, moving, B)
-        y = moved(y, (first_y, second_y), rate, numbers.gamma_bounds, S)
-        x = moved(x, (first_x, second_x), rate, numbers.gamma_bounds, S)
+        y = moved(y, (first_y, second_y), rate, numbers.gamma_bounds, SHAPE.pool_shape[0])
+        x = moved(x, (first_x, second_x), rate, numbers.gamma_bounds, SHAPE.pool_shape[1])
         store_theta(tensors.theta, tile, moving, y, x, B)
         new = region_planes(y, x, room_y, room_x, SHAPE)
         planes = either(moving, new, planes, SHAPE.weight_planes)
@@ -86,7 +84,7 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
         new = take_step(tensors, tile, part, (g, p_hat), numbers, SHAPE, RULE)
         if not RULE.momentum:
             changed = here if RULE.fit else here & some_in_row((new != 0) | (p_hat != 0))
-            store_unpooled(new * c, tensors.z, region_weights(planes, new, S), tile, changed, SHAPE)
+            store_unpooled(new * c, tensors.z, region_weights(planes, new, SHAPE), tile, changed, SHAPE)
             mark_active(tensors.active, new, row, numbers.first_image, numbers, SHAPE)
 
 
@@ -125,11 +123,12 @@ def either(condition, new, old, COUNT: tl.constexpr):
 @triton.jit
 def store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
     """Hand a pooled error to the layer above, in the order of its blocks."""
-    S: tl.constexpr = ABOVE.cell
+    S_Y: tl.constexpr = ABOVE.cell[0]
+    S_X: tl.constexpr = ABOVE.cell[1]
     H, W = SHAPE.grid[0], SHAPE.grid[1]
     r_y, r_x = tile.row // W % H, tile.row % W
-    block = (tile.row // (H * W) * ABOVE.blocks[0] + r_y // S) * ABOVE.blocks[1] + r_x // S
-    slot = block.to(tl.int64) * (S * S) + r_y % S * S + r_x % S
+    block = (tile.row // (H * W) * ABOVE.blocks[0] + r_y // S_Y) * ABOVE.blocks[1] + r_x // S_X
+    slot = block.to(tl.int64) * (S_Y * S_X) + r_y % S_Y * S_X + r_x % S_X
     at = slot[:, None] * SHAPE.maps + tile.b[None, :]
     tl.store(error_above + at, g.to(error_above.dtype.element_ty), mask=tile.here)
 
@@ -145,18 +144,19 @@ def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: t
     N: tl.constexpr = SHAPE.places * MAPS
     H, W = SHAPE.cells[0], SHAPE.cells[1]
     BLOCK_H, BLOCK_W = SHAPE.blocks[0], SHAPE.blocks[1]
-    R: tl.constexpr = SHAPE.taps
+    R_Y: tl.constexpr = SHAPE.taps[0]
+    R_X: tl.constexpr = SHAPE.taps[1]
     chunk, index = tl.program_id(0) % SHAPE.chunks, tl.program_id(0) // SHAPE.chunks
     column = chunk * N + tl.arange(0, N)
     if BY_IMAGE:
         row = index % (H * W) + (index // (H * W) * M + tl.arange(0, M)) * (H * W)
         r_y, r_x = index // W % H, index % W
-        first_y, last_y = tl.maximum(r_y - BLOCK_H + 1, 0), tl.minimum(r_y, R - 1)
-        first_x, last_x = tl.maximum(r_x - BLOCK_W + 1, 0), tl.minimum(r_x, R - 1)
+        first_y, last_y = tl.maximum(r_y - BLOCK_H + 1, 0), tl.minimum(r_y, R_Y - 1)
+        first_x, last_x = tl.maximum(r_x - BLOCK_W + 1, 0), tl.minimum(r_x, R_X - 1)
     else:
         row = index * M + tl.arange(0, M)
         r_y, r_x = row // W % H, row % W
-        first_y, last_y, first_x, last_x = index * 0, R - 1, index * 0, R - 1
+        first_y, last_y, first_x, last_x = index * 0, R_Y - 1, index * 0, R_X - 1
     block = ((row // (H * W) * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
     total = tl.zeros((M, N), tl.float32)
     t_y, t_x, piece = first_y, first_x, index * 0
@@ -168,7 +168,7 @@ def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: t
         there = inside[:, None] if INNER % K == 0 else inside[:, None] & (depth < INNER)[None, :]
         at = block[:, None] + (depth - (t_y * BLOCK_W + t_x) * INNER)[None, :]
         left = tl.load(tensors.error + at, mask=there, other=0.0)
-        line = ((t_y * R + t_x) * PIECES + piece) * K + tl.arange(0, K)
+        line = ((t_y * R_X + t_x) * PIECES + piece) * K + tl.arange(0, K)
         right = tl.load(tensors.matrix + line[:, None] * (SHAPE.chunks * N) + column[None, :])
         total = tl.dot(left, right, total)
         t_x += 1

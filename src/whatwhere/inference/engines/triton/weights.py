@@ -103,14 +103,15 @@ def axis_weights(planes, first: tl.constexpr, like, S: tl.constexpr):
 @triton.jit
 def region_planes(y, x, room_y, room_x, SHAPE: tl.constexpr):
     """What is stored of the weights of a region within one map, from θ along rows and columns."""
-    S: tl.constexpr = SHAPE.pool_size
-    return axis_planes(y, room_y, S, SHAPE.ragged[0]) + axis_planes(x, room_x, S, SHAPE.ragged[1])
+    planes = axis_planes(y, room_y, SHAPE.pool_shape[0], SHAPE.ragged[0])
+    return planes + axis_planes(x, room_x, SHAPE.pool_shape[1], SHAPE.ragged[1])
 
 
 @triton.jit
-def region_weights(planes, like, S: tl.constexpr):
-    """The weights of a region within one map: S along rows, then S along columns."""
-    return axis_weights(planes, 0, like, S) + axis_weights(planes, axis_planes_of(S), like, S)
+def region_weights(planes, like, SHAPE: tl.constexpr):
+    """The weights of a region within one map: along rows, then along columns."""
+    S_Y: tl.constexpr = SHAPE.pool_shape[0]
+    return axis_weights(planes, 0, like, S_Y) + axis_weights(planes, axis_planes_of(S_Y), like, SHAPE.pool_shape[1])
 
 
 @triton.jit
@@ -155,7 +156,8 @@ def room(row, SHAPE: tl.constexpr):
     """How many elements of each region lie within the map, or more, along rows and columns."""
     H: tl.constexpr = SHAPE.grid[0]
     W: tl.constexpr = SHAPE.grid[1]
-    room_y, room_x = SHAPE.unpooled[0] - row // W % H * SHAPE.stride, SHAPE.unpooled[1] - row % W * SHAPE.stride
+    room_y = SHAPE.unpooled[0] - row // W % H * SHAPE.strides[0]
+    room_x = SHAPE.unpooled[1] - row % W * SHAPE.strides[1]
     return room_y[:, None], room_x[:, None]
 
 
@@ -163,7 +165,6 @@ def room(row, SHAPE: tl.constexpr):
 def take_theta(mu, gamma, stored, rows, gamma_bounds, SHAPE: tl.constexpr, M: tl.constexpr):
     """Take μ and γ [N, 2, B, h, w], in memory in any order, into `stored` = (θ, weights, common); set OUT_OF_BOUNDS if
     any of them is."""
-    REACH: tl.constexpr = (SHAPE.pool_size - 1) / 2
     tile, _ = own_tile(rows, SHAPE.maps, M)
     row, here = tile.row, tile.here
     theta, weights, common = stored
@@ -171,7 +172,11 @@ def take_theta(mu, gamma, stored, rows, gamma_bounds, SHAPE: tl.constexpr, M: tl
     for axis in tl.static_range(2):
         centre = tl.load(strided(mu, tile, axis, SHAPE), mask=here, other=0.0)
         precision = tl.load(strided(gamma, tile, axis, SHAPE), mask=here, other=0.0)
-        outside = (tl.abs(centre) > REACH) | (precision < gamma_bounds[0]) | (precision > gamma_bounds[1])
+        outside = (
+            (tl.abs(centre) > (SHAPE.pool_shape[axis] - 1) / 2)
+            | (precision < gamma_bounds[0])
+            | (precision > gamma_bounds[1])
+        )
         is_out = tl.max((here & outside).to(tl.int32), axis=1) > 0
         tl.store(common + OUT_OF_BOUNDS + 0 * row, 1.0 + 0.0 * row, mask=is_out)
         taken += ((centre, precision),)
