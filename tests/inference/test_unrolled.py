@@ -43,7 +43,7 @@ def problem(name: str = "2 layers", dtype: torch.dtype = torch.float64) -> tuple
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
-@pytest.mark.parametrize("name", ["2 layers", "2 layers, max"])
+@pytest.mark.parametrize("name", ["2 layers", "2 layers, max", "2 layers, rectangular"])
 def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
     """Of the features with respect to the sizes of the steps and to the filters of both layers, on both passes."""
     model, images = problem(name)
@@ -79,7 +79,7 @@ def test_a_schedule_of_safe_steps_is_the_fixed_rule(engine: str, dtype: torch.dt
         assert (one - other).norm() <= tolerance * one.norm()
 
 
-@pytest.mark.parametrize("name", ["1 layer", "2 layers", "2 layers, max", "3 layers, colour", "2 layers, overlapping"])
+@pytest.mark.parametrize("name", ["1 layer", "2 layers", "2 layers, max", "3 layers, colour", "2 layers, rectangular"])
 @pytest.mark.parametrize("alpha", [1.0, 0.5, 0.8])
 def test_the_cpu_engine_takes_the_steps_of_the_reference(name: str, alpha: float) -> None:
     pytest.importorskip("numba")

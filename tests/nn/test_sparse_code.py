@@ -52,7 +52,7 @@ def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
     assert torch.autograd.gradcheck(outputs, inputs, eps=1e-6, atol=1e-5, rtol=1e-4, fast_mode=True)
 
 
-@pytest.mark.parametrize("name", ["2 layers", "2 layers, max", "1 layer, colour"])
+@pytest.mark.parametrize("name", ["2 layers", "2 layers, max", "1 layer, colour", "2 layers, signals"])
 def test_the_layer_is_what_infer_computes(name: str) -> None:
     code, x = layer(name, return_where=True), images(name)
     what, where = code(x)

@@ -98,7 +98,7 @@ def test_gradient_of_features_that_are_zero_is_zero() -> None:
     assert (found.gamma == 0).all()
 
 
-@pytest.mark.parametrize("name", ["2×2", "3×3 ragged", "2 maps, 2×2 ragged", "3×3 stride 2"])
+@pytest.mark.parametrize("name", ["2×2", "3×3 ragged", "2 maps, 2×2 ragged", "3×3 stride 2", "2×3 ragged"])
 @pytest.mark.parametrize("power", [1, 2])
 def test_moments_are_those_of_the_signal(name: str, power: int) -> None:
     regions, signal = REGIONS[name], draw(1, *REGIONS[name].shape).abs()

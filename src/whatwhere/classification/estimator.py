@@ -20,7 +20,7 @@ from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
-from whatwhere.spec.checks import require_choice
+from whatwhere.spec.checks import Size, require_choice
 from whatwhere.spec.distillation import DistillSpec
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.inference import LineSearch
@@ -54,7 +54,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Parameters
     ----------
     maps : number of feature maps of each layer
-    filter_size, pool_size : sides of the filters and of the pooling regions
+    filter_size, pool_size : sides of the filters and of the pooling regions, each a number or a pair (height, width)
     pooling_kind : 'gaussian' (inferred for every image), 'max' or 'sum'
     fan_in : number of maps below that each map of layer 2, 3, … is connected to; None for all
     nonnegative : images, features and filters are ≥ 0
@@ -109,8 +109,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self,
         maps: Sequence[int] = (16, 48),
         *,
-        filter_size: int = 5,
-        pool_size: int = 2,
+        filter_size: Size = 5,
+        pool_size: Size = 2,
         pooling_kind: PoolingKind = "gaussian",
         fan_in: int | None = 8,
         nonnegative: bool = True,

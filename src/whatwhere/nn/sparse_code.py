@@ -12,6 +12,7 @@ from whatwhere.inference.unrolled import UnrolledInference
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, PoolingKind
+from whatwhere.spec.checks import Size
 
 Where = tuple[PoolingParams, ...]
 
@@ -25,8 +26,8 @@ class SparseCode2d(UnrolledInference):
 
     in_channels   channels of the input
     maps          maps of the layer, or of several layers from the input upwards
-    kernel_size   side of the square filters
-    pool_size     side of the square pooling regions
+    kernel_size   side of the filters, or a pair (height, width)
+    pool_size     side of the pooling regions, or a pair
     steps         unrolled steps of inference, K
     pooling_kind  'gaussian' (inferred), 'max' or 'sum'
     nonnegative   features and filters are ≥ 0
@@ -47,8 +48,8 @@ class SparseCode2d(UnrolledInference):
         self,
         in_channels: int,
         maps: int | Sequence[int],
-        kernel_size: int = 5,
-        pool_size: int = 2,
+        kernel_size: Size = 5,
+        pool_size: Size = 2,
         *,
         steps: int = 5,
         pooling_kind: PoolingKind = "gaussian",

@@ -21,7 +21,7 @@ def axis_means(w, first: tl.constexpr, S: tl.constexpr):
     for i in tl.static_range(S):
         x = i - (S - 1) / 2
         mean += w[first + i] * w[first + i] * x
-        square += w[first + i] * w[first + i] * x * x
+        square += w[first + i] * w[first + i] * (x * x)
     return mean, square
 
 

@@ -143,8 +143,9 @@ def unpool(p, weights, z, common, rows, SHAPE: tl.constexpr, M: tl.constexpr):
                         )  # fmt: skip
             elements = elements + (total,)  # noqa: RUF005
     c_scale = tl.load(common + SCALE)
-    first = plane_offset(tile, SHAPE.cell_area, SHAPE.maps)
-    for i in tl.static_range(SHAPE.cell_area):
+    AREA: tl.constexpr = SHAPE.cell_area
+    first = plane_offset(tile, AREA, SHAPE.maps)
+    for i in tl.static_range(AREA):
         tl.store(z + first + i * SHAPE.maps, (elements[i] * c_scale).to(z.dtype.element_ty), mask=tile.here)
 
 
