@@ -132,9 +132,9 @@ layers = LayerSpec(maps=16, pool_size=3, pool_stride=2), LayerSpec(maps=48, pool
 still, momentum = InferenceSpec(steps=1, step=Fixed()), InferenceSpec(steps=1, step=LineSearch(momentum=True))
 Workspace(Problem(DeconvNet(paper), v, Phase(layer=1), momentum)).run()
 Workspace(Problem(DeconvNet(ModelSpec(layers=layers)), v, Phase(layer=2, update_pooling=(1, 2)), still)).run()
-layers = LayerSpec(maps=10, filter_size=(1, 64), pool_size=(1, 8)), LayerSpec(maps=16, filter_size=(1, 5), pool_size=(1, 4), pool_stride=(1, 2))
-signals = Problem(DeconvNet(ModelSpec(layers=layers)), v.view(100, 1, 1, 784), Phase(layer=2, update_pooling=(1, 2)), still)
-Workspace(signals).run()
+waves = LayerSpec(maps=10, filter_size=(1, 64), pool_size=(1, 4))
+layers, signals = (waves, replace(waves, filter_size=(1, 5), pool_stride=(1, 2))), v.view(100, 1, 1, 784)
+Workspace(Problem(DeconvNet(ModelSpec(layers=layers)), signals, Phase(layer=2, update_pooling=(1, 2)), still)).run()
 for pooling in ("gaussian", "max"):
     model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling_kind=pooling) for layer in paper.layers)))
     for spec in (training, inference):
