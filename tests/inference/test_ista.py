@@ -306,3 +306,16 @@ def test_the_fixed_step_is_safe(problem: tuple) -> None:
         norm = x.square().sum((1, 2, 3), keepdim=True).sqrt()
         x = x / norm
     assert float(norm.max()) <= lipschitz(model.model, model.spec.depth) * (1 + 1e-9)
+
+
+def test_the_bound_holds_for_long_filters_and_overlapping_regions() -> None:
+    """Of constant features with a flat filter and flat pooling: its length times the regions that share an element."""
+    spec = ModelSpec(layers=(LayerSpec(maps=1, filter_size=(1, 80), pool_size=(1, 3), pool_stride=(1, 1)),))
+    flat = torch.full((1, 1, 1, 80), 80**-0.5, dtype=torch.float64)
+    model = DeconvNet.from_parts(spec, [flat], [torch.ones(1, 1, dtype=torch.bool)])
+    sized = model.at(1, 500)
+    p = torch.ones(1, *sized.regions[0].grid, dtype=torch.float64)
+    zero = torch.zeros(1, 2, *sized.regions[0].grid, dtype=torch.float64)
+    gain = sized.reconstruct(p, sized.weights([PoolingParams(zero, zero)]))[0, 0, 0, 250] ** 2
+    assert float(gain) == pytest.approx(3 * 80)
+    assert lipschitz(model, 1) == pytest.approx(3 * 80)

@@ -131,8 +131,7 @@ class BatchSolver:
         advance((first, last), part, memory, Network(self.layers, self.filters), self.settings, self.sizes)
 
     def solution(self) -> Solution:
-        parts = iter(torch.split(self.packed, [tensor[0].numel() for tensor in self.initial.tensors()], 1))
-        latents = self.initial.map(lambda tensor: next(parts).reshape(tensor.shape))
+        latents = unpack_latents(self.packed, self.initial)
         trace = torch.from_numpy(self.all.trace).permute(2, 1, 0)
         reconstruction, penalty = trace[:2].to(self.dtype)
         stats = Stats(reconstruction, penalty, trace[2].long(), torch.from_numpy(self.all.beta).T.to(self.dtype))
@@ -173,11 +172,22 @@ def initial_latents(problem: Problem) -> Latents:
 
 
 def pack_latents(latents: Latents, *, known: bool = True) -> Tensor:
-    """All latents of each image in one row, [N, …]; if none is known, memory for them."""
+    """All latents of each image in one row [N, …], the maps innermost; if none is known, memory for them."""
     if not known:
         first = latents.tensors()[0]
         return first.new_zeros(len(first), sum(tensor[0].numel() for tensor in latents.tensors()))
-    return torch.cat([tensor.reshape(len(tensor), -1) for tensor in latents.tensors()], 1)
+    return torch.cat([places_first(tensor).flatten(1) for tensor in latents.tensors()], 1)
+
+
+def unpack_latents(packed: Tensor, like: Latents) -> Latents:
+    """The latents in the rows of `pack_latents`, with the shapes of others."""
+    parts = iter(torch.split(packed, [tensor[0].numel() for tensor in like.tensors()], 1))
+    return like.map(lambda tensor: next(parts).view(places_first(tensor).shape).movedim((1, 2), (-2, -1)))
+
+
+def places_first(tensor: Tensor) -> Tensor:
+    """[N, …, B, H, W] → [N, H, W, …, B]."""
+    return tensor.movedim((-2, -1), (1, 2))
 
 
 def pack_images(images: Tensor) -> np.ndarray:

@@ -43,13 +43,16 @@ class Windows(NamedTuple):
 
 
 @cache
-def product(outputs: int, vectors: int) -> Any:
+def product(outputs: int, vectors: int, dot: bool = False) -> Any:
     """Make the function that computes `outputs` × `vectors` vectors of a convolution.
 
         out[i, v] = Σ_row Σ_d  signal[i · step + row · jump + d]  ·  filters[row, d, v]
 
     Number d of a window is broadcast; the filters of LANES maps are one vector. Signal and outputs are in the state:
     `out` = (where these begin, how far apart they are), `matrix` = (where the filters begin, how many maps they have).
+
+    With `dot`, outputs of a single map: LANES numbers d at a time (depth is a multiple) times one vector of filters;
+    the lanes are added up at the end.
     """
 
     @intrinsic
@@ -65,59 +68,28 @@ def product(outputs: int, vectors: int) -> Any:
                     for i in range(outputs)
                 ]
                 first = builder.mul(row.index, depth)
-                with cgutils.for_range(builder, depth) as d:
-                    line = builder.mul(builder.add(first, d.index), maps)
-                    lines = pointer(context, builder, filters, f, builder.add(f_at, line))
+                with cgutils.for_range(builder, builder.sdiv(depth, _number(LANES)) if dot else depth) as piece:
+                    d = builder.mul(piece.index, _number(LANES)) if dot else piece.index
+                    lines = pointer(context, builder, filters, f, _affine(builder, f_at, (builder.add(first, d), maps)))
                     weights = [
                         load_vector(builder, builder.gep(lines, [_number(v * LANES)]), dtype) for v in range(vectors)
                     ]
                     for i in range(outputs):
-                        value = broadcast(builder, builder.load(builder.gep(window[i], [d.index])))
+                        place = builder.gep(window[i], [d])
+                        value = load_vector(builder, place, dtype) if dot else broadcast(builder, builder.load(place))
                         for v in range(vectors):
                             builder.store(call(builder, "fma", value, weights[v], builder.load(sums[i][v])), sums[i][v])
             for i in range(outputs):
                 for v in range(vectors):
                     offset = _affine(builder, out_at, (i, out_step), (v, _number(LANES)))
-                    to = pointer(context, builder, state, source, offset)
-                    store_vector(builder, builder.load(sums[i][v]), to, dtype)
+                    to, total = pointer(context, builder, state, source, offset), builder.load(sums[i][v])
+                    if dot:
+                        builder.store(sum_lanes(builder, total, dtype), to)
+                    else:
+                        store_vector(builder, total, to, dtype)
             return context.get_dummy_value()
 
         return types.void(state, filters, out, windows, matrix), codegen
-
-    return tile
-
-
-@cache
-def dots(outputs: int) -> Any:
-    """Make the function that computes `outputs` numbers of a convolution onto one map.
-
-    out[i] = Σ_row Σ_d  signal[i · step + row · jump + d] · filters[row, d];  depth is a multiple of LANES.
-    """
-
-    @intrinsic
-    def tile(typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, filters_at: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            source, f, (out_at, out_step), (at, step, jump, rows, depth), f_at = unpack(builder, arguments)
-            dtype = state.dtype
-            zero = ir.Constant(vector_ir(dtype), None)
-            sums = [cgutils.alloca_once_value(builder, zero) for _ in range(outputs)]
-            with cgutils.for_range(builder, rows) as row:
-                window = [
-                    pointer(context, builder, state, source, _affine(builder, at, (i, step), (row.index, jump)))
-                    for i in range(outputs)
-                ]
-                line = pointer(context, builder, filters, f, _affine(builder, f_at, (row.index, depth)))
-                with cgutils.for_range_slice(builder, _number(0), depth, _number(LANES), inc=True) as (d, _):
-                    weights = load_vector(builder, builder.gep(line, [d]), dtype)
-                    for i in range(outputs):
-                        value = load_vector(builder, builder.gep(window[i], [d]), dtype)
-                        builder.store(call(builder, "fma", value, weights, builder.load(sums[i])), sums[i])
-            for i in range(outputs):
-                place = pointer(context, builder, state, source, _affine(builder, out_at, (i, out_step)))
-                builder.store(sum_lanes(builder, builder.load(sums[i]), dtype), place)
-            return context.get_dummy_value()
-
-        return types.void(state, filters, out, windows, types.intp), codegen
 
     return tile
 
@@ -203,16 +175,16 @@ def product_rows(
                 row_of_1(state, filters, count, out, signal, f)
 
 
-dots_8, dots_4, dots_1 = dots(8), dots(4), dots(1)
+dots_8, dots_4, dots_1 = (product(n, 1, dot=True) for n in (8, 4, 1))
 
 
 @jit
 def dots_rows(
     state: Array, filters: Array, repeats: Repeats, outputs: tuple[int, int], windows: Windows, f: int
 ) -> None:
-    """Rows of outputs of one map, with its filter at f (see `dots`)."""
+    """Rows of outputs of one map, with its filter at f (see `product`)."""
     noinline()
-    i = 0
+    i, matrix = 0, (f, 1)
     while i < repeats.length:
         left = repeats.length - i
         size = 8 if left >= 8 else 4 if left >= 4 else 1
@@ -220,9 +192,9 @@ def dots_rows(
             out = (outputs[0] + k * repeats.out_jump + i * outputs[1], outputs[1])
             signal = shifted(windows, k * repeats.signal_jump + i * windows.step)
             if size == 8:
-                dots_8(state, filters, out, signal, f)
+                dots_8(state, filters, out, signal, matrix)
             elif size == 4:
-                dots_4(state, filters, out, signal, f)
+                dots_4(state, filters, out, signal, matrix)
             else:
-                dots_1(state, filters, out, signal, f)
+                dots_1(state, filters, out, signal, matrix)
         i += size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from whatwhere.inference.engines.cpu.records import Layer, Network, Settings, Ta
 from whatwhere.inference.engines.cpu.steps import apply_mask
 from whatwhere.inference.engines.jit import Array, inline_jit, jit
 from whatwhere.inference.engines.jit.region import coordinate, fit_moments
-from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store, total, transpose
+from whatwhere.inference.engines.jit.simd import LANES, load, noinline, splat, store, total
 from whatwhere.inference.engines.jit.vector_math import absolute, formulas, maximum, where
 from whatwhere.ops.pooling import SWITCH
 
@@ -20,37 +20,20 @@ ROUNDING = 20  # of Winograd's method, in units of the last place of the largest
 KNOWN, MOMENTS, SWITCHES, FLAT = range(4)  # values of `layer.fit`: where the pooling variables of a layer come from
 
 
-class Copy(NamedTuple):
-    """One copy of a map, between the caller's [B, H, W] at `outside` and the state's [H, W, `between`] at `inside`."""
-
-    outside: int
-    inside: int
-    between: int
-    to_state: bool
-
-
 @jit
-def copy_map(packed: Array, state: Array, layer: Layer, copy: Copy) -> int:
-    """Copy a map; return the end of the caller's."""
+def copy_map(
+    packed: Array, outside: int, state: Array, inside: int, shape: tuple[int, int, int], to_state: bool
+) -> int:
+    """Copy `shape` = (places, maps of the model, maps in memory) to the state or back; the end of the caller's."""
     noinline()
-    places, between = layer.rows * layer.columns, copy.between
-    for first in range(0, places, LANES):
-        for map in range(0, layer.real_maps, LANES):
-            inside, outside = copy.inside + first * between + map, copy.outside + map * places + first
-            if first + LANES <= places and map + LANES <= layer.real_maps:
-                if copy.to_state:
-                    transpose(packed, (outside, places), state, (inside, between))
-                else:
-                    transpose(state, (inside, between), packed, (outside, places))
-                continue
-            for i in range(min(LANES, places - first)):
-                for b in range(min(LANES, layer.real_maps - map)):
-                    if copy.to_state:
-                        state[inside + i * between + b] = packed[outside + b * places + i]
-                    else:
-                        packed[outside + b * places + i] = state[inside + i * between + b]
-    end: int = copy.outside + layer.real_maps * places
-    return end
+    places, maps, between = shape
+    for i in range(places):
+        for b in range(maps):
+            if to_state:
+                state[inside + i * between + b] = packed[outside + i * maps + b]
+            else:
+                packed[outside + i * maps + b] = state[inside + i * between + b]
+    return outside + places * maps
 
 
 @inline_jit
@@ -62,16 +45,16 @@ def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None
 
 @jit
 def copy_latents(packed: Array, state: Array, layers: Array, to_state: bool) -> None:
-    """Copy p and every layer's μ and γ from the caller's order to the state's (`to_state`), or back."""
+    """Copy p [H, W, B] and every layer's μ and γ [H, W, axis, B] to the state, or back."""
     noinline()
     top = layers[len(layers) - 1]
-    end = copy_map(packed, state, top, Copy(0, top.features, top.maps, to_state))
+    shape = top.rows * top.columns, top.real_maps, top.maps
+    end = copy_map(packed, 0, state, top.features, shape, to_state)
     for k in range(1, len(layers)):
         layer = layers[k]
-        for start in (layer.mu, layer.gamma):
-            for axis in range(2):
-                at = Copy(end, start + axis * layer.maps, 2 * layer.maps, to_state)
-                end = copy_map(packed, state, layer, at)
+        shape = 2 * layer.rows * layer.columns, layer.real_maps, layer.maps
+        end = copy_map(packed, end, state, layer.mu, shape, to_state)
+        end = copy_map(packed, end, state, layer.gamma, shape, to_state)
 
 
 @inline_jit

@@ -144,39 +144,6 @@ def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
 
 
 @intrinsic
-def transpose(typingctx: Any, source: Any, at: Any, target: Any, to: Any) -> Any:
-    """target[to[0] + i to[1] + j] = source[at[0] + j at[1] + i] for LANES × LANES numbers."""
-    if not (_is_plain(source) and source.dtype == target.dtype):
-        return None
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source_array, (at, step), target_array, (to, stride) = unpack(builder, arguments)
-        dtype, half = source.dtype, LANES // 2
-        first = pointer(context, builder, source, source_array, at)
-        rows = [load_vector(builder, builder.gep(first, [builder.mul(step, _index(i))]), dtype) for i in range(LANES)]
-        pairs = [(i, LANES + i) for i in range(LANES)]
-        for _ in range(half.bit_length()):  # each round interleaves row i with the row half way further down
-            rows = [
-                builder.shuffle_vector(
-                    rows[i], rows[i + half],
-                    ir.Constant(ir.VectorType(ir.IntType(32), LANES), [lane for pair in part for lane in pair]),
-                )
-                for i in range(half)
-                for part in (pairs[:half], pairs[half:])
-            ]  # fmt: skip
-        first = pointer(context, builder, target, target_array, to)
-        for i, row in enumerate(rows):
-            store_vector(builder, row, builder.gep(first, [builder.mul(stride, _index(i))]), dtype)
-        return context.get_dummy_value()
-
-    return types.void(source, at, target, to), codegen
-
-
-def _index(value: int) -> ir.Constant:
-    return ir.Constant(ir.IntType(64), value)
-
-
-@intrinsic
 def any_nonzero(typingctx: Any, a: Any) -> Any:
     """Whether any lane differs from zero."""
 
