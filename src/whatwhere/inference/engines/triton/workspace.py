@@ -212,7 +212,8 @@ class Workspace(BatchMemory):
             if role == "gradient":
                 tensors = tensors._replace(z=self.trial_z)
             options = dict(UP)
-            if shape.cell in ((1, 1), (2, 2)) and not fit:  # registers that suffice: with fewer, more programs share a processor
+            if shape.cell in ((1, 1), (2, 2)) and not fit:
+                # registers that suffice: with fewer, more programs share a processor
                 options["maxnreg"] = 80 if role == "between" else 128
             rule = replace(rule, by_image=by_image)
             up.up[programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **options)
