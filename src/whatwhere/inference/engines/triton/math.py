@@ -15,13 +15,12 @@ def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
 
 
 @triton.jit
-def axis_means(w, first: tl.constexpr, S: tl.constexpr):
-    """Σ q x and Σ q x² along the axis whose S weights begin with `first`."""
-    mean, square = w[0] * 0, w[0] * 0
+def axis_means(w, first: tl.constexpr, like, S: tl.constexpr):
+    """Σ q x and Σ q x² along the axis whose S weights begin with `first`, shaped `like` a tensor."""
+    mean, square = like * 0, like * 0
     for i in tl.static_range(S):
-        x = i - (S - 1) / 2
-        mean += w[first + i] * w[first + i] * x
-        square += w[first + i] * w[first + i] * (x * x)
+        mean += w[first + i] * w[first + i] * (i - (S - 1) / 2)
+        square += w[first + i] * w[first + i] * ((i - (S - 1) / 2) * (i - (S - 1) / 2))
     return mean, square
 
 
@@ -45,8 +44,8 @@ def pooled(errors, w, SHAPE: tl.constexpr):
         first_y, first_x = formulas.pair_moment(w[0], w[1], r_0, r_1), formulas.pair_moment(w[2], w[3], c_0, c_1)
         second_y, second_x = g * 0, g * 0
     else:
-        mean_y, square_y = axis_means(w, 0, S_Y)
-        mean_x, square_x = axis_means(w, S_Y, S_X)
+        mean_y, square_y = axis_means(w, 0, w[0], S_Y)
+        mean_x, square_x = axis_means(w, S_Y, w[0], S_X)
         g = w[0] * 0
         first_y, first_x, second_y, second_x = g, g, g, g
         for i in tl.static_range(S_Y):

@@ -14,7 +14,7 @@ Layouts are those of `down`.
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import axis_means, moved
+from whatwhere.inference.engines.triton.math import moved
 from whatwhere.inference.engines.triton.step import some_in_row, take_step
 from whatwhere.inference.engines.triton.up import errors_at_z, movement, store_error, store_gradient
 from whatwhere.inference.engines.triton.weights import (
@@ -109,7 +109,10 @@ def pool(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.co
 @triton.jit
 def centred(sums, g, w, first: tl.constexpr, S: tl.constexpr):
     """Σ w e (x - Σ q x) and Σ w e (x² - Σ q x²) along the axis whose weights begin with `first`; `sums` lack the q."""
-    mean, square = axis_means(w, first, S)
+    mean, square = g * 0, g * 0
+    for i in tl.static_range(S):
+        mean += w[first + i] * w[first + i] * (i - (S - 1) / 2)
+        square += w[first + i] * w[first + i] * ((i - (S - 1) / 2) * (i - (S - 1) / 2))
     return sums[0] - mean * g, sums[1] - square * g
 
 
