@@ -1,4 +1,6 @@
-"""Make the explorer's pictures, docs/images/explorer*.png and explorer.webp: python docs/explorer_pictures.py
+"""Make the explorer's pictures: python docs/explorer_pictures.py makes docs/images/explorer.png and explorer.webp,
+python docs/explorer_pictures.py FOLDER the pages of other models, explorer-*.webp, one of them of the run in FOLDER
+that `python benchmarks/walk.py FOLDER` made.
 
 Needs a Chromium or Chrome and Playwright (both part of the development setup).
 """
@@ -9,6 +11,7 @@ import io
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from playwright.sync_api import sync_playwright
 
 from whatwhere import data, models
 from whatwhere.explorer.export import Explorer
+from whatwhere.learning import read_run
 from whatwhere.model import load
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import read_recipe
@@ -96,36 +100,71 @@ def move(tab: Any, film: Film) -> None:
     film.take(1200)
 
 
+def screens(browser: Any, name: str, page: str, act: Callable[[Any], None] = lambda tab: None) -> None:
+    """The page on a wide and on a narrow screen, side by side, at half the size."""
+    shots = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        file.write_text(page, encoding="utf-8")
+        for width in (1280, 400):
+            tab = browser.new_page(viewport={"width": width, "height": 860})
+            tab.set_default_timeout(300_000)
+            tab.goto(file.as_uri())
+            tab.locator("body[aria-busy=false]").wait_for()
+            act(tab)
+            tab.locator("body[aria-busy=false]").wait_for()
+            tab.wait_for_timeout(400)
+            shots.append(Image.open(io.BytesIO(tab.screenshot())).convert("RGB").reduce(2))
+            tab.close()
+    both = Image.new("RGB", (sum(shot.width for shot in shots) + 10, shots[0].height), "white")
+    both.paste(shots[0], (0, 0))
+    both.paste(shots[1], (shots[0].width + 10, 0))
+    both.save(IMAGES / f"{name}.webp", quality=70, method=6)
+
+
 def crop_a_photograph(browser: Any, folder: Path) -> None:
     """A photograph that is dropped on the page of a model of photographs, and the crop that is explained."""
     from sklearn.datasets import load_sample_images
 
-    pictures = folder / "pictures"
+    pictures = folder / "photographs"
     pictures.mkdir()
     for number, picture in enumerate(load_sample_images().images):
         Image.fromarray(picture).convert("L").save(pictures / f"{number}.png")
     model, recipe = load(models.path("photographs")), read_recipe("photographs")
     page = Explorer(model, recipe, data.load(pictures, size=64), name="photographs", examples=2).export()
-    (folder / "photographs.html").write_text(page, encoding="utf-8")
-    tab = browser.new_page(viewport=SIZE)
-    tab.goto((folder / "photographs.html").as_uri())
-    tab.locator("#step-label:not(:empty)").wait_for()
-    tab.locator("#file").set_input_files(pictures / "0.png")
-    tab.locator("#crop-size").fill("0.4")
-    settle(tab)
-    tab.screenshot(path=IMAGES / "explorer-photograph.png")
+
+    def crop(tab: Any) -> None:
+        tab.locator("#file").set_input_files(pictures / "0.png")
+        tab.locator("#crop-size").fill("0.4")
+        settle(tab)
+
+    screens(browser, "explorer-photograph", page, crop)
+
+
+def kinds_of_models(browser: Any, folder: Path, walk: Path) -> None:
+    """The pages of a model of clothes, of photographs and of a folder of pictures (of `benchmarks/walk.py`)."""
+    clothes = data.load("fashion-mnist", split="test")
+    page = Explorer(load(models.path("fashion")), Recipe.paper(), clothes, name="fashion", examples=50)
+    screens(browser, "explorer-clothes", page.export())
+    crop_a_photograph(browser, folder)
+    run = read_run(walk / "run")
+    pictures = data.load(walk / "pictures").with_channels(run.model.spec.channels)
+    screens(browser, "explorer-folder", Explorer(run.model, run.recipe, pictures, name="run", examples=20).export())
 
 
 def main() -> None:
     browser_path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser_path is None:
         sys.exit("no Chromium or Chrome was found; install one (Debian: apt-get install chromium)")
-    digits = data.load("digits", split="test")
-    page = Explorer(load(models.path("mnist")), Recipe.paper(), digits, name="mnist", examples=300).export()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        if len(sys.argv) > 1:
+            kinds_of_models(browser, Path(folder), Path(sys.argv[1]))
+            return
+        digits = data.load("digits", split="test")
+        page = Explorer(load(models.path("mnist")), Recipe.paper(), digits, name="mnist", examples=300).export()
         file = Path(folder) / "explorer.html"
         file.write_text(page, encoding="utf-8")
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         tab = browser.new_page(viewport=SIZE)
         tab.set_default_timeout(120_000)
         tab.goto(file.as_uri())
@@ -138,7 +177,6 @@ def main() -> None:
         move(tab, film)
         film.save(IMAGES / "explorer.webp")
         tab.screenshot(path=IMAGES / "explorer.png")
-        crop_a_photograph(browser, Path(folder))
         browser.close()
 
 

@@ -84,8 +84,8 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     if a <= FEW_CHANNELS or c <= FEW_CHANNELS:
         if a <= FEW_CHANNELS and c <= FEW_CHANNELS and (a > 1 or c == 1) and b > 1:
             warnings.warn(
-                f"{name}: in an array of shape {shape}, axis 1 was taken for the {a} channels; write "
-                "load(array, channels='last') if axis 3 holds them",
+                f"{name}: in an array of shape {shape}, axis 1 was taken for the {a} channels; if "
+                "axis 3 holds them, move it to axis 1 (in Python, channels='last' does)",
                 stacklevel=5,  # the caller of `load`
             )
         return "first" if a <= FEW_CHANNELS else "last"
@@ -93,7 +93,7 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
         return "first" if a < c else "last"
     raise ImageError(
         f"{name}: an array of shape {shape} does not show which axis holds the channels; "
-        "state it: load(array, channels='first') for axis 1, channels='last' for axis 3"
+        "expected fewer channels than rows and columns (in Python, channels='first' or 'last' says where they are)"
     )
 
 

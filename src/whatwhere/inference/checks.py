@@ -38,7 +38,7 @@ def as_image_source(images: object, channels: int) -> ImageSource:
                 "images that require a gradient were given; infer gives none (whatwhere.nn.SparseCode2d does)",
                 stacklevel=3,
             )
-        return images
+        return images.detach()
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
         return cast(ImageSource, images)

@@ -164,7 +164,7 @@ class DeconvNet:
         if images.ndim != 4:
             raise ImageError(f"images of shape {list(images.shape)} were given; expected {expected}")
         if images.shape[1] != spec.channels:
-            raise ImageError(f"images with {images.shape[1]} channels were given; expected {spec.channels} channels")
+            raise ImageError(f"images with {images.shape[1]} channels were given; expected {spec.channels}")
         if not images.is_floating_point():
             raise ImageError(f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)")
         if images.shape[2] == 0 or images.shape[3] == 0:
