@@ -9,6 +9,7 @@ import pytest
 
 import tiny_run as tiny
 from tiny_run import PLAIN, whatwhere
+from whatwhere.cli import stages
 from whatwhere.errors import ImageError, RunError, SpecError
 
 
@@ -173,3 +174,15 @@ def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures
         whatwhere("classify", run, pictures / "pictures", "--labels", pictures / "labels.csv", *PLAIN)
     with pytest.raises(SpecError, match="--out was given without a table of labels"):
         whatwhere("classify", run, pictures / "pictures", "--out", pictures / "out", *PLAIN)
+
+
+def test_a_new_name_begins_a_stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(stages, "LINE_EVERY", 0.0)
+    with stages.Stages().named() as progress:
+        for name, share in (("learning", 0.5), ("learning", 1.0), ("describing", 0.25)):
+            progress(name, share)
+    lines = [line.partition(".")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        *("learning …", "learning: 50 of 100", "learning: 100 of 100", "learning: 0"),
+        *("describing …", "describing: 25 of 100", "describing: 0"),
+    ]

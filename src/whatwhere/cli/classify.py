@@ -141,14 +141,12 @@ def label_all(
     claim(files, run, images, labels, folder=out, overwrite=overwrite)
     pictures, given = read_images(run, images), read_labels(labels)
     trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
-    with Stages(quiet).stage(f"classifying {pictures.name}", 1) as advance:
-        session = Labelling(
-            pictures, run=trained, invariant_to=settings.of(Distortions), options=settings.of(TrainingOptions)
-        )
-        check_names(labels, given, session.names)
-        session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
-        session.label(given)
-        advance(1)
+    options, distortions = settings.of(TrainingOptions), settings.of(Distortions)
+    with Stages(quiet).named() as progress:
+        session = Labelling(pictures, run=trained, invariant_to=distortions, options=options, progress=progress)
+    check_names(labels, given, session.names)
+    session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
+    session.label(given)
     write_predictions(files[0], session.names, session.classes, session.probabilities, session.labelled)
     write(files[1], page(session, pictures).encode())
     unsure = [session.names[row] for row in session.suggested_rows(5)]
