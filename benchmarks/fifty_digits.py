@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 import whatwhere as ww
 from whatwhere.classification import describe_images
@@ -29,16 +30,17 @@ CALLS: dict[str, Callable[[], Any]] = {
     "DeconvNetFeatures().fit": lambda: features.fit(X),
     "DeconvNetFeatures().transform": lambda: features.transform(X),
     "DeconvNetFeatures().encode": lambda: features.encode(X),
-    "DeconvNetFeatures(steps='learned').fit": lambda: ww.DeconvNetFeatures(steps="learned").fit(X),
     "DeconvNetFeatures(invariant_to=Distortions()).fit": lambda: ww.DeconvNetFeatures(
         invariant_to=ww.Distortions()
     ).fit(X),
     "describe_images": lambda: describe_images(model, images, ww.Recipe.paper()),
     "GraphClassifier().fit": lambda: ww.GraphClassifier().fit(features.transform(X), few),
     "AnomalyDetector().fit": lambda: ww.AnomalyDetector().fit(X),
-    "restoration.denoise": lambda: ww.restoration.denoise(images, 0.1),
-    "restoration.inpaint": lambda: ww.restoration.inpaint(images, (images > 0.5).float()),
-    "generate": lambda: ww.generate(model, images, 50),
+    "restoration.denoise": lambda: ww.restoration.denoise(ww.restoration.load_denoiser(), images),
+    "restoration.inpaint": lambda: ww.restoration.inpaint(
+        ww.restoration.load_denoiser(), images, torch.ones(50, 1, 28, 28)
+    ),
+    "generate": lambda: ww.generate(ww.infer(model, images), 50),
     "Labelling": lambda: ww.Labelling(digits.subset(np.arange(50)), run="mnist"),
 }
 

@@ -32,6 +32,7 @@ def photographs(channels: int = 3) -> torch.Tensor:
         (1 - digits(), "onoff", 1.0),
         (digits() - 0.5, "onoff", 1.0),
         (photographs(), "onoff", 1.0),
+        ((0.06 + digits()).clamp(max=1), "onoff", 1.0),  # a dark ground that is not black, as under a microscope
     ],
 )
 def test_the_input_stage_suits_the_ground(images: torch.Tensor, kind: str, white: float) -> None:
@@ -47,7 +48,7 @@ def test_more_images_than_can_be_learned_in_minutes_are_a_stream_of_some_of_them
     assert count == defaults.VALUES // 28**2
     assert "5,102 of 6,000 images" in line
     assert choose_defaults(torch.zeros(500, 1, 28, 28)).recipe.learning[1].epochs == 10
-    assert choose_defaults(torch.zeros(2, 1, 28, 28)).recipe.learning[0].epochs == 50
+    assert choose_defaults(torch.zeros(2, 1, 28, 28)).recipe.learning[0].epochs == defaults.MOST_EPOCHS
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.8, 1.0])
