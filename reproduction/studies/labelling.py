@@ -1,6 +1,6 @@
 """Labels that are suggested against labels at random: errors on all pictures, against the number of labels.
 
-    python -m reproduction.studies.labelling ROWS.npz --out FILE.json [--sets digits fashion tiles] [--seeds 3]
+    python -m reproduction.studies.labelling ROWS.npz --out FILE.json [--sets digits fashion tiles] [--processes 1]
 
 ROWS.npz holds descriptors NAME [N, r] and classes NAME_y [N] of every set (`describe_pictures`). A person is simulated
 who always labels the first suggestion with its true class; the first picture of all is drawn at random, by the seed.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ COUNTS = (5, 10, 15, 20, 25, 30, 40, 50, 60)
 ESTIMATED = (20, 30, 60)  # numbers of labels at which the session's own estimate of the error is kept
 
 
-def simulate(rows: np.ndarray, y: np.ndarray, seed: int, suggested: bool, most: int) -> dict:
+def simulate(rows: np.ndarray, y: np.ndarray, seed: int, suggested: bool, most: int = 60) -> dict:
     """Errors at some numbers of labels, the estimates of the error, and the longest time from a label to its update."""
     session, order = ww.Labelling(rows), np.random.default_rng(seed).permutation(len(y))
     errors, estimates, slowest = {}, {}, 0.0
@@ -44,17 +45,27 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=["digits", "fashion", "tiles"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--most", type=int, default=60)
+    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    data, results = np.load(options.rows), {}
-    for name in options.sets:
-        rows, y = data[name].astype(np.float32), data[f"{name}_y"]
-        for kind in ("suggested", "random"):
-            for seed in range(options.seeds):
-                found = simulate(rows, y, seed, kind == "suggested", options.most)
-                results[f"{name} {kind} {seed}"] = found
-                print(name, kind, seed, {k: round(100 * v, 2) for k, v in found["errors"].items()}, flush=True)
-                options.out.write_text(json.dumps(results, indent=1) + "\n")
+    results = json.loads(options.out.read_text()) if options.out.exists() else {}
+    jobs = [
+        (options.rows, name, kind, seed)
+        for name in options.sets
+        for kind in ("suggested", "random")
+        for seed in range(options.seeds)
+    ]
+    with get_context("spawn").Pool(options.processes) as pool:
+        for key, found in pool.imap_unordered(run, jobs, chunksize=1):
+            results[key] = found
+            print(key, {k: round(100 * v, 2) for k, v in found["errors"].items()}, flush=True)
+            options.out.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+
+
+def run(job: tuple[Path, str, str, int]) -> tuple[str, dict]:
+    """One simulation, and its name in the file of results."""
+    file, name, kind, seed = job
+    data = np.load(file)
+    return f"{name} {kind} {seed}", simulate(data[name].astype(np.float32), data[f"{name}_y"], seed, kind == "suggested")
 
 
 if __name__ == "__main__":

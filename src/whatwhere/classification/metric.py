@@ -13,9 +13,10 @@ images: each is a low rank and an even rest, W ≈ V diag(w) Vᵀ + ρ (I − V 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,22 +94,28 @@ class Metric:
     def to(self, device: torch.device | str) -> Metric:
         return Metric(self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how, self.made_for)
 
+    def tensors(self) -> dict[str, Tensor]:
+        return {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a safetensors file; nothing is pickled."""
-        tensors = {name: getattr(self, name).detach().cpu() for name in ("mean", "matrix", "variances")}
-        write_checked(Path(path), FORMAT, {"how": asdict(self.how), "made_for": self.made_for}, tensors)
+        settings = {"how": asdict(self.how), "made_for": self.made_for}
+        write_checked(Path(path), FORMAT, settings, self.to("cpu").tensors())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Metric:
         """Read what `save` wrote."""
         file = Path(path)
         with readable(file, "metric", "learn it again"):
-            settings, tensors = read_checked(file, FORMAT)
-            how = build(Distortions, settings["how"])
-            mean, matrix, variances = (tensors[name].float() for name in ("mean", "matrix", "variances"))
-            if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):
-                raise SpecError("the sizes of its tensors do not match")
-            return cls(mean, matrix, variances, how, settings["made_for"])
+            return cls.from_parts(*read_checked(file, FORMAT))
+
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Metric:
+        """The metric of what a file holds."""
+        mean, matrix, variances = (tensors[name].float() for name in ("mean", "matrix", "variances"))
+        if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):
+            raise SpecError("the sizes of its tensors do not match")
+        return cls(mean, matrix, variances, build(Distortions, settings["how"]), settings.get("made_for", ""))
 
 
 class Covariance:
@@ -143,16 +150,10 @@ class Covariance:
             return
         rows, self.waiting = torch.cat(self.waiting), []
         for part in rows.split(max(self.size, 512)):  # few: the cost grows with their cube
-            stacked = part if self.factor is None else torch.cat([self.factor, part])
-            self.factor = principal_rows(stacked, self.size) if len(stacked) > self.size else stacked
-
-
-def principal_rows(x: Tensor, count: int) -> Tensor:
-    """The `count` orthogonal rows that keep most of the products of x:  S Vᵀ of its singular value decomposition."""
-    products = (x @ x.T).double()
-    vectors = torch.linalg.eigh(products).eigenvectors[:, -count:]
-    rows: Tensor = vectors.to(x).T @ x
-    return rows
+            x = part if self.factor is None else torch.cat([self.factor, part])
+            if len(x) > self.size:  # S Vᵀ of the singular value decomposition, as far as it is kept
+                x = torch.linalg.eigh((x @ x.T).double()).eigenvectors[:, -self.size :].to(x).T @ x
+            self.factor = x
 
 
 def fit_metric(
@@ -207,13 +208,8 @@ def learn_metric(
 ) -> Metric:
     """Learn the metric of the descriptors of a model, on its device (see `fit_metric`)."""
     images = in_model_units(model.spec, images)
-
-    def rows(v: Tensor) -> Tensor:
-        described = describe_images(model, v, recipe, engine=engine, on_device=True)
-        assert isinstance(described, Tensor)
-        return described
-
-    metric = fit_metric(rows, images, how, progress=progress)
+    describe = partial(describe_images, model, recipe=recipe, engine=engine, on_device=True)
+    metric = fit_metric(describe, images, how, progress=progress)
     return replace(metric, made_for=purpose(model, recipe, images, metric.how))
 
 
@@ -266,6 +262,5 @@ def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]
     V = vectors.T[kept].to(rows) @ rows / scales[:, None].to(rows)
     rest = max(within.squares / within.count - float(scales.square().sum()), 0.0) / max(columns - len(scales), 1)
     epsilon = share * mean_variance
-    shrunk = 1 - ((rest + epsilon) / (scales.square() + epsilon)).sqrt()
-    shrunk = shrunk.to(rows)
+    shrunk = (1 - ((rest + epsilon) / (scales.square() + epsilon)).sqrt()).to(rows)
     return lambda x: x - (x @ V.T * shrunk) @ V

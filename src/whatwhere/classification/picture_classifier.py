@@ -22,8 +22,7 @@ from whatwhere.files import disk_errors, open_regular
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import model_tensors, read_checked, readable, write_checked
 from whatwhere.spec import Recipe
-from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.toml import build, override, to_toml
+from whatwhere.spec.toml import override, to_toml
 
 FORMAT = "whatwhere picture classifier 1"
 
@@ -88,7 +87,7 @@ class PictureClassifier:
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
         if (d := self.describe) is not None:
             tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
-            tensors |= {f"metric.{name}": getattr(d.metric, name).cpu() for name in ("mean", "matrix", "variances")}
+            tensors |= {f"metric.{name}": tensor.cpu() for name, tensor in d.metric.tensors().items()}
             settings |= {"how": asdict(d.metric.how), "shape": d.shape, "recipe": to_toml(d.recipe)}
         with disk_errors(f"writing {path}", "make room, or choose another place"):
             write_checked(Path(path), FORMAT, settings, tensors)
@@ -135,7 +134,6 @@ def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describe
         [tensors[f"model.layer{k}.{part}"] for k in layers] for part in ("filters", "connectivity")
     )
     model = DeconvNet.from_parts(recipe.model, filters, connectivity)
-    mean, matrix, variances = (tensors[f"metric.{name}"] for name in ("mean", "matrix", "variances"))
-    metric = Metric(mean, matrix, variances, build(Distortions, settings["how"]))
+    metric = Metric.from_parts(settings, {name.removeprefix("metric."): tensor for name, tensor in tensors.items()})
     channels, height, width = settings["shape"]
     return Describer(model, recipe, metric, (channels, height, width))

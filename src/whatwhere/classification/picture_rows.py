@@ -38,10 +38,7 @@ def describe_pictures(
     kept = None if labels is None else labels.with_suffix(".run")
     if run is None and kept is not None and kept.exists():
         run = kept
-    if run is None:
-        trained = learn_model(images, kept, options, progress)
-    else:
-        trained = run if isinstance(run, TrainedRun) else read_run(run)
+    trained = run if isinstance(run, TrainedRun) else read_run(run) if run else learn(images, kept, options, progress)
     model = trained.model.to(choose_device(options.device))
     recipe, engine = trained.recipe, options.engine
     advance = counted(progress, "learning what does not matter", len(images))
@@ -74,10 +71,9 @@ def counted(progress: Progress, stage: str, total: int) -> Callable[[Any], None]
     return advance
 
 
-def learn_model(images: Images, out: Path | None, options: TrainingOptions, progress: Progress) -> TrainedRun:
+def learn(images: Images, out: Path | None, options: TrainingOptions, progress: Progress) -> TrainedRun:
     """A model of the images, learned in a stream, with settings chosen from them."""
     chosen = choose_defaults(images)
     advance = counted(progress, "learning features", (chosen.image_count or len(images)) * chosen.recipe.model.depth)
     callbacks = TrainingCallbacks(on_batch=lambda report: advance(chosen.recipe.batch_size))
-    given: dict[str, Any] = {"image_count": chosen.image_count, "options": options, "callbacks": callbacks}
-    return train(images, chosen.recipe, out, **given)
+    return train(images, chosen.recipe, out, image_count=chosen.image_count, options=options, callbacks=callbacks)
