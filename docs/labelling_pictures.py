@@ -1,0 +1,89 @@
+"""The pictures of the labelling page in the how-to: python docs/labelling_pictures.py [CHROMIUM]
+
+1,000 of the embedded digits, the model `mnist` and its learned steps. The first suggestion is labelled, always with its
+true class; pictures are taken before, after a few and after more labels, and on a phone.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+import whatwhere as ww
+from whatwhere.explorer.label_page import LabelPage
+from whatwhere.explorer.server import PageServer
+from whatwhere.inference.learned_steps import resolve_steps
+
+OUT = Path(__file__).parent / "howto"
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}
+STAGES = {0: "labelling-1.png", 9: "labelling-2.png", 20: "labelling.png"}
+
+
+def page(folder: Path) -> tuple[LabelPage, np.ndarray]:
+    digits = ww.data.load("digits").subset(np.arange(1000), "1,000 digits")
+    model, inference = resolve_steps(ww.load("mnist"), "learned")
+    recipe = replace(ww.Recipe.paper(), inference=inference, plan=())
+    run = ww.learning.TrainedRun("mnist", recipe, model)
+    made = LabelPage(
+        lambda progress: ww.Labelling(digits, run=run, labels=folder / "labels.csv", progress=progress),
+        digits.name,
+        folder / "classifier.safetensors",
+    )
+    made.thread.join()
+    return made, np.asarray(digits.labels)
+
+
+def label(tab: Any, truth: np.ndarray, count: int) -> None:
+    """Label the first suggestion."""
+    cell = tab.locator("#tray .cell").first
+    name = str(truth[int(cell.get_attribute("data-row"))])
+    cell.click()
+    tab.locator("#class-name").fill(name)
+    tab.locator("#class-name").press("Enter")
+    tab.get_by_text(f"{count} of 1,000 pictures").wait_for()
+
+
+def shot(tab: Any, name: str) -> None:
+    tab.mouse.move(2, 2)
+    tab.wait_for_timeout(1500)  # the estimate of the error follows
+    tab.screenshot(path=OUT / name)
+    print(OUT / name, flush=True)
+
+
+def main() -> None:
+    chromium = sys.argv[1] if len(sys.argv) > 1 else "/usr/bin/chromium"
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
+        shown, truth = page(Path(folder))
+        with PageServer(shown.answer, act=shown.act) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            tab = browser.new_page(viewport=WIDE)
+            tab.set_default_timeout(120_000)
+            tab.goto(server.url)
+            tab.locator("body[aria-busy=false]").wait_for()
+            for count in range(max(STAGES) + 1):
+                if count:
+                    label(tab, truth, count)
+                if count in STAGES:
+                    if count == max(STAGES):
+                        tab.locator("#tray .cell").nth(1).click()
+                        tab.locator("#why").click()
+                        tab.locator("#reasons canvas").first.wait_for()
+                    shot(tab, STAGES[count])
+            phone = browser.new_page(viewport=PHONE, color_scheme="dark")
+            phone.goto(server.url)
+            phone.locator("body[aria-busy=false]").wait_for()
+            shot(phone, "labelling-phone.png")
+            browser.close()
+            server.shutdown()
+
+
+if __name__ == "__main__":
+    main()
