@@ -28,6 +28,7 @@ EXCEPTIONS = {
     "benchmarks/colour.py": "another rule for the length of filters",
     "benchmarks/cpu_parts.py": "times the parts of the CPU engine",
     "benchmarks/explorer_engine.py": "the engine of the explorer's page",
+    "benchmarks/labelling.py": "the labelling page and its server",
     "benchmarks/large_pictures.py": "the writer of `whatwhere encode`",
     "benchmarks/learning_curve.py": "notes the model in the course of a training",
     "benchmarks/sporco_comparison.py": "starts both programs at the same latents, with the same step",

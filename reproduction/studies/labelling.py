@@ -65,7 +65,8 @@ def run(job: tuple[Path, str, str, int]) -> tuple[str, dict]:
     """One simulation, and its name in the file of results."""
     file, name, kind, seed = job
     data = np.load(file)
-    return f"{name} {kind} {seed}", simulate(data[name].astype(np.float32), data[f"{name}_y"], seed, kind == "suggested")
+    rows, y = data[name].astype(np.float32), data[f"{name}_y"]
+    return f"{name} {kind} {seed}", simulate(rows, y, seed, kind == "suggested")
 
 
 if __name__ == "__main__":
