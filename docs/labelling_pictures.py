@@ -41,10 +41,9 @@ def page(folder: Path) -> tuple[LabelPage, np.ndarray]:
 
 
 def label(tab: Any, truth: np.ndarray, count: int) -> None:
-    """Label the first suggestion."""
+    """Label the first suggestion, which is chosen."""
     cell = tab.locator("#tray .cell").first
     name = str(truth[int(cell.get_attribute("data-row"))])
-    cell.click()
     tab.locator("#class-name").fill(name)
     tab.locator("#class-name").press("Enter")
     tab.get_by_text(f"{count} of 1,000 pictures").wait_for()
