@@ -83,6 +83,71 @@ def test_graphs_of_both_views() -> None:
         np.testing.assert_allclose(np.array(cells(row), float), expected, atol=5.1e-3, err_msg=row)
 
 
+NEAR, THREE = "ridge + near of P 0.01", "three models"
+BEFORE, HALF = "of before", "half as strong"
+FASHION = {  # a row of the page: rows of the graph, rule and distortions of each number
+    "Poisson learning, τ = 10⁻⁵; 0.003; 0.01; 0.03; 0.1": [
+        (THREE, rule, BEFORE) for rule in ("P", "P 0.003", "P 0.01", "P 0.03", "P 0.1")
+    ],
+    "then regions, τ = 10⁻⁵; 0.01": [(THREE, rule, BEFORE) for rule in ("R", "R5 0.01")],
+    "ridge regression on the labels alone": [(THREE, "linear", BEFORE)],
+    "ridge regression on the classes, τ = 10⁻⁵; 0.01": [(THREE, f"ridge of {P}", BEFORE) for P in ("P", "P 0.01")],
+    "… and the neighbours, τ = 0.01; 0.03": [(THREE, rule, BEFORE) for rule in (NEAR, "ridge + near of P 0.03")],
+    "… and ridge regression on the labels, smoothed over the graph: a quarter; a half; all of it": [
+        (THREE, f"{NEAR} + {share} smooth", BEFORE) for share in ("0.25", "0.5", "1")
+    ],
+    "… once more, twice: from these classes": [(THREE, f"ridge of turn {n} of P 0.01", BEFORE) for n in (2, 3)],
+    "ridge and neighbours, τ = 0.01: columns partly decorrelated (power -0.3); also share 0.3": [
+        (f"{THREE}, {how}", NEAR, BEFORE) for how in ("power -0.3", "share 0.3, power -0.3")
+    ],
+    "… share 3; 800 columns": [(f"{THREE}, {how}", NEAR, BEFORE) for how in ("share 3", "rank 800")],
+    "… distortions half as strong; half as strong again; those of digits": [
+        (THREE, NEAR, HALF),
+        (f"{THREE}, half as strong again", NEAR, BEFORE),
+        (f"{THREE}, the digits' distortions, brightness", NEAR, BEFORE),
+    ],
+    "… half as strong: 20 neighbours; each with its own scale; neighbours as copies": [
+        (f"{THREE}, {how}", NEAR, HALF) for how in ("k 20", "k 20, own scale", "neighbours as copies")
+    ],
+    "… one model: distortions a quarter; half; as strong": [
+        (f"one model, {how}", NEAR, HALF) for how in ("a quarter", "half", "as strong as before")
+    ],
+    "… one model, half: without brightness; ±60 %; also mirrored": [
+        (f"one model, {how}", NEAR, HALF) for how in ("brightness 0", "brightness 0.6", "mirrored")
+    ],
+    "… scattering as rows of the graph": [("scattering", NEAR, BEFORE)],
+}
+
+
+def test_trials_on_fashion() -> None:
+    few = study_results("ten_labels")
+    for row, trials in FASHION.items():
+        found = [few[f"fashion-mnist validation {rows}, distortions {how}"] for rows, _, how in trials]
+        rules = [rule for _, rule, _ in trials]
+        expected = [[mean(f[n][rule]) for f, rule in zip(found, rules, strict=True)] for n in ("10", "100")]
+        np.testing.assert_allclose(np.array(cells(row), float), expected, atol=5.1e-2, err_msg=row)
+
+
+def test_errors_on_fashion() -> None:
+    few = study_results("ten_labels")
+    for row, (name, rule) in {
+        "graph, the default": (f"{THREE}, first", "R"),
+        "graph, Poisson learning alone": (f"{THREE}, first", "P"),
+        "shorter walks, ridge regression on the classes": (f"{THREE}, first", NEAR),
+        "… scattering": ("scattering, first", NEAR),
+        "… with ridge regression on the labels": (f"{THREE}, second", f"{NEAR} + 0.25 smooth"),
+        "… scattering, the same": ("scattering, second", f"{NEAR} + 0.25 smooth"),
+    }.items():
+        found = few[f"fashion-mnist test {name} choice"]
+        draws = [found[labels][rule]["draws"] for labels in ("10", "100")]
+        expected = [[np.mean(each), np.std(each)] for each in draws]
+        shown = [[float(part.strip("* ")) for part in cell.split("±")] for cell in ROWS[row][:2]]
+        np.testing.assert_allclose(shown, expected, atol=5.1e-2, err_msg=row)
+    svm = few[f"fashion-mnist test svm {THREE}, first choice"]["svm"]
+    shown = [float(cell) for cell in ROWS["linear SVM"][1:]]
+    assert shown == pytest.approx([mean(svm[n]["1.0"]) for n in ("100", "300", "1000", "3000", "all")], abs=5.1e-2)
+
+
 def test_suggested_labels() -> None:
     found = json.loads((RESULTS / "labelling.json").read_text())["errors"]
     text = (PAGES / "labelling.md").read_text(encoding="utf-8")
