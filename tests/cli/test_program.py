@@ -14,7 +14,7 @@ import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere import cli
 from whatwhere.cli.inputs import absolute_source
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, SlowEngineWarning
 
 
 def test_version() -> None:
@@ -142,3 +142,12 @@ time.sleep(3)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 130)  # 0: it had ended before
     assert "Traceback" not in done.stderr
+
+
+def test_a_warning_is_one_line_and_said_once(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(cli, "_WARNED", set())
+    for category, line in ((UserWarning, 1), (UserWarning, 2), (SlowEngineWarning, 1), (DeprecationWarning, 1)):
+        cli._print_warning(f"a {category.__name__}", category, "file.py", line)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["warning: a UserWarning", "warning: a SlowEngineWarning"]
+    assert lines[2].startswith("file.py:1: DeprecationWarning")

@@ -87,6 +87,9 @@ def _fail(message: str) -> NoReturn:
     raise SystemExit(2) from None
 
 
+_WARNED: set[str] = set()
+
+
 def _print_warning(
     message: Warning | str,
     category: type[Warning],
@@ -95,10 +98,12 @@ def _print_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Warnings of this program are for its user: one line. Those of other packages keep their place in the code."""
+    """Warnings of this program are for its user: one line, once. Others keep their place in the code."""
     from whatwhere.errors import printable
 
-    if category is UserWarning:
-        typer.secho(f"warning: {printable(message)}", fg="yellow", err=True)
+    if category is UserWarning or category.__module__.startswith("whatwhere"):
+        if str(message) not in _WARNED:
+            _WARNED.add(str(message))
+            typer.secho(f"warning: {printable(message)}", fg="yellow", err=True)
     else:
         (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
