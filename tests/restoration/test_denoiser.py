@@ -78,6 +78,8 @@ def test_the_places_of_the_grid_are_spread_evenly(shifts: int) -> None:
     away = (places[:, None] - places) % BLOCK
     distances = np.hypot(*np.moveaxis(np.minimum(away, BLOCK - away), -1, 0)) + np.diag([np.inf] * shifts)
     np.testing.assert_allclose(distances.min(1), BLOCK / math.sqrt(shifts))
+    others = {place for turn in range(4) for place in grid_places(shifts, turn)}
+    assert len(others) == min(64, 4 * shifts)
 
 
 def test_the_result_does_not_depend_on_tiles() -> None:

@@ -75,7 +75,13 @@ class Denoiser:
         return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
     def denoise(
-        self, plane: Tensor, noise: float, shifts: int = 16, tile: int = 512, progress: Progress | None = None
+        self,
+        plane: Tensor,
+        noise: float,
+        shifts: int = 16,
+        tile: int = 512,
+        progress: Progress | None = None,
+        turn: int = 0,
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
@@ -84,14 +90,15 @@ class Denoiser:
         shifts    of the grid that are averaged: 8, 16, 32 or 64
         tile      side of the tiles that a larger picture is cut into; the result does not depend on it
         progress  called with the number of pixels of a tile after each
+        turn      of several on one picture: the shifts are others, until those of four turns are 64
         """
         if noise < (least := float(self.levels[0])):
-            return plane.lerp(self.denoise(plane, least, shifts, tile, progress), (noise / least) ** 2)
+            return plane.lerp(self.denoise(plane, least, shifts, tile, progress, turn), (noise / least) ** 2)
         result = torch.empty_like(plane)
-        padded = reflect(plane - GREY, MARGIN)
+        padded, places = reflect(plane - GREY, MARGIN), grid_places(shifts, turn)
         for rows, columns in tiles(plane.shape[0], plane.shape[1], tile):
             (top, bottom), (left, right) = around(rows, padded.shape[0]), around(columns, padded.shape[1])
-            clean = self._mean_over_shifts(padded[top:bottom, left:right], noise, shifts)
+            clean = self._mean_over_shifts(padded[top:bottom, left:right], noise, places)
             first_row, first_column = rows.start + MARGIN - top, columns.start + MARGIN - left
             height, width = rows.stop - rows.start, columns.stop - columns.start
             result[rows, columns] = clean[first_row : first_row + height, first_column : first_column + width]
@@ -99,13 +106,12 @@ class Denoiser:
                 progress(height * width)
         return result + GREY
 
-    def _mean_over_shifts(self, plane: Tensor, noise: float, shifts: int) -> Tensor:
+    def _mean_over_shifts(self, plane: Tensor, noise: float, places: list[tuple[int, int]]) -> Tensor:
         """The mean of the pictures that the grid gives at several places; a margin of 2 s pixels is not complete."""
         t, g = noise * self.at_level(noise, self.threshold).exp(), self.at_level(noise, self.gain).exp()
         h, w = ((side - BLOCK + 1) // BLOCK for side in plane.shape)  # whole blocks, wherever the grid begins
-        total, places = torch.zeros_like(plane), grid_places(shifts)
-        together = max(1, SQUARES // (h * w))
-        for first in range(0, shifts, together):
+        total, together = torch.zeros_like(plane), max(1, SQUARES // (h * w))
+        for first in range(0, len(places), together):
             windows = [
                 (slice(top, top + h * BLOCK), slice(left, left + w * BLOCK))
                 for top, left in places[first : first + together]
@@ -113,7 +119,7 @@ class Denoiser:
             blocks = torch.stack([to_blocks(plane[window]) for window in windows])
             for window, clean in zip(windows, self._steps(blocks, t, g), strict=True):
                 total[window] += from_blocks(clean)
-        return total / shifts
+        return total / len(places)
 
     def at_level(self, noise: float, values: Tensor) -> Tensor:
         """Values [L, …] at a noise level: interpolated in log σ, the nearest beyond both ends."""
@@ -162,8 +168,8 @@ def load_denoiser() -> Denoiser:
 def plane_restorer(denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None) -> Restore:
     """What restores planes with the trained denoiser."""
 
-    def denoise(plane: Tensor, noise: float, progress: Progress | None = progress) -> Tensor:
-        return denoiser.denoise(plane, noise, spec.quality, spec.tile, progress)
+    def denoise(plane: Tensor, noise: float, turn: int = 0, progress: Progress | None = progress) -> Tensor:
+        return denoiser.denoise(plane, noise, spec.quality, spec.tile, progress, turn)
 
     def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
         black, white = value_range(plane, noise)
@@ -180,7 +186,7 @@ def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) 
     if noise >= FAINT:
         return at_most_the_noise(plane, clean, noise)
     signs = 2.0 * torch.randint(2, plane.shape, generator=torch.Generator().manual_seed(0)).to(plane) - 1
-    change = denoise(plane + PROBE * noise * signs, noise, None) - clean
+    change = denoise(plane + PROBE * noise * signs, noise, progress=None) - clean
     return plane.lerp(clean, share_of_noise(plane - clean, noise, float((signs * change).mean()) / (PROBE * noise)))
 
 
@@ -260,9 +266,11 @@ def around(extent: slice, size: int) -> tuple[int, int]:
     return max(0, extent.start + MARGIN - REACH), min(size, extent.stop + MARGIN + REACH + BLOCK)
 
 
-def grid_places(shifts: int) -> list[tuple[int, int]]:
+def grid_places(shifts: int, turn: int = 0) -> list[tuple[int, int]]:
     """Where the grid begins, (row, column), for 8, 16, 32 or 64 shifts: squares or a quincunx, evenly over a block."""
     quincunx = math.isqrt(shifts) ** 2 != shifts
     stride = BLOCK // math.isqrt(2 * shifts if quincunx else shifts)
+    down, right = ((0, 0), (1, 1), (0, 1), (1, 0))[turn % 4]
     places = [(row, column) for row in range(0, BLOCK, stride) for column in range(0, BLOCK, stride)]
-    return [(row, column) for row, column in places if not quincunx or (row + column) // stride % 2 == 0]
+    chosen = [(row, column) for row, column in places if not quincunx or (row + column) // stride % 2 == 0]
+    return [((row + down) % BLOCK, (column + right) % BLOCK) for row, column in chosen]

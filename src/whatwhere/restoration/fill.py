@@ -1,8 +1,8 @@
 """Missing pixels filled in by a denoiser: remove noise that is not there, put the known pixels back, again and again.
 
 The noise that is assumed falls from round to round (plug and play; Venkatakrishnan et al. 2013). At first the known
-pixels shape large structures, at last small ones. Every change is half as large again as the denoiser's, which closes
-large gaps in fewer rounds.
+pixels shape large structures, at last small ones. Every change is larger than the denoiser's, which closes gaps in
+fewer rounds; the denoiser's grid moves from round to round, so that few shifts of it do for many.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 ROUNDS = 24
-RELAXATION = 1.5
+RELAXATION = 1.7
 FIRST, LAST = 40 / 255, 2 / 255  # standard deviation that is assumed in the first and the last round
 
 
-def fill_in(denoise: Callable[[Tensor, float], Tensor], plane: Tensor, known: Tensor, noise: float) -> Tensor:
+def fill_in(denoise: Callable[[Tensor, float, int], Tensor], plane: Tensor, known: Tensor, noise: float) -> Tensor:
     """A picture [H, W] from 0 to 1 without gaps; known [H, W] is 0 where there is one.
 
-    `denoise(plane, σ)` removes noise; `noise` is that of the known pixels, which are denoised, too, unless it is 0.
+    `denoise(plane, σ, turn)` removes noise; `noise` is that of the known pixels: unless it is 0, they are denoised, too.
     """
     values = plane[known > 0]
     if len(values) and values.max() == values.min():
@@ -29,7 +29,7 @@ def fill_in(denoise: Callable[[Tensor, float], Tensor], plane: Tensor, known: Te
     x = clean = smooth_fill(plane, known)
     last = max(noise, LAST)
     for k in range(ROUNDS):
-        clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))))
+        clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))), k)
         x = torch.where(known > 0, plane, x.lerp(clean, RELAXATION if k else 1.0))
     return clean if noise > 0 else x
 
