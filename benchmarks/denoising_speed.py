@@ -1,7 +1,7 @@
 """Seconds to denoise 481 × 321 pixels with the trained denoiser, by quality:  python benchmarks/denoising_speed.py
 
-Noise of σ = 25 of 255, given, on a picture of discs; the best of several calls on two threads, and the processor seconds
-of the same. Written to benchmarks/results/denoising_speed.json; a run adds to it what is faster.
+Noise of σ = 25 of 255, given, on a picture of discs; the best of several calls on two threads, and processor seconds
+of the best. Written to benchmarks/results/denoising_speed.json; a run adds to it what is faster.
 """
 
 from __future__ import annotations

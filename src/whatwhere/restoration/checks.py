@@ -94,10 +94,3 @@ def like(result: Tensor, images: ImagesT) -> ImagesT:
     if isinstance(images, np.ndarray):
         return result.cpu().numpy().astype(images.dtype)
     return result.to(images.device, images.dtype)
-
-
-def keep_known(images: ImagesT, result: ImagesT, known: Tensor) -> ImagesT:
-    """The images where they are known, to the bit, and the result elsewhere."""
-    if isinstance(images, np.ndarray):
-        return np.where(np.broadcast_to(known.cpu().numpy() > 0, images.shape), images, result)
-    return torch.where(known.to(images.device) > 0, images, result)

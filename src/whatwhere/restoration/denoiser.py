@@ -20,6 +20,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load
 from torch import Tensor
 
@@ -232,14 +233,12 @@ def overlap_add(parts: Tensor) -> Tensor:
 
 def to_blocks(plane: Tensor) -> Tensor:
     """[h s, w s] → [h, w, s²]."""
-    h, w = (side // BLOCK for side in plane.shape)
-    return plane.view(h, BLOCK, w, BLOCK).permute(0, 2, 1, 3).reshape(h, w, BLOCK * BLOCK)
+    return F.pixel_unshuffle(plane[None], BLOCK).permute(1, 2, 0)
 
 
 def from_blocks(blocks: Tensor) -> Tensor:
     """The inverse of `to_blocks`."""
-    h, w, _ = blocks.shape
-    return blocks.view(h, w, BLOCK, BLOCK).permute(0, 2, 1, 3).reshape(h * BLOCK, w * BLOCK)
+    return F.pixel_shuffle(blocks.permute(2, 0, 1), BLOCK)[0]
 
 
 def reflect(plane: Tensor, margin: int) -> Tensor:

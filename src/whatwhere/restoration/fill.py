@@ -21,7 +21,7 @@ FIRST, LAST = 40 / 255, 2 / 255  # standard deviation that is assumed in the fir
 def fill_in(denoise: Callable[[Tensor, float, int], Tensor], plane: Tensor, known: Tensor, noise: float) -> Tensor:
     """A picture [H, W] from 0 to 1 without gaps; known [H, W] is 0 where there is one.
 
-    `denoise(plane, σ, turn)` removes noise; `noise` is that of the known pixels: unless it is 0, they are denoised, too.
+    `denoise(plane, σ, turn)` removes noise; `noise` is that of the known pixels; with 0 they stay as they are.
     """
     values = plane[known > 0]
     if len(values) and values.max() == values.min():

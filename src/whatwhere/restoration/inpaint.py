@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.restoration.checks import ImagesT, as_images, as_mask, check_level, keep_known, like
+from whatwhere.restoration.checks import ImagesT, as_images, as_mask, as_tensor, check_level, like
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.restoration.planes import Progress, restore_planes
 from whatwhere.spec.restoration import RestorationSpec
@@ -45,5 +45,5 @@ def inpaint(
     restore = plane_restorer(model, spec or RestorationSpec(), progress)
     with torch.no_grad():
         filled = torch.stack([restore_planes(restore, *part) for part in zip(y, [noise] * len(y), known, strict=True)])
-    result = like(filled, images)
-    return result if noise > 0 else keep_known(images, result, known)
+    given = as_tensor(images).to(y.device)
+    return like(filled if noise > 0 else torch.where(known > 0, given, filled.to(given.dtype)), images)
