@@ -210,10 +210,10 @@ def denoising_results() -> dict[str, Any]:
 @pytest.mark.parametrize("row", DENOISED)
 def test_the_table_of_denoising_is_from_its_result_file(row: str) -> None:
     rows, cells = denoising_results()["denoising"], rows_of(ROOT / "docs/howto/restoration.md")[row]
-    for place, data in ((0, "bsd68"), (2, "set12")):
-        if (row, data) == ("BM3D", "bsd68"):
+    for place, pictures in ((0, "bsd68"), (2, "set12")):
+        if (row, pictures) == ("BM3D", "bsd68"):
             continue  # published
-        wanted = DENOISED[row] | {"data": data, "colour": False}
+        wanted = DENOISED[row] | {"data": pictures, "colour": False}
         measured = [r for r in rows if all(r.get(key, value) == value for key, value in wanted.items())]
         measured = sorted((r for r in measured if r.get("complete", True)), key=lambda r: r["sigma"])
         assert [r["sigma"] for r in measured] == [15, 25, 50]

@@ -6,7 +6,8 @@ import torch
 
 from pictures_to_restore import discs, error, noisy
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.restoration import denoise, load_denoiser, load_dictionary
+from whatwhere.restoration import RestorationSpec, denoise, load_denoiser, load_dictionary
+from whatwhere.restoration.checks import Model
 
 DENOISER = load_denoiser()
 
@@ -53,6 +54,14 @@ def test_a_dictionary_follows_the_units_of_the_images() -> None:
     given, dictionary = noisy(picture(), 0.1), load_dictionary()
     small, large = (denoise(dictionary, k * given, k * 0.1) / k for k in (1.0, 255.0))
     assert (small - large).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize(("model", "noise"), [(DENOISER, 0.1), (DENOISER, 0.01), (load_dictionary(), 0.1)])
+def test_progress_counts_the_pixels(model: Model, noise: float) -> None:
+    done: list[int] = []
+    denoise(model, picture(), noise, spec=RestorationSpec(quality=8, tile=24), progress=done.append)
+    assert len(done) > 1
+    assert sum(done) == 40 * 44
 
 
 def test_what_cannot_be_denoised_raises_before_work_starts(monkeypatch: pytest.MonkeyPatch) -> None:
