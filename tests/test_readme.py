@@ -221,6 +221,19 @@ def test_the_table_of_denoising_is_from_its_result_file(row: str) -> None:
         assert cells[place + 1] == "/".join(f"{r['ssim']:.3f}" for r in measured)
 
 
+def test_the_seconds_of_denoising_are_those_that_were_measured() -> None:
+    rows = rows_of(ROOT / "docs/howto/restoration.md")
+    times = {row["method"]: row["processor_seconds"] for row in denoising_results()["times"]["rows"]}
+    for row, wanted in DENOISED.items():
+        if (method := wanted["method"]) in times and method != "trained":
+            assert rows[row][4] == f"{times[method]:.{0 if method == 'bm3d' else 1}f}"
+    speed = json.loads((ROOT / "benchmarks/results/denoising_speed.json").read_text(encoding="utf-8"))["quality"]
+    for row, wanted in DENOISED.items():
+        if wanted["method"] == "trained":
+            assert rows[row][4] == f"{speed[str(wanted['shifts'])]['seconds']:.1f}"
+    assert speed["16"]["seconds"] <= 3
+
+
 def test_the_speeds_are_from_their_result_files() -> None:
     text = " ".join(README.read_text(encoding="utf-8").split())
     training = json.loads((ROOT / "benchmarks/results/gpu_training.json").read_text(encoding="utf-8"))["time"]

@@ -176,3 +176,4 @@ def test_what_is_not_noise_is_put_back() -> None:
     assert share_of_noise(removed, 0.1, 0.0) == pytest.approx(1, abs=0.03)
     assert share_of_noise(removed, 0.1, 0.5) == pytest.approx(0.5, abs=0.03)
     assert share_of_noise(removed, 0.1, 1.0) == 0
+    assert share_of_noise(removed[:5, :5], 0.1, 0.7) == 0  # too few pixels to tell

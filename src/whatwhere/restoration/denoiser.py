@@ -200,10 +200,12 @@ def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
 def share_of_noise(removed: Tensor, noise: float, divergence: float) -> float:
     """The part of what was removed whose removal leaves the smallest expected error (Stein 1981).
 
-    The error of y - a r is σ² - 2 a σ² (1 - divergence) + a² ‖r‖², with means over pixels, for a result y - r.
+    The error of y - a r is σ² - 2 a σ² (1 - divergence) + a² ‖r‖², with means over pixels, for a result y - r. What the
+    noise has in common with r, σ² (1 - divergence), is uncertain by σ ‖r‖ / √pixels: twice as much is taken off.
     """
-    best = noise**2 * (1 - divergence) / max(float(removed.square().mean()), 1e-20)
-    return min(max(best, 0.0), 1.0)
+    strength = max(float(removed.square().mean()), 1e-20)
+    common = noise**2 * (1 - divergence) - 2 * noise * math.sqrt(strength / removed.numel())
+    return min(max(common / strength, 0.0), 1.0)
 
 
 def value_range(plane: Tensor, noise: float) -> tuple[float, float]:
