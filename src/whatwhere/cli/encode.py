@@ -75,8 +75,11 @@ def encode(
     claim([out], run, images, given.mask, overwrite=overwrite)
     if options.descriptors:
         from whatwhere.cli.labelling import write_descriptors
+        from whatwhere.learning import TrainedRun
 
-        shape = write_descriptors(out, run, model, recipe, read_images(run, images), settings)
+        trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
+        with Stages(quiet).named() as progress:
+            shape = write_descriptors(out, trained, read_images(run, images), settings, progress)
         found = {"file": str(out), "arrays": {"descriptors": shape}}
         typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")
         return

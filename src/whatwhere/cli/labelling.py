@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.classification import describe_images
 from whatwhere.classification.labelling import Labelling
-from whatwhere.classification.metric import run_metric
+from whatwhere.classification.picture_rows import Progress, describe_pictures
 from whatwhere.cli.outputs import write
 from whatwhere.cli.settings import Settings
 from whatwhere.data import Images
 from whatwhere.data.pictures import picture_names
 from whatwhere.explorer.thumbnails import png, thumbnail
-from whatwhere.model import DeconvNet
-from whatwhere.spec import Recipe
+from whatwhere.learning import TrainedRun
 from whatwhere.spec.distortions import Distortions
 from whatwhere.spec.training import TrainingOptions
 
@@ -57,13 +55,10 @@ def page(session: Labelling, images: Images) -> str:
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{text}</body>\n</html>\n'
 
 
-def write_descriptors(
-    out: Path, run: Path, model: DeconvNet, recipe: Recipe, images: Images, settings: Settings
-) -> list[int]:
+def write_descriptors(out: Path, run: TrainedRun, images: Images, settings: Settings, progress: Progress) -> list[int]:
     """Write the descriptors of images, in the metric that the run keeps, with names and labels; returns their shape."""
-    engine = settings.of(TrainingOptions).engine
-    metric = run_metric(run, model, images, recipe, settings.of(Distortions), engine=engine)
-    rows = metric(describe_images(model, images, recipe, engine=engine)).cpu().numpy()
+    how, options = settings.of(Distortions), settings.of(TrainingOptions)
+    rows = describe_pictures(images, run, how, options, None, progress)[1].cpu().numpy()
     found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
     arrays: Any = {name: np.asarray(value) for name, value in found.items() if value is not None}
     file = io.BytesIO()
