@@ -66,4 +66,5 @@ def test_the_outline_encloses_a_region() -> None:
 def test_the_histogram_of_equal_scores_is_finite() -> None:
     drawn = histogram(np.zeros(3), np.zeros(2), 0.0)
     assert "nan" not in drawn
-    assert drawn.count("<rect") == 80
+    assert drawn.count("<path") == 2
+    assert drawn.count("h16") == 80  # bins

@@ -157,8 +157,6 @@ def test_no_picture_raises() -> None:
     [
         ({"false_alarms": 0.0}, "false_alarms = 0.0"),
         ({"memory": 0}, "memory = 0"),
-        ({"scales": (3,)}, "scales"),
-        ({"scales": (1, 8)}, "at most 4 times"),
         ({"random_state": -1}, "seed = -1"),
     ],
 )

@@ -145,7 +145,7 @@ def test_every_block_has_a_known_kind_and_no_code_is_indented(page: Path) -> Non
 
 
 HOW_TO = [page for page in PAGES if page.parent.name == "howto"]
-LONG = {"anomaly.md", "explorer.md", "figures.md"}  # to be shortened
+LONG = {"explorer.md", "figures.md"}  # to be shortened
 
 
 @pytest.mark.parametrize("page", HOW_TO, ids=relative)

@@ -16,8 +16,8 @@ from whatwhere.anomaly.evidence import LEAST, Each
 from whatwhere.anomaly.filters import Cells
 from whatwhere.errors import ImageError
 
-OBJECT = {"places": (1.0, 0.25), "whole": (0.5, 1.0)}
-"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts."""
+OBJECT = {"places": (1.0, 0.5), "whole": (1.0, 2.0)}
+"""The kinds of evidence, as in `evidence.SURFACE`."""
 
 LARGEST_BANK = 16_000_000  # values of normal pictures that others are compared with
 USUAL = 250  # pictures, at least, that tell what distances are usual

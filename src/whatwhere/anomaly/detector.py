@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from whatwhere.anomaly.aligned import OBJECT, learn_object
 from whatwhere.anomaly.evidence import (
+    SMALL_SURFACE,
     SURFACE,
     Each,
     Kinds,
@@ -41,8 +42,7 @@ except ImportError:
 
 FEATURES = "photographs"  # the model whose first layer is looked for
 FOLDS = 4  # a normal picture is judged by what was learned from the others
-SMALL = 96  # pixels: pictures of a smaller square are searched at their full resolution
-LOCAL = ("spots", "texture")  # kinds of evidence in small pictures
+SMALL = 96  # pixels: smaller squares are searched at their full resolution, larger ones at a half and a quarter of it
 BYTES = 64  # that `fit` needs for each value of a normal picture
 COMPARED = 4  # normal patches that are shown
 Progress = Callable[[int], None]
@@ -78,8 +78,6 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     aligned : objects in a fixed position, in pictures of one size: a place is compared with the same place of normal
         pictures (digits, parts). False: surfaces, where it is compared with all places
     false_alarms : share of normal pictures that may be taken for anomalies: sets the threshold
-    scales : at which features are looked for: pixels of the picture for a pixel of a feature, powers of 2. By default
-        1 for pictures of less than 96 × 96 pixels, otherwise 2 and 4
     memory : MB that `fit` may use beyond the program itself, for pictures of up to a million pixels. A sixteenth of it
         holds the normal pictures that are kept
     random_state : seed of the sample, an integer
@@ -107,13 +105,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         *,
         aligned: bool = False,
         false_alarms: float = 0.05,
-        scales: Sequence[int] = (),
         memory: int = 1000,
         random_state: int = 0,
     ) -> None:
         self.aligned = aligned
         self.false_alarms = false_alarms
-        self.scales = scales
         self.memory = memory
         self.random_state = random_state
 
@@ -208,22 +204,19 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def _spec(self) -> AnomalySpec:
         parameters = self.get_params()
-        return AnomalySpec(seed=parameters.pop("random_state"), **{**parameters, "scales": tuple(self.scales)})
+        return AnomalySpec(seed=parameters.pop("random_state"), **parameters)
 
     @property
     def kinds(self) -> Kinds:
-        """The kinds of evidence: the quantile of the cells that is a picture's evidence, and how much it counts."""
-        if self.aligned:
-            return OBJECT
-        local = min(self.filters_.scales) == 1  # small pictures have no room for bands
-        return {kind: use for kind, use in SURFACE.items() if kind in LOCAL or not local}
+        """The kinds of evidence, as in `evidence.SURFACE`."""
+        return OBJECT if self.aligned else SMALL_SURFACE if self.filters_.scales == (1,) else SURFACE
 
     def _learn(self, spec: AnomalySpec, each: Each) -> None:
         """Filters, what is normal, the units of evidence, and the threshold, from the pictures that are kept."""
         pictures = self.sample_.pictures
         side = float(np.median([picture[0].numel() for picture in pictures])) ** 0.5
-        scales = spec.scales or ((1,) if side < SMALL else (2, 4))
-        self.filters_ = learn_filters(pictures, load_model(FEATURES).filters[0][0], scales, spec.aligned)
+        features, scales = load_model(FEATURES).filters[0][0], (1,) if side < SMALL else (2, 4)
+        self.filters_ = learn_filters(pictures, features, scales, spec.aligned)
         cells: list[Cells] = list(each(self.filters_, pictures))
         if not all(found.known.any() for found in cells):
             raise ImageError("a normal picture has no place of known pixels; remove it")

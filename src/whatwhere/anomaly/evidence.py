@@ -28,7 +28,10 @@ from whatwhere.anomaly.filters import QUIET, Cells, around
 Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
 SURFACE = {"spots": (1.0, 1.0), "texture": (0.9, 1.0), "rows": (1.0, 1.0), "columns": (1.0, 1.0), "whole": (1.0, 1.0)}
-"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts."""
+SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
+"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts. The more
+all of them count, the more the largest alone decides.
+"""
 
 SOFT = 1.0  # units: T of the soft maximum
 UNUSUAL = 0.9

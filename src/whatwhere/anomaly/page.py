@@ -138,21 +138,17 @@ def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
     edges = np.linspace(together.min(), max(together.max(), together.min() + 1e-6), BINS + 1)
     shares = [np.histogram(values, edges)[0] / max(len(values), 1) for values in (normal, scores)]
     tallest = max(share.max() for share in shares) or 1.0
-    step, bars = WIDTH / BINS, []
-    for share, colour, offset in zip(shares, ("#8c8c8c", "#d00000"), (0.0, 0.45), strict=True):
-        for n, value in enumerate(share):
-            tall = HEIGHT * value / tallest
-            bars.append(
-                f'<rect x="{(n + offset) * step:.1f}" y="{HEIGHT - tall:.1f}" width="{0.45 * step:.1f}" '
-                f'height="{tall:.1f}" fill="{colour}"/>'
-            )
+    bars = ""
+    for share, colour in zip(shares, ("#8c8c8c", "#d00000"), strict=True):
+        steps = "".join(f"V{HEIGHT * (1 - value / tallest):.1f}h{WIDTH / BINS}" for value in share)
+        bars += f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}" fill="{colour}" fill-opacity=".55"/>'
     at = WIDTH * (threshold - edges[0]) / (edges[-1] - edges[0])
     labels = "".join(
         f'<text x="{x}" y="{HEIGHT + 16}" text-anchor="{anchor}">{value:.1f}</text>'
         for x, anchor, value in ((0, "start", edges[0]), (WIDTH, "end", edges[-1]))
     )
     return f"""<svg viewBox="0 -16 {WIDTH} {HEIGHT + 36}" width="{WIDTH}" style="max-width:100%" font-size="13"
-role="img" aria-label="histogram of scores">{"".join(bars)}
+role="img" aria-label="histogram of scores">{bars}
 <line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}" stroke="#222"
 stroke-dasharray="4 3"/><text x="{at:.1f}" y="-4" text-anchor="middle">threshold</text>
 <line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}" stroke="#222"/>{labels}</svg>
