@@ -20,6 +20,23 @@ HOMES = {
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
+    "ops/pooling_pairs.py": "ops/test_pooling.py",
+    "learning/run_reader.py": "learning/test_run_folder.py",
+    "learning/progress.py": "learning/test_session.py",
+    "learning/algorithm.py": "learning/test_filter_problem.py",
+    "data/windows.py": "data/test_images.py",
+    "explorer/server.py": "explorer/test_export.py",
+    "anomaly/threshold.py": "anomaly/test_evidence.py",
+    "anomaly/filters.py": "anomaly/test_evidence.py",
+    "inference/tile_grid.py": "inference/test_tiled.py",
+    "ops/sparsity.py": "ops/test_formulas.py",
+    "ops/connectivity.py": "ops/test_convolution.py",
+    "classification/spectrum.py": "classification/test_labelling.py",
+    "classification/neighbours.py": "classification/test_poisson.py",
+    "restoration/planes.py": "restoration/test_dictionary.py",
+    "restoration/pursuit.py": "restoration/test_dictionary.py",
+    "restoration/noise.py": "restoration/test_denoise.py",
+    "restoration/anscombe.py": "restoration/test_denoise.py",
     "cli/decode.py": "cli/test_encode.py",
     "data/catalogue.py": "data/test_download.py",
     "data/npz_writer.py": "data/test_array_file.py",
@@ -88,13 +105,11 @@ COVERED_BY = {
     "spec/restoration.py": "restoration/test_denoiser.py",
     "cli/restoration.py": "restoration/test_pictures.py",
     "spec/checks.py": "spec/test_spec.py",
-    "spec/distillation.py": "inference/test_unrolled.py",
     "spec/docstrings.py": "docs/test_docstrings.py",
     "spec/training.py": "learning/test_trainer.py",
     "spec/inference.py": "spec/test_spec.py",
     "spec/old_names.py": "spec/test_toml.py",
     "spec/model.py": "spec/test_spec.py",
-    "data/codes_writer.py": "data/test_codes.py",
 }
 
 

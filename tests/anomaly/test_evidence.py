@@ -1,8 +1,11 @@
 """The kinds of evidence, each on cells that show it alone."""
 
 import numpy as np
+import pytest
 import torch
 
+import whatwhere as ww
+from surfaces import surface
 from whatwhere.anomaly.evidence import (
     SHRINKAGE,
     SURFACE,
@@ -15,7 +18,8 @@ from whatwhere.anomaly.evidence import (
     steps,
     together,
 )
-from whatwhere.anomaly.filters import Cells
+from whatwhere.anomaly.filters import SIDE, Cells, centred, learn_filters, matched
+from whatwhere.anomaly.threshold import choose_threshold, pictures_needed
 
 
 def cells(seed: int) -> Cells:
@@ -85,3 +89,55 @@ def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None
     assert usual(rough)[0] > 0.6 > 0.4 > usual(rough)[1]
     torch.testing.assert_close(usual(energies.mean(0) + 1000), evidence.mean(0))  # like no normal picture
     torch.testing.assert_close(Usual.of(energies[:1].expand(3, -1), evidence[:3])(energies[5]), evidence[:3].mean(0))
+
+
+# Matched filters against the formula, and the responses that they are made for -----------------------------------
+
+
+def test_matched_filters_are_those_of_the_formula() -> None:
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(SIDE**2, SIDE**2, generator=generator, dtype=torch.float64)
+    features, covariance = centred(torch.rand(3, 8, 8, generator=generator)), root @ root.mT / SIDE**2
+    filters = matched(features, covariance[None, None])[0, 0].flatten(1)
+    floor = 1e-3 * covariance.diagonal().mean() + 1e-6
+    whitened = torch.linalg.solve(covariance + floor * torch.eye(SIDE**2), features.mT).mT
+    expected = whitened / (features * whitened).sum(1, keepdim=True).sqrt()
+    torch.testing.assert_close(filters, expected - expected.mean(1, keepdim=True), rtol=1e-4, atol=1e-6)
+
+
+def test_responses_to_normal_pictures_have_variance_one_and_ignore_exposure() -> None:
+    pictures = list(surface(12, height=60, width=60))
+    filters = learn_filters(pictures, ww.load("photographs").filters[0][0], (1,), aligned=False)
+    planes = [filters.planes(picture)[0] for picture in pictures]
+    responses = torch.cat([filters.responses(plane)[0].flatten(1) for plane in planes], 1)
+    assert 0.7 < responses.var(1).mean() < 1.3
+    torch.testing.assert_close(
+        filters.responses(planes[0] + 3.0)[0], filters.responses(planes[0])[0], atol=2e-3, rtol=0
+    )
+
+
+# The threshold for a rate of false alarms, and its uncertainty, by simulation ------------------------------------
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(19, 0.05), (99, 0.05), (200, 0.1)])
+def test_the_rate_of_false_alarms_is_the_expected_one_and_in_the_interval(count: int, wanted: float) -> None:
+    generator = np.random.default_rng(0)
+    chosen = [choose_threshold(generator.normal(size=count), wanted) for _ in range(1500)]
+    sorted_scores = np.sort(generator.normal(size=200_000))
+    rates = 1 - np.searchsorted(sorted_scores, [one.value for one in chosen]) / len(sorted_scores)
+    low, high = chosen[0].interval
+    assert rates.mean() == pytest.approx(chosen[0].false_alarms, rel=0.1)
+    assert chosen[0].false_alarms <= wanted
+    assert ((low <= rates) & (rates <= high)).mean() == pytest.approx(0.95, abs=0.02)
+
+
+def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
+    chosen = choose_threshold(np.array([1.0, 3.0, 2.0]), 0.01)
+    assert chosen.value == 3.0
+    assert chosen.false_alarms == 0.25
+
+
+def test_how_many_pictures_one_percent_needs() -> None:
+    count = pictures_needed(0.01, at_most=0.02)
+    assert choose_threshold(np.zeros(count), 0.01).interval[1] <= 0.02
+    assert choose_threshold(np.zeros(count - 100), 0.01).interval[1] > 0.02

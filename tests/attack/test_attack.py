@@ -12,7 +12,7 @@ import pytest
 @pytest.mark.parametrize(
     "program",
     [
-        "hostile_files.py --files 288 --seed 1",
+        "hostile_files.py --files 144 --seed 1",
         "kills.py --kills 1 --seed 1 --commands encode",
         "full_disk.py --rooms 1 --commands distill",
     ],

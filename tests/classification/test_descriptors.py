@@ -5,10 +5,12 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.classification import describe, describe_images, descriptors
+from whatwhere.classification import describe, describe_images, descriptors, fit_svm, protocol
 from whatwhere.classification.descriptors import new_rows, patch_sizes
+from whatwhere.data import load
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.spec import DescriptorSpec, Phase, Recipe
+from whatwhere.model import DeconvNet
+from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, Phase, Recipe
 
 POOL = {"rms": lambda c: np.sqrt((c**2).mean((1, 2))), "max": lambda c: c.max((1, 2)), "mean": lambda c: c.mean((1, 2))}
 
@@ -127,3 +129,45 @@ def test_no_images_and_no_such_layer_are_refused(recipe: Recipe) -> None:
         describe_images(one_layer, images(0), recipe)
     with pytest.raises(SpecError, match="a descriptor of layer 2 was requested; the model has 1 layers"):
         describe_images(one_layer, images(2), replace(recipe, descriptor=DescriptorSpec(layers=(2,))))
+
+
+# Rows that stay on the model's device as a tensor: the same rows, the same SVM, the same errors ------------------
+
+
+@pytest.fixture(scope="module")
+def rows():
+    inference = InferenceSpec(steps=2)
+    recipe = Recipe(
+        model=ModelSpec(layers=(LayerSpec(maps=3),)),
+        learning=(LearningSpec(inference=inference),),
+        inference=inference,
+        descriptor=DescriptorSpec(patch=(8,), cell=4),
+        batch_size=32,
+    )
+    model, images = DeconvNet(recipe.model), load("digits").subset(np.arange(100))
+    host, device = (
+        describe_images(model, images, recipe, engine="reference", on_device=on_device) for on_device in (False, True)
+    )
+    return host, device, images.labels
+
+
+def test_the_rows_are_the_same(rows):
+    host, device, _ = rows
+    assert isinstance(device, torch.Tensor)
+    np.testing.assert_array_equal(device.numpy(), host)
+
+
+def test_the_svm_is_the_same(rows):
+    host, device, labels = rows
+    first, second = (fit_svm(x, labels, 10.0) for x in (host, device))
+    np.testing.assert_allclose(second.weights, first.weights, atol=1e-4)
+    np.testing.assert_allclose(second.decision(device), first.decision(host), atol=1e-3)
+    np.testing.assert_array_equal(second.predict(device), first.predict(host))
+
+
+def test_the_protocol_takes_them(rows):
+    host, device, labels = rows
+    first, second = (protocol.choose(x, labels, grid=(1.0, 10.0)) for x in (host, device))
+    assert first == second
+    first, second = (protocol.evaluate(x[:60], labels[:60], x[60:], labels[60:], 10.0) for x in (host, device))
+    assert first.confusion == second.confusion

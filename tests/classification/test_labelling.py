@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import whatwhere as ww
-from whatwhere.classification import label_tables
+from whatwhere.classification import label_tables, spectrum
 from whatwhere.classification.held_out import offset_for, shifted
 from whatwhere.classification.label_tables import change_labels, check_names, locked, read_labels
+from whatwhere.classification.spectrum import map_places
 from whatwhere.errors import ImageError, RunError
 
 CLASSES = 4
@@ -238,3 +240,32 @@ def test_a_full_disk_leaves_the_labels_of_before(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "labels.csv").read_bytes() == before
     session.label({120: "d"})
     assert set(read_labels(tmp_path / "labels.csv").values()) >= {"a", "b", "d"}
+
+
+# The map of a graph, compared with dense linear algebra ----------------------------------------------------------
+
+
+def chain(count: int) -> sparse.csr_array:
+    """Rows on a line, each joined to its two neighbours."""
+    weights = np.diag(np.ones(count - 1), 1)
+    return sparse.csr_array(weights + weights.T)
+
+
+def test_neighbours_are_next_to_each_other_on_the_map() -> None:
+    places = map_places(chain(40))
+    steps = np.diff(places[:, 0])
+    assert (steps > 0).all() or (steps < 0).all(), "the smoothest function of a line rises or falls"
+    assert (places.min(), places.max()) == (0, 1)
+
+
+def test_iterative_eigenvectors_give_the_same_map_as_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = map_places(chain(60))
+    monkeypatch.setattr(spectrum, "DENSE", 50)
+    few = map_places(chain(60))
+    for axis in range(2):  # an eigenvector may have either sign
+        difference = min(np.abs(few[:, axis] - d).max() for d in (dense[:, axis], 1 - dense[:, axis]))
+        assert difference < 0.05, axis
+
+
+def test_two_pictures_have_a_map() -> None:
+    assert map_places(chain(2)).shape == (2, 2)

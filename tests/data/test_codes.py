@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from examples import SPECS, random_images
-from whatwhere.data.codes import load_codes
-from whatwhere.data.codes_writer import CodesWriter
+from whatwhere.data.codes import CodesWriter, load_codes
 from whatwhere.data.npz_writer import open_npz
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer

@@ -1,6 +1,6 @@
 """How the page looks, at both sizes and in both schemes, loosely compared with pictures that were looked at.
 
-`take_screens.py` takes the pictures again, after a change that is meant to be seen.
+PYTHONPATH=tests python tests/explorer/test_screens.py     takes the pictures again, after a change that is meant
 """
 
 import io
@@ -34,3 +34,21 @@ def test_the_page_looks_as_it_did(browser: Any, page_file: Path, size: str, sche
     assert now.shape == then.shape
     difference = np.abs(now - then).mean()
     assert difference < 8, f"mean difference {difference:.1f} of 255: look at it, then take the pictures again"
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    from playwright.sync_api import sync_playwright
+
+    from explorer.conftest import chromium, hostile_page
+
+    SCREENS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
+        file = Path(folder) / "page.html"
+        page = hostile_page()
+        file.write_text(page, encoding="utf-8")
+        browser = api.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        for size, scheme in CASES:
+            screen(browser, file, size, scheme).save(SCREENS / f"{size}-{scheme}.png")
+        browser.close()

@@ -3,22 +3,26 @@
 import random
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import tiny_training as tiny
+from benchmarks.learning_curve import EVALUATION_STEPS, curve, record
 from examples import filter_problem
+from whatwhere.inference import infer
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.inference.filter_map import FilterMap
+from whatwhere.inference.plan import joint
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.learning.filter_problem import project_filters
 from whatwhere.learning.streaming import step_filters
 from whatwhere.model import DeconvNet, Problem, load
-from whatwhere.spec import EveryBatch, LearningSpec
+from whatwhere.spec import EveryBatch, EveryEpoch, LearningSpec, LineSearch
 
 COUNT = 9  # images for each layer: five batches
 
@@ -189,3 +193,25 @@ def test_a_stream_that_fails_leaves_the_last_good_filters(batch, message, refere
     assert tiny.same_filters(load(tmp_path / "bad" / "model.safetensors"), good)
     run = tiny.train(tiny.stream_recipe(), endless(), tmp_path / "bad", image_count=COUNT, resume=True)
     assert tiny.same_filters(run.model, reference.model)
+
+
+# Learning curves: snapshots in the order of training, costs on held-out images as `infer` gives them -------------
+
+
+@pytest.mark.parametrize("update", [EveryEpoch(reset_at=()), EveryBatch()])
+def test_a_curve_has_the_costs_of_its_snapshots(update: EveryEpoch | EveryBatch) -> None:
+    recipe = tiny.recipe(epochs=2, alpha=1.0, step=LineSearch())
+    recipe = replace(recipe, learning=tuple(replace(layer, update=update) for layer in recipe.learning))
+    snapshots = record(recipe, tiny.images(6), every=1)
+    assert [s.layer for s in snapshots] == sorted(s.layer for s in snapshots)
+    assert {s.layer for s in snapshots} == {1, 2}
+    held_out = tiny.images(4, seed=9)
+    rows = curve(snapshots, recipe, held_out)
+    last, spec = snapshots[-1], replace(recipe.learning[1].inference, steps=EVALUATION_STEPS)
+    solution = infer(last.model, held_out, spec, joint(2))
+    assert rows[-1]["cost"] == pytest.approx(float(solution.stats.cost[-1].mean()), rel=1e-4)
+    assert all(torch.isfinite(torch.tensor(row["cost"])) for row in rows)
+    for name in ("seconds", "processor_seconds"):
+        seconds = [row[name] for row in rows]
+        assert seconds == sorted(seconds)
+        assert seconds[-1] > 0

@@ -17,7 +17,7 @@ from whatwhere.learning import TrainingStopped
 from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.model import load
 
-KILLS = 12
+KILLS = 6
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def disk_steps(store: str) -> int:
 def test_whatever_write_it_dies_at_it_resumes_to_the_same_bits(failure, store, reference, tmp_path):
     steps = disk_steps(store)
     assert steps > 60
-    for step in [*random.Random(0).sample(range(1, steps - 4), 6), *range(steps - 4, steps + 1)]:
+    for step in [*random.Random(0).sample(range(1, steps - 3), 3), *range(steps - 3, steps + 1)]:
         folder = tmp_path / str(step)
         with pytest.MonkeyPatch.context() as patch:
             DiskUntil(patch, failure, step)

@@ -7,7 +7,9 @@ import torch
 from pictures_to_restore import discs, error, noisy
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.restoration import RestorationSpec, denoise, load_denoiser, load_dictionary
+from whatwhere.restoration.anscombe import PoissonGaussian
 from whatwhere.restoration.checks import Model
+from whatwhere.restoration.noise import SIDE, TAU, estimate_noise
 
 DENOISER = load_denoiser()
 
@@ -90,3 +92,65 @@ def test_never_worse_than_the_input_on_crops_of_photographs(name: str) -> None:
         given = noisy(truth, sigma, seed)
         for noise in (sigma, None):
             assert error(denoise(DENOISER, given, noise), truth) <= error(given, truth), (seed, sigma * 255, noise)
+
+
+# Poisson noise: stable after the transform, and an inverse without bias ------------------------------------------
+
+
+@pytest.mark.parametrize(("gain", "sigma"), [(1.0, 0.0), (0.02, 0.0), (0.05, 0.1)])
+@pytest.mark.parametrize("counts", [6, 30, 200])
+def test_the_noise_is_1_and_the_inverse_has_no_bias(gain: float, sigma: float, counts: float) -> None:
+    random = torch.Generator().manual_seed(0)
+    photons = torch.poisson(torch.full((200_000,), float(counts)), generator=random)
+    y = gain * photons + sigma * torch.randn(photons.shape, generator=random)
+    noise = PoissonGaussian(gain, sigma)
+    stable = noise.stabilise(y)
+    assert abs(float(stable.std()) - 1) < 0.03
+    restored = float(noise.restore_units(stable.mean()[None])) / gain
+    assert abs(restored - counts) < 0.01 * counts + 0.02
+    algebraic = float((stable.mean() / 2) ** 2 - 3 / 8 - (sigma / gain) ** 2)
+    assert abs(restored - counts) < abs(algebraic - counts)
+
+
+def test_poisson_noise_is_removed() -> None:
+    truth = 30 * discs(56, 64)[None, None]
+    counts = torch.poisson(truth, generator=torch.Generator().manual_seed(0))
+    clean = denoise(load_denoiser(), counts, "poisson")
+    assert error(clean, truth) < 0.45 * error(counts, truth)
+    scaled = denoise(load_denoiser(), counts / 30, (1 / 30, 0.0))
+    torch.testing.assert_close(30 * scaled, clean, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("noise", ["Poisson", (0.0, 1.0), (1.0,), (1.0, -1.0), (1.0, 2.0, 3.0), [1.0, 2.0]])
+def test_noise_that_none_can_have_is_an_error(noise: object) -> None:
+    with pytest.raises(SpecError, match="gain"):
+        denoise(load_denoiser(), torch.rand(1, 1, 8, 8), noise)  # type: ignore[arg-type]
+
+
+# The estimate of noise, on pictures whose noise is known, and its threshold as a quantile ------------------------
+
+
+@pytest.mark.parametrize("sigma", [5, 15, 50])
+def test_the_noise_is_estimated_within_five_per_cent(sigma: int) -> None:
+    y = noisy(discs(160, 200, sigma), sigma / 255, sigma)
+    assert estimate_noise(y) == pytest.approx(sigma / 255, rel=0.05)
+
+
+def test_the_threshold_of_texture_is_a_quantile_of_pure_noise() -> None:
+    """The sum of squared derivatives is a quadratic form nᵀQn: its mean is tr Q, its variance 2 tr Q²."""
+    scipy_stats = pytest.importorskip("scipy.stats")
+    unit = torch.eye(SIDE * SIDE, dtype=torch.float64).view(-1, SIDE, SIDE)
+    along, across = (unit[:, :, 2:] - unit[:, :, :-2]) / 2, (unit[:, 2:] - unit[:, :-2]) / 2
+    D = torch.cat([along.flatten(1), across.flatten(1)], 1)
+    Q = D @ D.T
+    mean, variance = float(Q.trace()), float(2 * Q.square().sum())
+    tau = scipy_stats.gamma.ppf(1 - 1e-6, mean**2 / variance, scale=variance / mean)
+    assert pytest.approx(tau, rel=1e-3) == TAU
+
+
+def test_an_estimate_that_may_be_texture_is_lowered() -> None:
+    random = torch.Generator().manual_seed(0)
+    texture = 0.5 + 0.1 * torch.randn(48, 48, generator=random)
+    texture = texture + 0.6 * texture.roll(1, 0) + 0.6 * texture.roll(1, 1)
+    assert estimate_noise(noisy(texture, 2 / 255)) < 2 / 255
+    assert estimate_noise(noisy(torch.full((48, 48), 0.5), 2 / 255)) == pytest.approx(2 / 255, rel=0.15)

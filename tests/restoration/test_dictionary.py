@@ -1,11 +1,14 @@
 """Denoising by a dictionary, and learning one from the noisy picture."""
 
+import numpy as np
 import pytest
 import torch
 
 from pictures_to_restore import discs, error, noisy
 from whatwhere.restoration import Dictionary, denoise, learn_dictionary, load_dictionary
 from whatwhere.restoration.dictionary import fit_atoms
+from whatwhere.restoration.planes import OPPONENT, PLANE_NOISE, from_opponent, restore_planes, to_opponent
+from whatwhere.restoration.pursuit import pursue, pursue_together
 
 DICTIONARY = load_dictionary()
 
@@ -59,3 +62,71 @@ def test_a_dictionary_learned_from_noisy_stripes_denoises_them_better() -> None:
     given = noisy(truth, 0.2)
     own = learn_dictionary(DICTIONARY, given[0], 0.2)
     assert error(denoise(own, given, 0.2), truth) < 0.8 * error(denoise(DICTIONARY, given, 0.2), truth)
+
+
+# Brightness and differences of colour ----------------------------------------------------------------------------
+
+
+def test_planes_of_a_picture_are_from_0_to_1_and_grey_is_in_the_first() -> None:
+    torch.manual_seed(0)
+    images = torch.rand(2, 3, 4, 5)
+    torch.testing.assert_close(from_opponent(to_opponent(images)), images)
+    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)[..., None, None]
+    planes = to_opponent(corners)
+    assert planes.amin((0, 2, 3)).tolist() == [0, 0, 0]
+    torch.testing.assert_close(planes.amax((0, 2, 3)), torch.ones(3))
+    grey = torch.full((1, 3, 2, 2), 0.3)
+    torch.testing.assert_close(to_opponent(grey), torch.tensor([0.3, 0.5, 0.5])[:, None, None].expand(1, 3, 2, 2))
+
+
+def test_noise_stays_independent_with_the_standard_deviation_of_each_plane() -> None:
+    covariance = OPPONENT @ OPPONENT.T
+    torch.testing.assert_close(covariance, torch.tensor(PLANE_NOISE, dtype=torch.float64).square().diag())
+
+
+def test_each_plane_is_restored_with_its_own_noise() -> None:
+    levels: list[float] = []
+
+    def restore(plane: torch.Tensor, noise: float, mask: torch.Tensor | None) -> torch.Tensor:
+        levels.append(noise)
+        return plane
+
+    image = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(restore_planes(restore, image, 0.2), image)
+    assert levels == [0.2 * factor for factor in PLANE_NOISE]
+    restore_planes(restore, image[:2], 0.2)
+    assert levels[3:] == [0.2, 0.2]
+
+
+# Orthogonal matching pursuit against a literal one, and its two forms against each other -------------------------
+
+
+RANDOM = np.random.default_rng(0)
+ATOMS = RANDOM.standard_normal((24, 16))
+ATOMS /= np.linalg.norm(ATOMS, axis=1, keepdims=True)
+PATCHES = RANDOM.standard_normal((40, 16))
+PATCHES[0] = 0
+
+
+def literal(patch: np.ndarray, goal: float, most: int) -> np.ndarray:
+    """The atom that fits what is left best, then least squares, in float64."""
+    code, support = np.zeros(len(ATOMS)), []
+    while np.sum((patch - code @ ATOMS) ** 2) > goal and len(support) < most:
+        support.append(int(np.argmax(np.abs(ATOMS @ (patch - code @ ATOMS)))))
+        code[support] = np.linalg.lstsq(ATOMS[support].T, patch, rcond=None)[0]
+    return code
+
+
+@pytest.mark.parametrize(("goal", "most"), [(1.0, 12), (6.0, 12), (0.0, 4), (1e9, 4)])
+def test_both_forms_agree_with_the_definition(goal: float, most: int) -> None:
+    expected = np.stack([literal(patch, goal, most) for patch in PATCHES])
+    atoms, patches = torch.from_numpy(ATOMS), torch.from_numpy(PATCHES)
+    together = pursue_together(atoms @ atoms.T, patches @ atoms.T, patches.square().sum(1), goal, most)
+    np.testing.assert_allclose(together.numpy(), expected, atol=1e-9)
+    np.testing.assert_allclose(pursue(atoms, patches, goal, most).numpy(), expected, atol=1e-9)
+
+
+def test_copies_of_an_atom_do_no_harm() -> None:
+    atoms = torch.eye(4).repeat(3, 1)
+    patches = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    torch.testing.assert_close(pursue(atoms, patches, 1e-9, 10) @ atoms, patches)

@@ -21,9 +21,8 @@ from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
 from whatwhere.spec.checks import Size, require_choice
-from whatwhere.spec.distillation import DistillSpec
 from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.inference import LineSearch
+from whatwhere.spec.inference import DistillSpec, LineSearch
 from whatwhere.spec.recipe import EveryBatch, EveryEpoch
 
 try:

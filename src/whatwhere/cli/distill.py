@@ -14,7 +14,7 @@ from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, source_of
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.checks import Checked, Count
-from whatwhere.spec.distillation import DistillSpec
+from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.training import TrainingOptions
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 
 from whatwhere.cli.encode import EncodeOptions
 from whatwhere.data import Images
-from whatwhere.data.codes_writer import CodesWriter
+from whatwhere.data.codes import CodesWriter
 from whatwhere.data.npz_writer import open_npz
 from whatwhere.data.pictures import picture_names
 from whatwhere.data.windows import PictureWindows

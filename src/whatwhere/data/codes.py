@@ -1,4 +1,7 @@
-"""Codes that `whatwhere encode` wrote: sparse in the file, dense or sparse in memory."""
+"""Sparse codes in an .npz file: written image by image, read dense or sparse.
+
+docs/reference/file_formats.md lists its arrays. Images may be of several sizes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.data.array_file import Archive
-from whatwhere.data.codes_writer import FORMAT, MOST_PLACES
+from whatwhere.data.npz_writer import NpzWriter
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Array = np.ndarray[Any, Any]
+FORMAT = "whatwhere codes 1"
+MOST_PLACES = 2**31  # of a code, so that indices are int32
 KNOWN = re.compile(
     r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|reconstruction"
     "|labels|names"
@@ -145,6 +150,53 @@ class Codes:
     def _one_grid(self, purpose: str) -> tuple[int, int, int]:
         self.require_one_size(purpose)
         return self._shape("features_shape", 0)
+
+
+class CodesWriter:
+    """Appends codes to an open .npz file. In memory is the code of one image.
+
+    where   write the pooling variables and the background, too: all that decoding needs
+    """
+
+    def __init__(self, npz: NpzWriter, *, where: bool = False) -> None:
+        self.npz, self.where = npz, where
+        self._shapes: list[tuple[int, int, int]] = []  # of the images
+        self._grids: dict[str, list[tuple[int, int, int]]] = {}
+        self._ends: dict[str, list[int]] = {}  # where each image ends in the arrays of a map
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def add(self, code: SparseLatents, shape: tuple[int, int, int]) -> None:
+        """The code of one image of this shape [C, H, W]."""
+        self._shapes.append(shape)
+        self._add_map("features", code.features, ("features_values",))
+        if self.where:
+            for k, layer in enumerate(code.where, start=1):
+                self._add_map(f"where{k}", layer, (f"mu{k}", f"gamma{k}"))
+            for name in ("low", "scale"):
+                if (pixels := getattr(code.background, name)) is not None:
+                    self.npz.append(name, pixels.cpu().numpy().ravel())
+
+    def finish(self, **more: Array) -> dict[str, list[int]]:
+        """Write the file, with these arrays besides; returns the shapes of its arrays."""
+        for name, ends in self._ends.items():
+            more[f"{name}_shape"] = np.array(self._grids[name], np.int64)
+            more[f"{name}_indptr"] = np.array([0, *ends], np.int64)
+        return self.npz.finish(**more, image_shape=np.array(self._shapes, np.int64), format=np.array(FORMAT))
+
+    def _add_map(self, name: str, layer: SparseMap, keys: tuple[str, ...]) -> None:
+        """The places of one image in ascending order, and their values, which are several arrays of equal width."""
+        if math.prod(layer.grid) >= MOST_PLACES:
+            raise ImageError(f"a code of {layer.grid} was given; expected fewer than {MOST_PLACES:,} places")
+        indices, values = layer.indices.cpu().numpy(), layer.values.cpu().numpy()
+        order = np.argsort(indices)
+        self.npz.append(f"{name}_indices", indices[order].astype(np.int32))
+        for key, part in zip(keys, np.split(values[order], len(keys), axis=1), strict=True):
+            self.npz.append(key, part[:, 0] if name == "features" else part)
+        ends = self._ends.setdefault(name, [])
+        ends.append((ends[-1] if ends else 0) + len(indices))
+        self._grids.setdefault(name, []).append(layer.grid)
 
 
 def load_codes(path: str | os.PathLike[str]) -> Codes:

@@ -34,7 +34,7 @@ from whatwhere.model.problem import Problem, lam_of
 from whatwhere.ops import formulas
 from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
 from whatwhere.spec.checks import require_count
-from whatwhere.spec.distillation import DistillSpec
+from whatwhere.spec.inference import DistillSpec
 
 SMALLEST = 1e-12  # a step of 0 has no logarithm
 

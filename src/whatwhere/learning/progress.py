@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import TypeVar
 
 from whatwhere.learning.reports import BatchReport, EpochReport, TrainingCallbacks
@@ -16,7 +15,7 @@ Report = TypeVar("Report")
 
 
 class TrainingProgress:
-    """Shows what `train` reports: every epoch in a line; on a terminal also the current batch, while training runs.
+    """Shows what `train` reports: every epoch in a line; on a terminal also the current batch, within `display`.
 
     rich is imported here rather than with the module: training without a display does not need it.
     """
@@ -39,15 +38,6 @@ class TrainingProgress:
         )
         self.work = [spec.epochs * spec.inference.steps * images for spec in recipe.learning]  # image-iterations
         self.task = self.display.add_task("starting", total=sum(self.work), numbers="")
-
-    def __enter__(self) -> TrainingProgress:
-        self.display.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.display.stop()
 
     def attach(self, callbacks: TrainingCallbacks) -> TrainingCallbacks:
         """These callbacks with the display added to them."""

@@ -109,8 +109,9 @@ def train(
     if not progress:
         return run_training(job, folder, resume)
     size = images_per_epoch(recipe, source, image_count)
-    with TrainingProgress(recipe, size) as display:
-        return run_training(replace(job, callbacks=display.attach(callbacks)), folder, resume)
+    shown = TrainingProgress(recipe, size)
+    with shown.display:
+        return run_training(replace(job, callbacks=shown.attach(callbacks)), folder, resume)
 
 
 def default_recipe(source: ImageStream, image_count: int | None) -> tuple[Recipe, int | None]:

@@ -3,8 +3,16 @@
 `toml` reads and writes recipes as files.
 """
 
-from whatwhere.spec.distillation import DistillSpec
-from whatwhere.spec.inference import AutoLam, Fixed, InferenceSpec, LineSearch, MomentFit, Schedule, StepSpec
+from whatwhere.spec.inference import (
+    AutoLam,
+    DistillSpec,
+    Fixed,
+    InferenceSpec,
+    LineSearch,
+    MomentFit,
+    Schedule,
+    StepSpec,
+)
 from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec, PoolingKind
 from whatwhere.spec.recipe import DescriptorSpec, EveryBatch, EveryEpoch, LearningSpec, Phase, Recipe, follow_depth
 from whatwhere.spec.restoration import RestorationSpec

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from whatwhere.spec.checks import Checked, CountOrZero, NonNegative, Positive, Within, require
+from whatwhere.spec.checks import Checked, Count, CountOrZero, NonNegative, Positive, Within, require
 
 
 @dataclass(frozen=True)
@@ -202,3 +202,26 @@ class InferenceSpec(Checked):
             return 1.0, 1.0
         mu, gamma = (scales[min(k, len(scales)) - 1] for scales in (schedule.mu_scale, schedule.gamma_scale))
         return mu, gamma
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSpec(Checked):
+    """How steps of inference are learned: settings of `distill`.
+
+    batches        how many random batches to learn from
+    batch_size     images in a batch
+    learning_rate  of Adam for the sizes, at the beginning
+    filter_rate    the learning rate of untied filters, as a multiple of `learning_rate`
+    imitation      weight of the distance from the features of many plain steps; 0: the cost alone
+    seed           of the choice of images
+
+    >>> ww.DistillSpec(batches=50).batch_size
+    20
+    """
+
+    batches: Count = 200
+    batch_size: Count = 20
+    learning_rate: NonNegative = 0.1
+    filter_rate: NonNegative = 0.03
+    imitation: NonNegative = 10.0
+    seed: int = 0
