@@ -1,7 +1,7 @@
 """Write the pages of the reference that come from the program itself:  python docs/reference_pages.py
 
 docs/reference/command_line.md is made of the commands' own help, docs/reference/recipe.md of the dataclasses in
-`whatwhere.spec`. tests/docs/test_reference_pages.py fails where they are out of date.
+`whatwhere.spec`. tests/docs/test_pages.py fails where they are out of date.
 """
 
 from __future__ import annotations

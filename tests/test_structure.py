@@ -20,6 +20,7 @@ HOMES = {
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
+    "figures/animation.py": "figures/test_drawing.py",
     "ops/pooling_pairs.py": "ops/test_pooling.py",
     "learning/run_reader.py": "learning/test_run_folder.py",
     "learning/progress.py": "learning/test_session.py",

@@ -1,4 +1,4 @@
-// Apply the page's convolutions to the case in a JSON file and print the results, for `test_convolution_js.py` to compare.
+// Apply the page's convolutions to the case in a JSON file and print the results, for `test_formulas_js.py` to compare.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
