@@ -1,5 +1,7 @@
 """The compiled step of the denoiser against plain torch."""
 
+import multiprocessing
+
 import pytest
 import torch
 
@@ -27,3 +29,17 @@ def test_the_result_does_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         results.append(denoiser.load_denoiser().denoise(plane, 0.1))
     torch.testing.assert_close(*results, rtol=0, atol=1e-6)
+
+
+def no_work(first: int, last: int) -> None:
+    """What takes no time."""
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    kernels.share(no_work, 4)
+    child = multiprocessing.get_context("fork").Process(target=kernels.share, args=(no_work, 4))
+    child.start()
+    child.join(60)
+    child.kill()
+    assert child.exitcode == 0

@@ -97,4 +97,4 @@ def stride_table(steps: tuple[tuple[int, ...], ...]) -> np.ndarray:
 @cache
 def thread_pool(process: int, threads: int) -> ThreadPoolExecutor:
     """Threads that wait for work; a forked process gets its own."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="whatwhere-pooling")
+    return ThreadPoolExecutor(threads, thread_name_prefix="whatwhere")

@@ -6,9 +6,8 @@ are summed in registers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor
 from whatwhere.inference.engines.jit import Array, cached_jit
 from whatwhere.inference.engines.jit.simd import LANES, load, splat, store
 from whatwhere.inference.engines.jit.vector_math import fma
+from whatwhere.nn.cpu_pooling import thread_pool
 
 CHUNK = 4 * LANES
 
@@ -35,12 +35,7 @@ def share(work: Callable[[int, int], None], count: int) -> None:
     """Call `work(first, last)` on equal parts of `count` in as many threads as torch has."""
     threads = torch.get_num_threads()
     ends = [count * i // threads for i in range(threads + 1)]
-    list(pool(threads).map(work, ends[:-1], ends[1:]))
-
-
-@cache
-def pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="whatwhere-denoiser")
+    list(thread_pool(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
 
 
 @cached_jit
