@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whatwhere.inference import LearnedSteps as LearnedSteps
     from whatwhere.inference import UnrolledInference as UnrolledInference
     from whatwhere.inference import distill as distill
+    from whatwhere.inference import find_events as find_events
     from whatwhere.inference import infer as infer
     from whatwhere.inference import infer_tiled as infer_tiled
     from whatwhere.inference.generation import generate as generate
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from whatwhere.learning import train as train
     from whatwhere.model import DeconvNet as DeconvNet
     from whatwhere.model import save as save
+    from whatwhere.model.events import Events as Events
     from whatwhere.model.solution import Solution as Solution
     from whatwhere.spec import AutoLam as AutoLam
     from whatwhere.spec import DescriptorSpec as DescriptorSpec
@@ -67,11 +69,12 @@ _HOME = {
         "classification.labelling": "Labelling",
         "classification.picture_classifier": "load_classifier",
         "data.codes": "load_codes",
-        "inference": "LearnedSteps UnrolledInference distill infer infer_tiled",
+        "inference": "LearnedSteps UnrolledInference distill find_events infer infer_tiled",
         "inference.generation": "generate morph transfer",
         "latents": "Latents PoolingParams",
         "learning": "TrainedRun TrainingCallbacks TrainingOptions load read_run train",
         "model": "DeconvNet save",
+        "model.events": "Events",
         "model.solution": "Solution",
         "spec": "AutoLam DescriptorSpec DistillSpec EveryBatch EveryEpoch Fixed InferenceSpec LayerSpec "
         "LearningSpec LineSearch ModelSpec MomentFit Phase Recipe Schedule StepSpec",

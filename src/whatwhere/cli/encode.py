@@ -12,7 +12,7 @@ from whatwhere.cli.command import command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, with_preset
 from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import Checked, CountOrZero
+from whatwhere.spec.checks import Checked, CountOrZero, NonNegative
 from whatwhere.spec.training import TrainingOptions
 
 
@@ -25,12 +25,14 @@ class EncodeOptions(Checked):
     tile     side of the overlapping tiles that pictures are inferred in, in pixels; 0: never. Default: 256, for
              pictures of more than 1,048,576 pixels
     overlap  pixels that tiles next to each other share
+    threshold  the least amplitude of an event, in units of the signals
     """
 
     where: bool = False
     descriptors: bool = False
     tile: CountOrZero | None = None
     overlap: CountOrZero = 64
+    threshold: NonNegative = 0.0
 
 
 @command(
@@ -45,7 +47,8 @@ def encode(
     run: Path,
     images: str,
     *,
-    out: Path,
+    out: Path | None = None,
+    events: Path | None = None,
     overwrite: bool = False,
     preset: str | None = None,
     settings: Settings,
@@ -57,9 +60,11 @@ def encode(
     The file holds the features that are not 0, and `labels` and `names` where there are any; with --where also the
     pooling variables of the regions in use. `whatwhere decode` makes images of it, and Python reads it with
     `whatwhere.load_codes`. With --descriptors it holds the array `descriptors`, a row for each image, which are of one
-    size; the metric is learned from the images, without labels, and saved with the run.
+    size; the metric is learned from the images, without labels, and saved with the run. With --events the events of
+    signals of any length are written as a table: which waveform, when, how strongly.
 
     out     the .npz file to write
+    events  the .csv file of events to write, for a model of signals
     preset  as for `classify`; default: coding, and recipe with --descriptors
     """
     from whatwhere.cli.encoding import Encoder
@@ -72,7 +77,19 @@ def encode(
     chosen = preset or ("recipe" if options.descriptors else "coding")
     recipe, model = with_preset(*open_run(run, execution.device), chosen, settings)
     given = settings.override(ImageInput(source=images))
-    claim([out], run, images, given.mask, overwrite=overwrite)
+    if out is None and events is None:
+        raise typer.BadParameter("give --out FILE for codes, or --events FILE for a table of events of signals")
+    claim([path for path in (out, events) if path is not None], run, images, given.mask, overwrite=overwrite)
+    if events is not None:
+        from whatwhere.cli.encoding import write_events
+        from whatwhere.data import load
+
+        signals = load(images, signals=True, allow_nan=True)
+        count = write_events(events, recipe, model, signals, options, execution.engine)
+        written = {"file": str(events), "events": count}
+        typer.echo(json.dumps(written) if json_ else f"{printable(events)}: {count:,} events")
+    if out is None:
+        return
     if options.descriptors:
         from whatwhere.cli.labelling import write_descriptors
         from whatwhere.learning import TrainedRun
@@ -83,7 +100,7 @@ def encode(
         found = {"file": str(out), "arrays": {"descriptors": shape}}
         typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")
         return
-    groups = given.by_size(run)
+    groups = given.by_size(run, signals=model.spec.for_signals)
     most, masks = max(groups, key=lambda group: len(group[0]))
     recipe = replace(recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks))
     encoder = Encoder(recipe, model, groups, options, execution.engine)

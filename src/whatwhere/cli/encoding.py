@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,12 +14,13 @@ import numpy as np
 import torch
 
 from whatwhere.cli.encode import EncodeOptions
+from whatwhere.cli.outputs import write
 from whatwhere.data import Images
 from whatwhere.data.codes import CodesWriter
 from whatwhere.data.npz_writer import open_npz
 from whatwhere.data.pictures import picture_names
 from whatwhere.data.windows import PictureWindows
-from whatwhere.inference import infer
+from whatwhere.inference import find_events, infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiled
@@ -34,6 +36,17 @@ Batch = tuple[Images, Images | None, slice]  # images of one size, their masks, 
 Advance = Callable[[int], None]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def write_events(
+    path: Path, recipe: Recipe, model: DeconvNet, signals: Images, options: EncodeOptions, engine: str = "auto"
+) -> int:
+    """Write the events of signals as a table; returns their number."""
+    text = io.StringIO()
+    table = find_events(model, signals, recipe.inference, recipe.plan, threshold=options.threshold, engine=engine)
+    table.to_csv(text)
+    write(path, text.getvalue().encode())
+    return len(table)
 
 
 class Encoder:

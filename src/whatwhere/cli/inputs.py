@@ -30,7 +30,7 @@ class ImageInput(Checked):
     mask         unknown pixels: a picture, a folder or an array file, white where pixels are known and black where not,
                  one for all images or one for each; alpha: transparent pixels; nan: NaN in a file of floats
     crop         train on square crops of this many pixels, at random places of the pictures. Pictures of several sizes
-                 are cropped anyway (64 pixels, or the smallest side)
+                 are cropped anyway (64 pixels, or the smallest side). Of recordings, windows of this many samples
     limit        use only the first images
     image_count  images that each layer learns from in a stream (learning.each.update=batch); after the last one the
                  first follows again. Default: whole epochs
@@ -47,19 +47,19 @@ class ImageInput(Checked):
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
         return replace(self, source=absolute_source(self.source), mask=mask)
 
-    def by_size(self, run: Path) -> list[tuple[Images, Images | None]]:
+    def by_size(self, run: Path, *, signals: bool = False) -> list[tuple[Images, Images | None]]:
         """The images of each size for a run, and their masks, where there are any."""
         from whatwhere.data import load_groups
 
-        return load_groups(named(self.source), self.mask, recorded_by(run))
+        return load_groups(named(self.source), self.mask, recorded_by(run), signals=signals)
 
-    def for_training(self) -> tuple[Images, Images | None]:
+    def for_training(self, *, signals: bool = False) -> tuple[Images, Images | None]:
         """Images of one size or their crops, and their masks; of both only the first `limit`."""
         import numpy as np
 
         from whatwhere.data import load_for_training
 
-        images, masks = load_for_training(named(self.source), self.mask, crop=self.crop)
+        images, masks = load_for_training(named(self.source), self.mask, crop=self.crop, signals=signals)
         if self.limit is None or self.limit >= len(images):
             return images, masks
         rows = np.arange(self.limit)

@@ -57,12 +57,9 @@ def train(
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
-    pictures, masks = given.for_training()
-    if recipe is not None:
-        base = read_recipe(recipe)
-    elif resume is not None:
-        base = read_run_recipe(resume)
-    else:
+    base = read_recipe(recipe) if recipe is not None else None if resume is None else read_run_recipe(resume)
+    pictures, masks = given.for_training(signals=base is not None and settings.override(base).model.for_signals)
+    if base is None:
         base, count, line = choose_defaults(pictures)
         if not quiet:
             typer.echo(line, err=True)

@@ -15,12 +15,15 @@ from whatwhere.data.catalogue import checksums
 from whatwhere.data.images import Images, Pixels, brightest_used, check_finite
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
+from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
+from whatwhere.data.signals import Signals, as_signals, cut_windows, read_signals, training_windows
 from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, did_you_mean, printable
 from whatwhere.files import is_folder
 
 __all__ = [
     "Images",
+    "Signals",
     "checksums",
     "few_labels",
     "load",
@@ -45,8 +48,9 @@ def load(
     allow_nan: bool = False,
     size: int | None = None,
     recorded: Recorded = NOT_RECORDED,
+    signals: bool = False,
 ) -> Images:
-    """Images from a name, a file, a folder or an array.
+    """Images from a name, a file, a folder or an array; or signals, from a .wav, .csv, .npy or .npz file or an array.
 
     Pictures and float pixels are read once completely, so that what is wrong with them is known before a run begins.
 
@@ -61,18 +65,22 @@ def load(
     size       only for pictures: all become squares of this side, scaled and cut at the centre. None: pictures of one
                size are kept whole, others become squares of 64 pixels or the smallest side, with a warning
     recorded   by a run: the side of those squares, and what is white in pixels of 16 bits
+    signals    arrays [T], [C, T] or [N, C, T] are signals, and are read as `Signals`. Files named .wav and .csv (a row
+               for each sample, a column for each channel) always are
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
     Images('array', 5 of 3×20×30, labelled)
     """
-    opened = _open(source, split=split, channels=channels, allow_nan=allow_nan, recorded=recorded)
+    opened = _open(source, split=split, channels=channels, allow_nan=allow_nan, recorded=recorded, signals=signals)
     images = _one_size(opened, size) if isinstance(opened, MixedPictures) else opened
     return images if labels is None else _with_labels(images, labels)
 
 
-def load_groups(source: Source, mask: Source | None = None, recorded: Recorded = NOT_RECORDED) -> list[Group]:
+def load_groups(
+    source: Source, mask: Source | None = None, recorded: Recorded = NOT_RECORDED, *, signals: bool = False
+) -> list[Group]:
     """Images and their masks, where there are any; pictures of several sizes are kept whole, in a group for each size.
 
     A mask is a weight ≥ 0 for every pixel (0: unknown), as `infer` and `train` take it.
@@ -82,6 +90,7 @@ def load_groups(source: Source, mask: Source | None = None, recorded: Recorded =
             each: white (1) is known and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown.
             'nan': NaN in floats is
     recorded  as in `load`
+    signals  as in `load`; NaN in signals is unknown
 
     >>> from PIL import Image
     >>> import os; os.mkdir("pictures")
@@ -96,7 +105,7 @@ def load_groups(source: Source, mask: Source | None = None, recorded: Recorded =
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
-    opened = _open(source, allow_nan=special == "nan", recorded=recorded)
+    opened = _open(source, allow_nan=signals or special == "nan", recorded=recorded, signals=signals)
     if isinstance(opened, MixedPictures):
         groups = opened.by_size(alpha=special == "alpha")
     elif special == "alpha":
@@ -126,21 +135,28 @@ def random_crops(source: Source, size: int | None = None, count: int | None = No
 
 
 def load_for_training(
-    source: Source, mask: Source | None = None, *, crop: int | None = None, seed: int = 0
+    source: Source, mask: Source | None = None, *, crop: int | None = None, seed: int = 0, signals: bool = False
 ) -> tuple[Images, Images | None]:
     """Images of one size, and their masks if there are any: those of the source, or crops of its pictures.
+
+    Of signals, all successive windows; unknown samples are NaN.
 
     source  pictures as `load` takes them, [N, C, H, W] if they are an array
     mask    as in `load_groups`, [1 or N, 1 or C, H, W]
     crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes: a warning says then
-            what is taken
+            what is taken. Of signals, the length of the windows
     seed    of the choice of places
+    signals  as in `load`
 
     >>> images, mask = ww.data.load_for_training(np.zeros((2, 1, 40, 40), np.uint8), crop=16)
     >>> images.shape, mask
     ((1, 16, 16), None)
     """
-    groups = load_groups(source, mask)
+    groups = load_groups(source, mask, signals=signals)
+    if isinstance(opened := groups[0][0], Signals):
+        if mask not in (None, "nan"):
+            raise ImageError("a mask was given for signals; mark unknown samples by NaN instead")
+        return (training_windows(opened) if crop is None else cut_windows(opened, crop)), None
     if crop is None and len(groups) == 1:
         return groups[0]
     crops = mixed.random_crops(groups, crop, None, seed)
@@ -160,8 +176,9 @@ def _open(
     channels: arrays.Channels | None = None,
     allow_nan: bool = False,
     recorded: Recorded,
+    signals: bool = False,
 ) -> MixedPictures | Images:
-    """Pictures as they are found, or images of one size."""
+    """Pictures as they are found, images of one size, or signals."""
     if isinstance(source, str) and source in catalogue.CATALOGUE:
         if os.path.exists(source):
             warnings.warn(f"{source!r} is the data set of this name; write './{source}' for the path", stacklevel=4)
@@ -171,12 +188,18 @@ def _open(
     if isinstance(source, Images):
         return source
     if not isinstance(source, str | Path):
-        return _from_values(arrays.as_pixels(arrays.as_array(source), "array", channels), "array", allow_nan, recorded)
-    opened = _open_path(source, recorded)
-    if isinstance(opened, MixedPictures):
+        values = arrays.as_array(source)
+        if signals:
+            return as_signals(values, "array", allow_nan)
+        return _from_values(arrays.as_pixels(values, "array", channels), "array", allow_nan, recorded)
+    opened, name = _open_path(source, recorded, allow_nan), printable(source)
+    if isinstance(opened, MixedPictures | Signals):
         return opened
-    name = printable(source)
-    images = _from_values(arrays.as_pixels(opened[0], name, channels), name, allow_nan, recorded)
+    images = (
+        as_signals(opened[0], name, allow_nan)
+        if signals
+        else _from_values(arrays.as_pixels(opened[0], name, channels), name, allow_nan, recorded)
+    )
     return images if opened[1] is None else _with_labels(images, opened[1])
 
 
@@ -193,12 +216,16 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
     return Images(arrays.as_pixels(pixels, name), arrays.as_labels(labels, name), name)
 
 
-def _open_path(source: str | Path, recorded: Recorded) -> MixedPictures | tuple[Pixels, Pixels | None]:
-    """The pictures of a file or of a folder; or the images of an array file, and its labels."""
+def _open_path(
+    source: str | Path, recorded: Recorded, allow_nan: bool
+) -> MixedPictures | Signals | tuple[Pixels, Pixels | None]:
+    """The pictures of a file or of a folder; a recording; or the values of an array file, and its labels."""
     if source == "":
         raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
     path = Path(source)
     try:
+        if path.suffix.lower() in SIGNAL_SUFFIXES and not is_folder(path):
+            return read_signals(path, printable(path), allow_nan)
         if is_folder(path) or is_picture(path):
             name = path.name or path.absolute().name
             return MixedPictures(find_pictures(path), printable(name if is_folder(path) else path), recorded)

@@ -53,7 +53,7 @@ class ArrayFile:
     """Size and time of change: what shows that the file is another one."""
 
     def __getitem__(self, rows: Any) -> np.ndarray:
-        indices = np.arange(self.shape[0])[rows]
+        indices = np.arange(*rows.indices(self.shape[0])) if isinstance(rows, slice) else np.arange(self.shape[0])[rows]
         if indices.ndim != 1:
             raise IndexError(f"rows are given as a slice, a list, a mask or a 1-D array, not as {rows!r}")
         values = np.empty((len(indices), *self.shape[1:]), self.dtype)
@@ -69,7 +69,7 @@ class ArrayFile:
             file = open_regular(self.path)
         except OSError as error:
             raise ImageError(f"{self.path}: cannot be read: {error.strerror or error}") from None
-        if _version(file) != self.version:
+        if file_version(file) != self.version:
             file.close()
             raise ImageError(f"{self.path}: changed since it was loaded; load it again when it is complete")
         return file
@@ -84,7 +84,7 @@ class ArrayFile:
 def read_array(path: Path) -> ArrayFile | np.ndarray:
     """The array in an IDX or .npy file, which may be compressed with gzip."""
     with open_regular(path) as file, _damage_named(path):
-        size, compressed = _version(file)[0], file.peek(2)[:2] == GZIP_MAGIC
+        size, compressed = file_version(file)[0], file.peek(2)[:2] == GZIP_MAGIC
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if compressed else file
         header = _Header.read(path, stream)
         if not header.shape or 0 in header.shape:
@@ -158,7 +158,7 @@ class _Header(NamedTuple):
 
     def open(self, path: Path, file: BufferedReader, start: int, length: int) -> ArrayFile | np.ndarray:
         """The array, to be read by rows; header and values are the `length` bytes of the file from `start` on."""
-        version = _version(file)
+        version = file_version(file)
         self._check_length(path, min(length, version[0] - start) - self.offset)
         if len(self.shape) == 1 or (self.shape and not self.fortran):
             return ArrayFile(path, self.dtype, self.shape, start + self.offset, version)
@@ -228,7 +228,7 @@ def _parse_idx(path: Path, start: bytes) -> _Header:
     return _Header(np.dtype(IDX_TYPES[start[2]]), struct.unpack_from(f">{axes}I", start, 4), False, 4 + 4 * axes)
 
 
-def _version(file: BufferedReader) -> tuple[int, int]:
+def file_version(file: BufferedReader) -> tuple[int, int]:
     status = os.fstat(file.fileno())
     return status.st_size, status.st_mtime_ns
 

@@ -25,12 +25,13 @@ def read_file(path: Path) -> tuple[Pixels, Pixels | None]:
     if start != ZIP_MAGIC:
         return read_array(path), None
     archive = Archive(path)
-    if "images" in archive:
-        return archive["images"], archive.get("labels")
+    for name in ("images", "signals"):
+        if name in archive:
+            return archive[name], archive.get("labels")
     if len(archive) == 1:
         return archive[next(iter(archive))], None
     names = ", ".join(sorted(archive)[:9]) or "no arrays"
-    raise ImageError(f"{path}: contains {names}; expected one array, or `images` and `labels`")
+    raise ImageError(f"{path}: contains {names}; expected one array, or `images` (or `signals`) and `labels`")
 
 
 def as_array(values: Any) -> np.ndarray:

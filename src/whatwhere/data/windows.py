@@ -12,6 +12,7 @@ from torch import Tensor, from_numpy
 from whatwhere.data.array_file import ArrayFile
 from whatwhere.data.arrays import ChannelsFirst
 from whatwhere.data.images import Images
+from whatwhere.data.signals import SignalPixels
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class PictureWindows:
     def __getitem__(self, window: tuple[slice, slice, slice]) -> Tensor:
         channels, rows, columns = window
         pixels = self.images.pixels
+        if isinstance(pixels, SignalPixels):
+            return from_numpy(self.images.scale(pixels.window(self.row, columns)[channels, None][:, rows]))
         file = pixels.values if isinstance(pixels, ChannelsFirst) else pixels
         band = self._read_band(file, rows) if isinstance(file, ArrayFile) else self._decoded[:, rows]
         return from_numpy(self.images.scale(band[channels, :, columns]))

@@ -4,6 +4,7 @@ from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.environment import machine
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
+from whatwhere.inference.recordings import find_events
 from whatwhere.inference.tiled import infer_tiled
 from whatwhere.inference.unrolled import UnrolledInference, distill
 
@@ -11,6 +12,7 @@ __all__ = [
     "LearnedSteps",
     "UnrolledInference",
     "distill",
+    "find_events",
     "infer",
     "infer_tiled",
     "machine",

@@ -1,10 +1,11 @@
-"""λ chosen from the images (`AutoLam`): as a share of the largest useful penalty, or by their strength.
+"""λ chosen from the images (`AutoLam`): as a share of the largest useful penalty, by their strength or by their noise.
 
 The code of λ/2 ‖M ⊙ (R p - v)‖² + Σ|p| starts at p = 0, and a feature leaves 0 only if it correlates with the image by
 more than 1/λ. So 1/λ is a threshold:
 
     by share     1/λ = share · max |Rᵀ M² v|     at a share of 1 the code is empty
     by strength  λ = relative · (strength / STROKES)^(α - 2)
+    by noise     1/λ = noise · σ                 white noise of standard deviation σ correlates with unit filters by σ
 
 R is that of the start of inference, where the pooling variables are fitted to the images. The strength of an image is
 the largest length of a patch of its signal v. An image that is s times as strong has s times the code, as it should, if
@@ -16,9 +17,10 @@ digits, white on black.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -33,6 +35,7 @@ from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 PATCH = 5  # pixels on each side of the patches whose length is an image's strength
 STROKES = 4.17  # of 5 × 5 white strokes: the median of the included digits
 SAMPLE = 64  # images
+MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 
 
 def resolve_lam(
@@ -61,12 +64,17 @@ def resolve_lam(
     layer = (tuple(plan) or joint(model.spec.depth))[-1].layer
     rows = sample_rows(len(images))
     with torch.no_grad():
-        if spec.lam.share is None:
+        if spec.lam.noise is not None:
+            threshold = spec.lam.noise * noise_level(targets(model, images, mask, rows))
+        elif spec.lam.share is None:
             return replace(spec, lam=spec.lam.relative * strength(model, images, mask, rows) ** (spec.alpha - 2))
-        seen = targets(model, images, mask, rows)
-        threshold = spec.lam.share * max(largest_correlation(model, one, layer, spec) for one in seen)
+        else:
+            seen = targets(model, images, mask, rows)
+            threshold = spec.lam.share * max(largest_correlation(model, one, layer, spec) for one in seen)
     if threshold <= 0:
-        raise ImageError("AutoLam was given with images that no feature correlates with; give lam as a number")
+        raise ImageError(
+            "AutoLam was given with images without noise, or that no feature correlates with; give lam as a number"
+        )
     return replace(spec, lam=1 / threshold)
 
 
@@ -103,6 +111,18 @@ def strength(model: DeconvNet, images: ImageSource, mask: ImageSource | None, ro
     if median == 0:
         raise ImageError("AutoLam was given with images that are mostly plain; give lam as a number")
     return median / STROKES
+
+
+def noise_level(seen: Iterable[Target]) -> float:
+    """σ of white noise, by the median rule: median |a - 2 b + c| / √6 / 0.6745 over all neighbours a b c in rows."""
+    levels = []
+    for target in seen:
+        v, mask = target.v, torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v)
+        detail = (v[..., :-2] - 2 * v[..., 1:-1] + v[..., 2:]).abs()
+        detail = detail[(mask[..., :-2] > 0) & (mask[..., 1:-1] > 0) & (mask[..., 2:] > 0)]
+        if len(detail):
+            levels.append(float(detail.median()) / 6**0.5 / MEDIAN_OF_NORMAL)
+    return float(np.median(levels)) if levels else 0.0
 
 
 def sample_rows(images: int) -> list[int]:

@@ -28,28 +28,41 @@ class ImageSource(Protocol):
     def __getitem__(self, images: slice, /) -> Tensor: ...
 
 
-def as_image_source(images: object, channels: int) -> ImageSource:
-    """Images as `infer` takes them: a tensor, a NumPy array as a tensor, or an object that gives tensors for slices."""
+def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
+    """Images as `infer` takes them: a tensor, a NumPy array as a tensor, or an object that gives tensors for slices.
+
+    Also whether they were signals [N, C, T], for a model of signals: inside they are images of height 1.
+    """
+    if hasattr(images, "as_images"):
+        return cast(ImageSource, images), True
     if isinstance(images, np.ndarray):
-        return _as_tensor(images)
+        images = _as_tensor(images)
     if isinstance(images, Tensor):
         if images.requires_grad:
             warnings.warn(
                 "images that require a gradient were given; infer gives none (whatwhere.nn.SparseCode2d does)",
                 stacklevel=3,
             )
-        return images.detach()
+        is_signal = images.ndim == 3 and spec.for_signals
+        return (images.detach()[:, :, None] if is_signal else images.detach()), is_signal
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
-        return cast(ImageSource, images)
+        return cast(ImageSource, images), False
     raise ImageError(
-        f"{type(images).__name__} was given; expected a float tensor or array [N, {channels}, H, W], "
+        f"{type(images).__name__} was given; expected a float tensor or array {expected_shape(spec)}, "
         "or images that whatwhere.data.load returns (torch.as_tensor converts lists)"
     )
 
 
+def expected_shape(spec: ModelSpec) -> str:
+    """The shape of what a model explains, in words."""
+    return f"[N, {spec.channels}, T]" if spec.for_signals else f"[N, {spec.channels}, H, W]"
+
+
 def in_model_units(spec: ModelSpec, images: Any) -> Any:
     """`data.Images` in a model's units and with its channels; integers of 8 or 16 bits divided by the largest."""
+    if hasattr(images, "as_images"):  # signals
+        images = images.as_images()
     if hasattr(images, "with_white"):
         return images.with_white(spec.input.white).with_channels(spec.channels)
     if isinstance(images, Tensor) and images.dtype in SCALED:

@@ -47,15 +47,18 @@ def infer(
     progress: Callable[[int], None] | None = None,
     steps: Steps | None = None,
 ) -> Solution:
-    """Infer what and where of images [N, C, H, W]; no image ends with a higher objective than it began with.
+    """Infer what and where of images [N, C, H, W], or of signals [N, C, T] with a model of signals.
+
+    No image ends with a higher objective than it began with.
 
     Images and latents are converted to the model's device and dtype.
 
     model     the model, on the device where inference is to run
-    images    a float tensor or array [N, C, H, W], or images that are read batch by batch (`whatwhere.data.load`)
+    images    a float tensor or array [N, C, H, W] or [N, C, T], or what `whatwhere.data.load` reads batch by batch
     spec      how it is inferred; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
-    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
+    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]: 0 where it is unknown, as NaN is in the
+              images
     latents   where to start from, as an earlier solution returned them; None starts from the images alone
     engine    'auto' takes the fastest that supports the problem, and the reference for a small one while machine code
               is made after an installation; the solution records which one ran
@@ -73,7 +76,9 @@ def infer(
     >>> bool((solution.stats.cost[-1] < solution.stats.cost[0]).all())
     True
     """
-    source = in_model_units(model.spec, as_image_source(images, model.spec.channels))
+    given, are_signals = as_image_source(images, model.spec)
+    source = in_model_units(model.spec, given)
+    mask = mask[:, :, None] if are_signals and mask is not None and mask.ndim == 3 else mask
     checked = isinstance(source, Tensor)
     if isinstance(source, Tensor):
         source, mask = check_target(model, source, mask)  # all of them, before anything is computed
@@ -116,7 +121,7 @@ def infer(
     stats = Stats.cat([s.stats for s in solutions])
     warn_unconverged(stats, spec)
     latents = Latents.cat([s.latents for s in solutions])
-    return Solution(latents, stats, resolved.name, decoder=sized, lam=one.lam)
+    return Solution(latents, stats, resolved.name, decoder=sized, lam=one.lam, signals=are_signals)
 
 
 def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:

@@ -52,6 +52,7 @@ class SolvedTile:
     latents          the features that are taken from this tile, at their places in the picture; their background is
                      that of the pixels in `core`
     core             the pixels that are taken from this tile, rows and columns of the picture
+    whole            all latents of the tile
     engine           that ran
     """
 
@@ -60,6 +61,7 @@ class SolvedTile:
     reconstruction: Tensor
     latents: SparseLatents
     core: tuple[slice, slice]
+    whole: Latents
     engine: str
 
 
@@ -255,4 +257,4 @@ def finish_tile(model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents
     core, inside = grid.core(tile, 0, (grid.rows.length, grid.columns.length))
     background = latents.background.map(lambda part: part[:, :, *inside])
     codes = SparseLatents(take(len(latents.pooling_params), latents.p), tuple(where), background)
-    return SolvedTile(*grid.window(tile), image * grid.weights(tile).to(image), codes, core, engine)
+    return SolvedTile(*grid.window(tile), image * grid.weights(tile).to(image), codes, core, latents, engine)

@@ -41,14 +41,13 @@ class Defaults(NamedTuple):
 def choose_defaults(images: ImageSource) -> Defaults:
     """The recipe for images [N, C, H, W], and how many of them each layer learns from."""
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
-    stage, words = choose_input(sample)
-    recipe, most = read_recipe("pictures"), max(1, VALUES // sample[0].numel())
+    recipe, words = signals_recipe() if sample.shape[2] == 1 else pictures_recipe(sample)
+    most = max(1, VALUES // sample[0].numel())
     epochs = min(MOST_EPOCHS, max(1, most // len(images)))
     recipe = replace(
         recipe,
-        model=replace(recipe.model, input=stage, channels=sample.shape[1]),
-        learning=tuple(replace(one, epochs=epochs, inference=suited(one.inference, stage)) for one in recipe.learning),
-        inference=suited(recipe.inference, stage),
+        model=replace(recipe.model, channels=sample.shape[1]),
+        learning=tuple(replace(one, epochs=epochs) for one in recipe.learning),
     )
     passes = f"{most:,} of {len(images):,}" if most < len(images) else f"{epochs} epochs of {len(images):,}"
     line = (
@@ -56,6 +55,22 @@ def choose_defaults(images: ImageSource) -> Defaults:
         "model.input.kind or learning.each.epochs, or take another recipe, such as 'paper'"
     )
     return Defaults(recipe, most if most < len(images) else None, line)
+
+
+def signals_recipe() -> tuple[Recipe, str]:
+    """The recipe for signals, images of height 1, and what it is."""
+    recipe = read_recipe("signals")
+    layer = recipe.model.layers[0]
+    return recipe, f"signals, {layer.maps} waveforms of {layer.filter_shape[1]} samples"
+
+
+def pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:
+    """The recipe for pictures like these, and the reason for its input stage."""
+    stage, words = choose_input(sample)
+    recipe = read_recipe("pictures")
+    learning = tuple(replace(one, inference=suited(one.inference, stage)) for one in recipe.learning)
+    model = replace(recipe.model, input=stage)
+    return replace(recipe, model=model, learning=learning, inference=suited(recipe.inference, stage)), words
 
 
 def choose_input(sample: Tensor) -> tuple[InputSpec, str]:

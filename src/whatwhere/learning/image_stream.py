@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import Images, load, load_for_training
+from whatwhere.data import Images, Signals, load, load_for_training
+from whatwhere.data.signals import training_windows
 from whatwhere.errors import ImageError
 from whatwhere.inference.checks import ImageSource
 from whatwhere.model import DeconvNet
@@ -143,10 +144,13 @@ ImageStream = SizedStream | IterableStream
 
 def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
     """What `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in the units of a model."""
+    signals = spec is not None and spec.for_signals
     if isinstance(images, str | Path):
-        images = load_for_training(images)[0]
-    elif isinstance(images, np.ndarray):
-        images = load(images)
+        images = load_for_training(images, signals=signals)[0]
+    elif isinstance(images, np.ndarray) or (signals and isinstance(images, Tensor) and images.ndim < 4):
+        images = load(images, signals=signals and images.ndim < 4, allow_nan=signals)
+    if isinstance(images, Signals):
+        images = training_windows(images).as_images()
     sliceable = hasattr(images, "__len__") and hasattr(images, "__getitem__") and not isinstance(images, list | tuple)
     if not sliceable:
         return IterableStream(images)

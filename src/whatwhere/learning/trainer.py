@@ -22,6 +22,7 @@ from whatwhere.inference.environment import choose_device
 from whatwhere.learning.algorithm import learn, training_phase
 from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import choose_defaults
+from whatwhere.learning.first_filters import start_from_pieces
 from whatwhere.learning.image_stream import ImageStream, IterableStream, SizedStream, StreamError, open_images
 from whatwhere.learning.latent_store import LatentFiles, LatentStore
 from whatwhere.learning.memory import check_memory, latents_fit, latents_per_image, memory_errors
@@ -149,7 +150,7 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
     batch = min(recipe.batch_size, job.images.size or recipe.batch_size)
     check_memory(recipe.model, (height, width), batch, device)
     with torch.no_grad(), memory_errors(), ExitStack() as closing:
-        model = (job.start or DeconvNet(recipe.model, seed=recipe.seed)).to(device)
+        model = (job.start or first_model(recipe, job.images)).to(device)
         data = closing.enter_context(open_data(job, model, folder))
         engines = resolve_engines(options.engine, model, data.first_image(), recipe)
         state, writer = TrainingState(model, *first_epoch(recipe)), None
@@ -170,6 +171,16 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
                 learn(state.model, recipe, data, engines, session)
     name = "" if folder is None else folder.resolve().name
     return TrainedRun(name, recipe, session.state.model, session.state.history, folder)
+
+
+def first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
+    """Random filters; for signals, pieces of them."""
+    model = DeconvNet(recipe.model, seed=recipe.seed)
+    if not (recipe.model.for_signals and recipe.model.signed_filters):
+        return model
+    return start_from_pieces(
+        model, images.images if isinstance(images, SizedStream) else images.first_images(), recipe.seed
+    )
 
 
 def run_stream(data: StreamData, engines: Sequence[Engine], session: TrainingSession) -> None:

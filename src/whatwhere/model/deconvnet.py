@@ -158,7 +158,7 @@ class DeconvNet:
     def check_images(self, images: Tensor) -> None:
         """Raise an ImageError for images that this model cannot explain."""
         spec = self.spec
-        expected = f"a float tensor [N, {spec.channels}, H, W]"
+        expected = f"a float tensor [N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}]"
         if not isinstance(images, Tensor):
             raise ImageError(f"{type(images).__name__} was given; expected {expected} (torch.as_tensor converts)")
         if images.ndim != 4:
@@ -171,7 +171,7 @@ class DeconvNet:
             raise ImageError(f"images of shape {list(images.shape)} were given; expected at least one pixel each")
         if not all_finite(images):
             raise ImageError("images with NaN or Inf were given; expected finite values (clean them first)")
-        if spec.nonnegative and spec.input.kind == "none" and len(images) > 0 and images.min() < 0:
+        if spec.nonnegative_filters and spec.input.kind == "none" and len(images) > 0 and images.min() < 0:
             raise ImageError(
                 f"images with values down to {images.min():.4g} were given to a non-negative model; expected values ≥ 0"
                 " (shift them, or make the model with nonnegative=False or input.kind='onoff')"
@@ -187,7 +187,7 @@ def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
     # Several channels of an image share one length: planes of equal length would make every filter grey.
     colour = k == 1 and spec.signal_channels > 1
     normalise = "filter" if colour else spec.normalise
-    return project_filters(f, connected, nonnegative=spec.nonnegative, normalise=normalise)
+    return project_filters(f, connected, nonnegative=spec.nonnegative_filters, normalise=normalise)
 
 
 def times(shape: Sequence[int]) -> str:

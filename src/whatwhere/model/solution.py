@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.latents import Latents
+from whatwhere.model.events import Events, events_of
 from whatwhere.model.sized import SizedModel
 
 
@@ -70,6 +71,7 @@ class Solution:
     engine    the name of the engine
     decoder   the model that the latents belong to; None where an engine was called directly
     lam       λ, also where it was chosen (`AutoLam`); None where an engine was called directly
+    signals   signals [N, C, T] were given: features and reconstruction have no height; latents have one, of 1
 
     >>> model = ww.load("mnist")
     >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))
@@ -82,12 +84,13 @@ class Solution:
     engine: str
     decoder: SizedModel | None = None
     lam: float | None = None
+    signals: bool = False
 
     @property
     def features(self) -> Tensor:
-        """The top layer's features p, [N, B, H, W]."""
+        """The top layer's features p, [N, B, H, W]; of signals, [N, B, T]."""
         assert self.latents.p is not None
-        return self.latents.p
+        return self.latents.p.squeeze(2) if self.signals else self.latents.p
 
     def to(self, *args: Any, **kwargs: Any) -> Solution:
         """The same on another device, in another dtype."""
@@ -96,11 +99,26 @@ class Solution:
 
     @property
     def reconstruction(self) -> Tensor:
-        """The images that the latents reconstruct, [N, C, H, W]."""
+        """The images that the latents reconstruct, [N, C, H, W]; of signals, [N, C, T]."""
         if self.decoder is None:
             raise ValueError("this solution has no decoder; use model.at(height, width).decode(solution.latents)")
         with torch.no_grad():
-            return self.decoder.decode(self.latents)
+            images = self.decoder.decode(self.latents)
+        return images.squeeze(2) if self.signals else images
+
+    def events(self, threshold: float = 0.0) -> Events:
+        """What happened when in signals: a table of events, a structured array (see `Events`).
+
+        threshold  the least amplitude of an event, in units of the signals
+
+        >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
+        >>> solution = ww.infer(model, torch.randn(1, 1, 100), ww.InferenceSpec.coding())
+        >>> solution.events(threshold=0.5).dtype.names
+        ('signal', 'layer', 'feature', 'time', 'width', 'amplitude', 'parent')
+        """
+        if self.decoder is None:
+            raise ValueError("this solution has no decoder; use whatwhere.find_events")
+        return events_of(self.decoder, self.latents, threshold)
 
     def __repr__(self) -> str:
         N, *shape = self.features.shape

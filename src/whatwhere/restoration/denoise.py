@@ -5,19 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from whatwhere.model import DeconvNet
 from whatwhere.restoration.anscombe import PoissonGaussian
 from whatwhere.restoration.checks import ImagesT, Model, as_images, like, read_noise
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.noise import estimate_noise
 from whatwhere.restoration.planes import PLANE_NOISE, Progress, Restore, restore_planes, to_opponent
+from whatwhere.restoration.signals import restore_signals
 from whatwhere.spec.restoration import RestorationSpec
 
 Noise = float | str | tuple[float, float] | None
 
 
 def denoise(
-    model: Model,
+    model: Model | DeconvNet,
     images: ImagesT,
     noise: Noise = None,
     *,
@@ -27,8 +29,8 @@ def denoise(
     """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
 
     model     the trained denoiser (`load_denoiser`), which is best for photographs; or a dictionary
-              (`load_dictionary`), for pictures unlike photographs
-    images    floats [N, C, H, W]
+              (`load_dictionary`), for pictures unlike photographs; or a `DeconvNet` of signals
+    images    floats [N, C, H, W]; signals [N, C, T]
     noise     standard deviation of white noise, in units of the images; None estimates it for each image. 0 returns the
               images. "poisson": the images are counts. (gain, sigma): Poisson noise of counts of `gain` units each, and
               white noise of standard deviation sigma
@@ -46,7 +48,10 @@ def denoise(
     >>> bool((clean - 20 * truth).square().mean() < 0.1 * (counts - 20 * truth).square().mean())
     True
     """
-    y, level = as_images(model, images), read_noise(noise)
+    level = read_noise(noise)
+    if isinstance(model, DeconvNet):
+        return restore_signals(model, images, level)
+    y = as_images(model, images)
     restore = restorer_for(model, spec or RestorationSpec(), progress)
     with torch.no_grad():
         if isinstance(level, PoissonGaussian):

@@ -6,14 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, as_mask, as_tensor, check_level, like
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.restoration.planes import Progress, restore_planes
+from whatwhere.restoration.signals import restore_signals
 from whatwhere.spec.restoration import RestorationSpec
 
 
 def inpaint(
-    model: Denoiser,
+    model: Denoiser | DeconvNet,
     images: ImagesT,
     mask: Tensor | np.ndarray,
     noise: float = 0.0,
@@ -23,9 +25,10 @@ def inpaint(
 ) -> ImagesT:
     """Fill in the pixels of images [N, C, H, W] where the mask is 0; the result is of the same type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`)
-    images    floats [N, C, H, W]
-    mask      [N, 1 or C, H, W], 0 where a pixel is unknown; whatever the images hold there has no influence
+    model     the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
+    images    floats [N, C, H, W]; signals [N, C, T]
+    mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; whatever the images hold there has no
+              influence
     noise     standard deviation of the noise of the known pixels, in units of the images. With 0 they come out as they
               went in; otherwise they are denoised, too
     spec      how: see `RestorationSpec`
@@ -40,6 +43,8 @@ def inpaint(
     """
     check_level(noise)
     known = as_mask(mask)
+    if isinstance(model, DeconvNet):
+        return restore_signals(model, images, noise, known)
     y = as_images(model, images, known)
     known = known.to(y)
     restore = plane_restorer(model, spec or RestorationSpec(), progress)

@@ -110,6 +110,7 @@ class ModelSpec(Checked):
     layers       one `LayerSpec` for each layer
     channels     of the images: 1 for grey, 3 for colour
     nonnegative  features and filters are projected to be ≥ 0, images must be ≥ 0
+    signed_filters  only features are: filters and images may have both signs, as waveforms and recordings do
     normalise    unit length per 'filter' (all planes of one map together) or per 'plane'; the channels of an image
                  always share one length, so that filters can have a colour
     input        what happens to an image before the model explains it, an `InputSpec`
@@ -122,6 +123,7 @@ class ModelSpec(Checked):
     layers: tuple[LayerSpec, ...]
     channels: Count = 1
     nonnegative: bool = True
+    signed_filters: bool = False
     normalise: Literal["filter", "plane"] = "plane"
     input: InputSpec = InputSpec()
 
@@ -129,7 +131,7 @@ class ModelSpec(Checked):
         super().__post_init__()
         require(len(self.layers) > 0, "a model without layers", "at least one LayerSpec")
         require(
-            self.input.kind != "highpass" or not self.nonnegative,
+            self.input.kind != "highpass" or not self.nonnegative_filters,
             "input.kind = 'highpass' with nonnegative = true",
             "nonnegative = false, since a high-passed image has both signs, or input.kind = 'onoff'",
         )
@@ -152,6 +154,16 @@ class ModelSpec(Checked):
         """Channels of the signal that layer 1 explains: those of the image, twice as many with ON and OFF apart."""
         return 2 * self.channels if self.input.kind == "onoff" else self.channels
 
+    @property
+    def nonnegative_filters(self) -> bool:
+        """Are filters ≥ 0, and images, too?"""
+        return self.nonnegative and not self.signed_filters
+
+    @property
+    def for_signals(self) -> bool:
+        """Are all filters and regions of height 1, so that the model explains signals [N, C, T]?"""
+        return all(layer.filter_shape[0] == layer.pool_shape[0] == 1 for layer in self.layers)
+
     def maps_below(self, k: int) -> int:
         """Maps of the signal that layer k reconstructs: the input stage's channels, or the pooled maps below."""
         return self.signal_channels if k == 1 else self.layers[k - 2].pooled_maps
@@ -160,3 +172,20 @@ class ModelSpec(Checked):
     def paper(cls) -> ModelSpec:
         """16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2 joined to 8 of the 16 below."""
         return cls(layers=(LayerSpec(maps=16), LayerSpec(maps=48, fan_in=8)))
+
+    @classmethod
+    def signals(
+        cls, maps: int = 8, length: int = 64, *, channels: int = 1, pool_size: int = 2, pool_stride: int = 1
+    ) -> ModelSpec:
+        """Waveforms of signals [N, channels, T], of both signs, each with features ≥ 0: what, when and how strongly.
+
+        maps       number of waveforms
+        length     of a waveform, in samples
+        pool_size, pool_stride  of the regions, in samples. The defaults give the most accurate times; a size of 1 is
+                   the plain convolutional sparse code
+
+        >>> ww.DeconvNet(ww.ModelSpec.signals(maps=5, length=32))
+        DeconvNet(1 → 5 maps 1×32, gaussian 1×2 stride 1×1; float32, cpu)
+        """
+        layer = LayerSpec(maps=maps, filter_size=(1, length), pool_size=(1, pool_size), pool_stride=(1, pool_stride))
+        return cls(layers=(layer,), channels=channels, signed_filters=True, normalise="filter")

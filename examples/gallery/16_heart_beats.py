@@ -1,0 +1,39 @@
+"""
+Heart beats
+===========
+
+The electrocardiogram that PyWavelets contains (1,024 samples): one waveform is learned from it without labels, and the
+times of the beats are read off its events. Where the recording has a gap, the model fills it in.
+"""
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pywt
+
+import whatwhere as ww
+
+ecg = pywt.data.ecg().astype(np.float32)
+ecg = (ecg - np.median(ecg)) / ecg.std()
+signal = ecg[None, None]
+recipe = replace(ww.read_recipe("signals"), model=ww.ModelSpec.signals(maps=1, length=101), batch_size=1)
+recipe = ww.override(recipe, {"learning": {"each": {"epochs": 40, "inference": {"lam": 0.3}}}})
+model = ww.train(signal, recipe).model
+solution = ww.infer(model, signal, ww.InferenceSpec.coding(lam=0.3))
+beats = solution.events(threshold=8.0)
+
+known = np.ones_like(signal)
+known[..., 480:520] = 0
+filled = ww.restoration.inpaint(model, signal, known, noise=0.3)
+
+figure, axes = plt.subplots(2, 1, figsize=(9, 4), layout="constrained", sharex=True)
+axes[0].plot(ecg, "k", linewidth=0.6, label="recording")
+axes[0].plot(solution.reconstruction[0, 0], linewidth=1, label="explained")
+axes[0].vlines(
+    beats["time"], -4, 8, "C3", linewidth=0.8, label=f"beats, every {np.diff(beats['time']).mean():.1f} samples"
+)
+axes[1].plot(np.where(known > 0, signal, np.nan)[0, 0], "k", linewidth=0.6)
+axes[1].plot(np.where(known > 0, np.nan, filled)[0, 0], "C1", label="filled in")
+for axis in axes:
+    axis.legend(loc="upper right")

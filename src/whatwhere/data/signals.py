@@ -1,0 +1,231 @@
+"""Signals: recordings of one or more channels. Outside they are [N, C, T]; the model sees images of height 1."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from whatwhere.data.array_file import ArrayFile, file_version
+from whatwhere.data.images import Images, Pixels, Rows, check_finite
+from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.files import open_regular
+
+if TYPE_CHECKING:
+    from whatwhere.data.windows import PictureWindows
+
+SUFFIXES = (".csv", ".wav")
+"""Files that hold nothing but signals."""
+
+WINDOW = 2048  # samples, for learning from longer signals
+CHECKED = 1 << 20  # samples that are looked at together
+
+
+class Signals(Images):
+    """Signals as the model expects them: `signals[rows]` is a float32 tensor [n, C, T], read when it is asked for.
+
+    The fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`, `allow_nan`, `white` and
+    `deep_white`.
+
+    >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
+    Signals('array', 3 of 2×500, unlabelled)
+    """
+
+    def __getitem__(self, rows: Rows) -> torch.Tensor:
+        if isinstance(rows, int | np.integer):
+            return self[np.array([rows])][0]
+        return super().__getitem__(rows).squeeze(2)
+
+    def __repr__(self) -> str:
+        labelled = "unlabelled" if self.labels is None else "labelled"
+        channels, _, samples = self.shape
+        return f"Signals({self.name!r}, {len(self):,} of {channels}×{samples}, {labelled})"
+
+    def as_images(self) -> Images:
+        """The same signals as images of height 1."""
+        return Images(**{field.name: getattr(self, field.name) for field in fields(self)})
+
+    def recording(self, row: int) -> PictureWindows:
+        """One signal as a picture [C, 1, T] that is read window by window."""
+        from whatwhere.data.windows import PictureWindows
+
+        return PictureWindows(self.as_images(), row)
+
+
+@dataclass(frozen=True)
+class SignalPixels:
+    """Values [N, C, T], or one recording [T, C] with `time_first`, as images [N, C, 1, T] that are read in windows."""
+
+    values: Pixels
+    time_first: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        if self.time_first:
+            samples, channels = self.values.shape
+            return 1, channels, 1, samples
+        count, channels, samples = self.values.shape
+        return count, channels, 1, samples
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.values.dtype
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        chosen = np.arange(self.shape[0])[rows]
+        if self.time_first:
+            return np.stack([self.window(int(row), slice(None)) for row in chosen])[:, :, None]
+        return self.values[chosen][:, :, None]
+
+    def window(self, row: int, samples: slice) -> np.ndarray:
+        """Some samples [C, t] of one signal; of a file, no others are read."""
+        if self.time_first:
+            return self.values[samples].T
+        if not isinstance(self.values, ArrayFile):
+            window: np.ndarray = np.asarray(self.values)[row, :, samples]
+            return window
+        _, channels, _, length = self.shape
+        first, last, _ = samples.indices(length)
+        flat = replace(self.values, shape=(math.prod(self.values.shape),))
+        starts = [(row * channels + channel) * length for channel in range(channels)]
+        return np.stack([flat[start + first : start + last] for start in starts])
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of `size` samples of longer signals, as images [n, C, 1, size]; each is read when it is used.
+
+    starts  signal and first sample of each window, int64 [n, 2]
+    """
+
+    pixels: SignalPixels
+    starts: np.ndarray
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.starts), self.pixels.shape[1], 1, self.size
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.pixels.dtype
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        chosen = self.starts[rows].reshape(-1, 2).tolist()
+        return np.stack([self.pixels.window(row, slice(at, at + self.size)) for row, at in chosen])[:, :, None]
+
+
+def cut_windows(signals: Signals, size: int) -> Signals:
+    """Windows of `size` samples, one after the other; the last one of a signal ends with it.
+
+    An event at a cut is explained from both sides of it: a waveform may begin before a window and end after it.
+    """
+    count, _, _, length = signals.pixels.shape
+    if size > length:
+        raise ImageError(f"windows of {size:,} samples were asked for; {signals.name} has {length:,}")
+    each = np.append(np.arange(0, length - size, size), length - size)
+    starts = np.stack([np.repeat(np.arange(count), len(each)), np.tile(each, count)], 1)
+    assert isinstance(signals.pixels, SignalPixels)
+    name = f"{len(starts):,} windows of {size:,} samples of {signals.name}"
+    return replace(signals, pixels=Windows(signals.pixels, starts, size), labels=None, name=name)
+
+
+def training_windows(signals: Signals) -> Signals:
+    """What to learn from: short signals as they are, others in windows."""
+    is_long = signals.shape[2] >= 2 * WINDOW and isinstance(signals.pixels, SignalPixels)
+    return cut_windows(signals, WINDOW) if is_long else signals
+
+
+def as_signals(values: Pixels, name: str, allow_nan: bool = False, *, time_first: bool = False) -> Signals:
+    """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window."""
+    dtype, shape = values.dtype, tuple(values.shape)
+    if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
+        raise ImageError(
+            f"{name}: samples of type {dtype}; expected floats, which are used as they are, or integers of 8 or 16 "
+            "bits, which are scaled; convert the array, for instance with array.astype('float32')"
+        )
+    if not 1 <= len(shape) <= 3 or 0 in shape:
+        raise ImageError(f"{name}: an array of shape {shape}; expected signals [T], [C, T] or [N, C, T]")
+    if not time_first:
+        full = (1,) * (3 - len(shape)) + shape
+        values = replace(values, shape=full) if isinstance(values, ArrayFile) else np.asarray(values).reshape(full)
+    pixels = SignalPixels(values, time_first)
+    signals = Signals(pixels, None, name, allow_nan=allow_nan)
+    if signals.shape[0] > signals.shape[2]:
+        warnings.warn(
+            f"{name}: {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected [C, T]: is it "
+            "transposed?",
+            stacklevel=4,
+        )
+    if dtype.kind == "f":
+        for window in _windows_of(pixels):
+            check_finite(window, name, allow_nan)
+    return signals
+
+
+def _windows_of(pixels: SignalPixels) -> Iterator[np.ndarray]:
+    count, _, _, length = pixels.shape
+    for row in range(count):
+        for first in range(0, length, CHECKED):
+            yield pixels.window(row, slice(first, first + CHECKED))
+
+
+def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
+    """The recording of a .csv file, a row for each sample and a column for each channel, or of a .wav file."""
+    values = _read_csv(path) if path.suffix.lower() == ".csv" else _read_wav(path)
+    return as_signals(values, name, allow_nan, time_first=True)
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    """Values [T, C]; a first line of names is skipped, an empty field is NaN."""
+    with open_regular(path) as file:
+        lines = file.read().decode(errors="replace").splitlines()
+    comma = next((mark for mark in ",;\t" if lines and mark in lines[0]), ",")
+    try:
+        [_number(field) for field in (lines or [""])[0].split(comma)]
+    except ValueError:
+        lines = lines[1:]
+    if not any(line.strip() for line in lines):
+        raise ImageError(f"{path}: no samples; expected a line for each sample, a column for each channel")
+    try:
+        return np.loadtxt(lines, delimiter=comma, converters=_number, ndmin=2, comments=None, dtype=np.float32)
+    except ValueError as error:
+        raise ImageError(
+            f"{path}: {error}; expected numbers: a line for each sample, a column for each channel"
+        ) from None
+
+
+def _number(field: str) -> float:
+    return float(field) if field.strip() else math.nan
+
+
+def _read_wav(path: Path) -> Pixels:
+    """Values [T, C], read in windows; samples of 24 and 32 bits as floats from -1 to 1."""
+    try:
+        from scipy.io import wavfile
+    except ImportError:
+        raise MissingExtra("scipy", "sklearn", "reading .wav files") from None
+    with open_regular(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks that hold no samples
+        version = file_version(file)
+        try:
+            samples = wavfile.read(path, mmap=True)[1]
+        except Exception:  # samples of 24 bits cannot be mapped
+            try:
+                samples = wavfile.read(path)[1]
+            except Exception as error:  # a reader may raise anything on damaged bytes
+                raise ImageError(f"{path}: not a .wav file that can be read: {error}") from None
+    shape = (len(samples), samples.shape[1] if samples.ndim == 2 else 1)
+    if samples.dtype.kind == "i" and samples.dtype.itemsize == 4:
+        scaled: np.ndarray = samples.reshape(shape) / np.float32(2**31)
+        return scaled
+    if isinstance(samples, np.memmap) and samples.dtype != np.uint8:
+        return ArrayFile(path, samples.dtype, shape, samples.offset, version)
+    values = np.array(samples).reshape(shape)
+    return (values.astype(np.int16) - 128).astype(np.int8) if values.dtype == np.uint8 else values

@@ -1,0 +1,90 @@
+"""Learning from signals: windows of long recordings, and waveforms that are found again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from tiny_run import whatwhere
+from whatwhere.learning.first_filters import start_from_pieces
+from whatwhere.learning.image_stream import open_images
+from whatwhere.learning.trainer import default_recipe
+from whatwhere.spec.toml import to_toml
+
+LENGTH = 16
+
+
+def waveforms() -> np.ndarray:
+    t = np.arange(LENGTH) - (LENGTH - 1) / 2
+    both = np.stack([np.exp(-(t**2) / 8), np.sin(1.2 * t) * np.exp(-(t**2) / 20)])
+    return both / np.linalg.norm(both, axis=1, keepdims=True)
+
+
+def simulated(samples: int = 6000) -> np.ndarray:
+    """Events of two waveforms in noise, float32 [T]."""
+    rng = np.random.default_rng(0)
+    z = (rng.random((2, samples - LENGTH + 1)) < 0.01) * rng.uniform(1, 2, (2, samples - LENGTH + 1))
+    x = sum(np.convolve(train, d) for train, d in zip(z, waveforms(), strict=True))
+    return (x + 0.05 * rng.standard_normal(samples)).astype(np.float32)
+
+
+def recipe(epochs: int = 3) -> ww.Recipe:
+    changes = {"learning": {"each": {"epochs": epochs, "inference": {"steps": 15}}}, "batch_size": 2}
+    return ww.override(replace(ww.read_recipe("signals"), model=ww.ModelSpec.signals(2, LENGTH)), changes)
+
+
+def correlation(model: ww.DeconvNet) -> float:
+    """Of the waveforms with the filters most like them, at any shift; the least."""
+    filters = model.filters[0][0, :, 0].numpy()
+    pairs = [[np.abs(np.correlate(np.pad(d, 8), f, "valid")).max() for f in filters] for d in waveforms()]
+    return float(np.max(pairs, axis=1).min())
+
+
+def test_waveforms_are_found_again(tmp_path: Path) -> None:
+    """From an array, and to the bit the same from its file on the command line."""
+    x, options = simulated(), ww.TrainingOptions(engine="reference")
+    run = ww.train(x, recipe(), options=options)
+    assert correlation(run.model) > 0.95
+    assert run.history[-1].cost < run.history[0].cost
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "mine.toml").write_text(to_toml(recipe()))
+    whatwhere("train", tmp_path / "x.npy", "--recipe", tmp_path / "mine.toml", "--out", tmp_path / "run",
+              "--set", "engine=reference", "--quiet")  # fmt: skip
+    assert ww.load(tmp_path / "run") == run.model
+    table = tmp_path / "events.csv"
+    whatwhere("encode", tmp_path / "run", tmp_path / "x.npy", "--events", table, "--set", "threshold=0.7",
+              "--set", "engine=reference")  # fmt: skip
+    written = np.genfromtxt(table, delimiter=",", names=True)
+    found = ww.find_events(run.model, x, run.recipe.inference, threshold=0.7, engine="reference")
+    np.testing.assert_allclose(written["time"], found["time"], atol=1e-4)
+    assert len(found) > 50
+
+
+def test_long_recordings_are_windows_and_short_signals_are_whole() -> None:
+    spec = ww.ModelSpec.signals(2, LENGTH)
+    long, short = open_images(simulated(10_000), spec), open_images(torch.randn(7, 1, 60), spec)
+    assert long.read(0, 3).shape == (3, 1, 1, 2048)
+    assert short.read(0, 3).shape == (3, 1, 1, 60)
+
+
+def test_learning_starts_from_pieces_with_energy() -> None:
+    model = ww.DeconvNet(ww.ModelSpec.signals(2, LENGTH))
+    silent = torch.zeros(1, 1, 1, 500)
+    assert start_from_pieces(model, silent, 0) is model
+    silent[..., 200:220] = torch.randn(20, generator=torch.Generator().manual_seed(0))
+    started = start_from_pieces(model, silent, 0)
+    padded = silent[0, 0, 0].unfold(0, LENGTH, 1)
+    for f in started.filters[0][0, :, 0]:
+        alike = torch.nn.functional.cosine_similarity(padded, f[None], dim=1)
+        assert float(alike.max()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_settings_are_chosen_for_signals() -> None:
+    stream = open_images(ww.data.load(simulated(), signals=True), None)
+    with pytest.warns(UserWarning, match="signals, 8 waveforms of 64 samples"):
+        chosen, _ = default_recipe(stream, None)
+    assert chosen.model.for_signals
+    assert chosen.model.channels == 1

@@ -1,0 +1,170 @@
+"""Events of signals, against sums written out coefficient by coefficient."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.latents import Latents, PoolingParams
+from whatwhere.model.events import Events, events_of
+from whatwhere.ops.pooling import unpool
+
+TWO_LAYERS = ww.ModelSpec(
+    layers=(
+        ww.LayerSpec(maps=3, filter_size=(1, 6), pool_size=(1, 2)),
+        ww.LayerSpec(maps=2, filter_size=(1, 4), pool_size=(1, 2)),
+    ),
+    signed_filters=True,
+)
+
+
+def random_latents(model: ww.DeconvNet, samples: int, share: float, seed: int = 0) -> Latents:
+    """Few features of both signs, at any places of their regions."""
+    generator = torch.Generator().manual_seed(seed)
+    grids = [regions.grid for regions in model.at(1, samples).regions]
+    p = torch.randn(2, *grids[-1], generator=generator, dtype=torch.float64)
+    p *= torch.rand(p.shape, generator=generator) < share
+    thetas = []
+    for grid in grids:
+        mu = torch.rand(2, 2, *grid, generator=generator, dtype=torch.float64) - 0.5
+        thetas.append(PoolingParams(mu, 10 * torch.rand(mu.shape, generator=generator, dtype=torch.float64)))
+    return Latents(p, tuple(thetas))
+
+
+def signals_model(pool: int, stride: int) -> ww.DeconvNet:
+    return ww.DeconvNet(ww.ModelSpec.signals(2, 9, pool_size=pool, pool_stride=stride), dtype=torch.float64)
+
+
+def brute_force(model: ww.DeconvNet, latents: Latents, samples: int) -> list[tuple[float, ...]]:
+    """Signal, feature, time, width and amplitude of every event, by loops over the regions."""
+    layer, p, theta = model.spec.layers[0], latents.p, latents.pooling_params[0]
+    assert p is not None
+    (_, size), (_, stride) = layer.pool_shape, layer.strides
+    found = []
+    for n, b in np.ndindex(*p.shape[:2]):
+        for sign in (1, -1):
+            parts: list[list[tuple[float, float]]] = []  # events: their coefficients as (place, value)
+            last = -np.inf
+            regions = []
+            for j in range(p.shape[3]):
+                if sign * p[n, b, 0, j] <= 0:
+                    continue
+                places = [i for i in range(j * stride, j * stride + size) if i < samples + 8]
+                mu, gamma = (float(t[n, 1, b, 0, j]) for t in (theta.mu, theta.gamma))
+                q = np.exp([-gamma / 2 * (i - j * stride - (size - 1) / 2 - mu) ** 2 for i in places])
+                w = np.sqrt(q / q.sum())
+                regions.append(
+                    (
+                        float(w @ places / w.sum()),
+                        [(i, float(p[n, b, 0, j]) * x) for i, x in zip(places, w, strict=False)],
+                    )
+                )
+            for time, coefficients in sorted(regions, key=lambda region: region[0]):
+                if time - last > max(1.5, size):
+                    parts.append([])
+                parts[-1] += coefficients
+                last = time
+            for coefficients in parts:
+                total = sum(value for _, value in coefficients)
+                time = sum(i * value for i, value in coefficients) / total
+                width = np.sqrt(sum((i - time) ** 2 * value for i, value in coefficients) / total)
+                found.append((n, b, time - 4, width, total))
+    return sorted(found, key=lambda event: (event[0], event[2]))
+
+
+@pytest.mark.parametrize(("pool", "stride"), [(1, 1), (2, 1), (2, 2), (3, 2), (4, 4)])
+def test_events_are_those_of_the_coefficients(pool: int, stride: int) -> None:
+    model = signals_model(pool, stride)
+    latents = random_latents(model, 61, share=0.25)
+    events = events_of(model.at(1, 61), latents)
+    expected = brute_force(model, latents, 61)
+    assert len(expected) == len(events) > 7
+    for name, column in zip(
+        ("signal", "feature", "time", "width", "amplitude"), zip(*expected, strict=True), strict=True
+    ):
+        np.testing.assert_allclose(events[name], column, atol=1e-7, err_msg=name)
+    assert (events["parent"] == -1).all()
+    assert (events["layer"] == 1).all()
+
+
+def test_the_amplitudes_are_those_of_the_unpooled_map() -> None:
+    model = signals_model(2, 1)
+    latents = random_latents(model, 61, share=0.1)
+    sized = model.at(1, 61)
+    assert latents.p is not None
+    z = unpool(latents.p, sized.weights(latents.pooling_params)[0])
+    assert events_of(sized, latents)["amplitude"].sum() == pytest.approx(float(z.sum()))
+
+
+def test_the_time_is_that_of_the_waveforms_centre() -> None:
+    """A lone event: the reconstruction is the waveform, which begins (K - 1) / 2 samples before its time."""
+    model = signals_model(1, 1)
+    p = torch.zeros(1, 2, 1, 68, dtype=torch.float64)
+    p[0, 1, 0, 30] = 2.5
+    flat = torch.zeros(1, 2, 2, 1, 68, dtype=torch.float64)
+    latents = Latents(p, (PoolingParams(flat, flat),))
+    (event,) = events_of(model.at(1, 60), latents)
+    assert event["amplitude"] == 2.5
+    assert event["feature"] == 1
+    assert event["width"] == 0
+    begin = int(event["time"] - 4)
+    signal = model.at(1, 60).decode(latents)[0, 0, 0]
+    torch.testing.assert_close(signal[begin : begin + 9], 2.5 * model.filters[0][0, 1, 0])
+
+
+def test_parents_contribute_most() -> None:
+    """Three groups far from each other; at one place a strong feature of another map lies on a weak one."""
+    model = ww.DeconvNet(TWO_LAYERS, dtype=torch.float64)
+    latents = random_latents(model, 200, share=0)
+    assert latents.p is not None
+    for b, j, value in ((0, 8, 1.0), (1, 25, 2.0), (0, 42, 0.01), (1, 42, 3.0)):
+        latents.p[0, b, 0, j] = value
+    events = events_of(model.at(1, 200), latents)
+    above = events[events["layer"] == 2]
+    assert (above["parent"] == -1).all()
+    assert len(above) == 4
+    strong = np.flatnonzero(above["amplitude"] > 0.1)
+    below = events[events["layer"] == 1]
+    below = below[np.abs(below["amplitude"]) > 0.1]
+    assert len(below) > 5
+    for event in below:
+        nearest = strong[np.abs(above["time"][strong] - event["time"]).argmin()]
+        assert event["parent"] == np.flatnonzero(events == above[nearest])[0]
+
+
+def test_threshold_and_errors() -> None:
+    model = signals_model(2, 1)
+    latents = random_latents(model, 61, share=0.1)
+    sized = model.at(1, 61)
+    every, strong = events_of(sized, latents), events_of(sized, latents, threshold=1.0)
+    np.testing.assert_array_equal(strong, every[np.abs(every["amplitude"]) >= 1.0])
+    assert 0 < len(strong) < len(every)
+    assert len(events_of(sized, Latents(torch.zeros_like(latents.p), latents.pooling_params))) == 0
+    with pytest.raises(SpecError, match="threshold = -1"):
+        events_of(sized, latents, threshold=-1)
+    pictures = ww.infer(ww.DeconvNet(ww.ModelSpec.paper()), torch.rand(1, 1, 8, 8), ww.InferenceSpec(steps=1))
+    with pytest.raises(ImageError, match="one of signals"):
+        pictures.events()
+
+
+def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events.of([(0, 1, 3, 123456.25, 0.4, 2.0, -1), (1, 1, 0, -0.5, 0.0, -1.5, -1)])
+    text = io.StringIO()
+    events.to_csv(text)
+    read = np.genfromtxt(io.StringIO(text.getvalue()), delimiter=",", names=True)
+    assert read.dtype.names == events.dtype.names
+    np.testing.assert_allclose(read["time"], events["time"])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra, match="pandas"):
+        events.to_pandas()
+
+
+def test_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = Events.of([(0, 1, 3, 12.25, 0.4, 2.0, -1)]).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame.loc[0, "time"] == 12.25
