@@ -19,7 +19,9 @@ shapes = np.stack(
     [np.exp(-((t / 2) ** 2)) - 0.5 * np.exp(-(((t - 6) / 4) ** 2)), -np.exp(-((t / 4) ** 2)) * np.sin(t / 2)]
 )
 times = rng.uniform(20, 9980, (2, 150))
-recording = sum(np.interp(np.arange(10_000) - s, t, w, 0, 0) for w, each in zip(shapes, times, strict=True) for s in each)
+recording = sum(
+    np.interp(np.arange(10_000) - s, t, w, 0, 0) for w, each in zip(shapes, times, strict=True) for s in each
+)
 recording = (recording + 0.1 * rng.standard_normal(10_000)).astype(np.float32)
 
 recipe = replace(ww.read_recipe("signals"), model=ww.ModelSpec.signals(maps=2, length=32), batch_size=1)
