@@ -30,8 +30,8 @@ CHECKED = 1 << 20  # samples that are looked at together
 class Signals(Images):
     """Signals as the model expects them: `signals[rows]` is a float32 tensor [n, C, T], read when it is asked for.
 
-    The fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`, `allow_nan`, `white` and
-    `brightest`.
+    The fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`, `allow_nan`, `white`,
+    `brightest` and `deep_white`.
 
     >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
     Signals('array', 3 of 2×500, unlabelled)
