@@ -27,7 +27,7 @@ GROUND = 0.7
 DETAIL_SIGMA, DETAIL_LAM = 2.0, 2.0  # of the input stage; the factor of λ
 NEAR = 0.02  # of white: how far a ground may be from black; a noisy one, as under a microscope, is no ground
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
-MOST_EPOCHS = 30  # of few images: 50 digits take less than 10 s on two cores
+MOST_EPOCHS = 25  # of few images: 50 digits take less than 10 s on two cores
 
 
 class Defaults(NamedTuple):
@@ -79,7 +79,7 @@ def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
     white = max(1.0, float(values.max()))
     dark = float((values.abs() <= NEAR * white).all(1).float().mean())
     if dark >= GROUND and values.min() >= 0:
-        return InputSpec(white=white), f"light strokes ({dark:.0%} of the pixels are dark), so no input stage"
+        return InputSpec(white=white), f"light strokes ({dark:.0%} of the pixels are black), so no input stage"
     return InputSpec(kind="onoff", sigma=DETAIL_SIGMA, white=white), "bright and dark details as channels (onoff)"
 
 
