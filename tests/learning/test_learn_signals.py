@@ -88,3 +88,13 @@ def test_settings_are_chosen_for_signals() -> None:
         chosen, _ = default_recipe(stream, None)
     assert chosen.model.for_signals
     assert chosen.model.channels == 1
+
+
+def test_features_of_signals_for_scikit_learn() -> None:
+    """Arrays (n, C, T) are signals where filters have height 1: the rows are those of images of height 1."""
+    X = np.random.default_rng(0).normal(size=(6, 2, 60)).astype(np.float32)
+    settings = {"filter_size": (1, 9), "pool_size": (1, 2), "nonnegative": False, "epochs": 1, "training_steps": 2}
+    features = ww.DeconvNetFeatures(maps=(4,), steps=3, engine="reference", **settings).fit(X)
+    assert features.image_shape_ == (2, 1, 60)
+    np.testing.assert_array_equal(features.transform(X), features.transform(X[:, :, None]))
+    assert features.encode(X).p.shape == (6, 4, 1, 34)

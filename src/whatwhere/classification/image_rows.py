@@ -12,6 +12,7 @@ from torch import Tensor
 
 from whatwhere import data
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.spec.checks import pair
 
 Images = np.ndarray | Tensor | list[Any] | data.Images
 COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
@@ -27,6 +28,8 @@ def as_images(estimator: Any, X: Images, *, reset: bool, nonnegative: bool, allo
     X = X[:] if isinstance(X, data.Images) else X
     values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
     given = tuple(getattr(values, "shape", ()))
+    if len(given) == 3 and pair(getattr(estimator, "filter_size", 0))[0] == 1:  # signals are images of height 1
+        given = (*given[:2], 1, given[2])
     if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
         values = np.reshape(values, (given[0], prod(given[1:])))
     finite = "allow-nan" if allow_nan else True
