@@ -129,8 +129,9 @@ LARGE_CASES = {  # on the device only: the interpreter would take minutes
     "overlapping, weights": Case(OVERLAPPING, mask="weights", spec={"step": LineSearch(momentum=True)}),
     # with so many maps, steps of θ as in the other cases lead from one bound of μ to the other, and where a gradient is
     # near 0, rounding decides to which: the float64 reference with inputs rounded to float16 then differs by 3e-3, too
+    # Larger features would make an error at z₂ of more than 65,504, which is stored as float16 where regions overlap.
     "overlapping, many maps": Case(
-        WIDE_OVERLAPPING, 3, 28, 28, spec={"step": LineSearch(per="batch"), "pooling_step": 0.0005}
+        WIDE_OVERLAPPING, 3, 28, 28, start=0.01, spec={"step": LineSearch(per="batch"), "pooling_step": 0.0005}
     ),
     "2 layers, 6001 images": Case(TWO, images=6001, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
     "paper, batch step": Case(
