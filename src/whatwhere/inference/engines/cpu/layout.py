@@ -85,6 +85,9 @@ def plan_state(model: DeconvNet, height: int, width: int, top: int, moving: Sequ
         _, row["height"], row["width"] = regions.shape
         _, row["rows"], row["columns"] = regions.grid
         _, row["z_rows"], row["z_columns"] = regions.extent
+        row["region_down"] = row["stride_y"] * row["z_columns"] * row["maps"]
+        row["region_right"] = row["stride_x"] * row["maps"]
+        row["region_weights"] = (row["pool_y"] + row["pool_x"]) * row["maps"]
         row["updates_pooling"] = k in moving
         small = all(SMALLEST <= side <= LARGEST for side in layer.filter_shape)
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and small
@@ -126,7 +129,7 @@ def _place_state(table: np.ndarray) -> int:
                 row["z_error"] = row["error"]
             else:
                 reserve(row, ("z", "z_error"), int(row["z_rows"] * row["z_columns"] * row["maps"]))
-                reserve(row, ("weights",), int(row["pool_y"] + row["pool_x"]) * regions)
+                reserve(row, ("weights",), int(row["rows"] * row["columns"] * row["region_weights"]))
             reserve(row, ("mu", "gamma"), 2 * regions)
         if row["winograd"]:
             reserve(row, ("work",), 2 * POINTS**2 * LANES)

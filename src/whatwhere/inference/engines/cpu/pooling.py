@@ -22,14 +22,14 @@ def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
 @jit
 def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
     """The offset of the first element of a region, in an unpooled map that begins at `start`."""
-    offset: int = start + (row * layer.stride_y * layer.z_columns + column * layer.stride_x) * layer.maps
+    offset: int = start + row * layer.region_down + column * layer.region_right
     return offset
 
 
 @jit
 def weights_offset(layer: Layer, row: int, column: int) -> int:
     """The offset of the weights of a region: along rows, then along columns."""
-    offset: int = layer.weights + (row * layer.columns + column) * (layer.pool_y + layer.pool_x) * layer.maps
+    offset: int = layer.weights + (row * layer.columns + column) * layer.region_weights
     return offset
 
 
@@ -91,18 +91,11 @@ def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
     return min(layer.pool_y, down), min(layer.pool_x, right)
 
 
-@inline_jit
-def is_pair(layer: Layer, inside: tuple[int, int]) -> bool:
-    """Whether a region is 2×2 and lies in the map."""
-    pair: bool = layer.pool_y == 2 and layer.pool_x == 2 and inside[0] == 2 and inside[1] == 2
-    return pair
-
-
 @jit
 def compute_weights(state: Array, layer: Layer) -> None:
     """The weights of every region from its pooling variables."""
     noinline()
-    B, axes = layer.maps, axes_of(layer)
+    B, axes, pairs = layer.maps, axes_of(layer), layer.pool_y == 2 and layer.pool_x == 2
     for row in range(layer.rows):
         for column in range(layer.columns):
             w_at, inside = weights_offset(layer, row, column), elements_inside(layer, row, column)
@@ -110,7 +103,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
                 theta = (row * layer.columns + column) * 2 * B + b
                 mu, gamma = layer.mu + theta, layer.gamma + theta
                 y, x = (load(state, mu), load(state, gamma)), (load(state, mu + B), load(state, gamma + B))
-                if is_pair(layer, inside):
+                if pairs and inside[0] == 2 and inside[1] == 2:
                     store_pair_weights(state, w_at + b, B, y, x)
                 else:
                     axis_weights(state, w_at + b, axes[0], y, inside[0], 0)
@@ -142,7 +135,7 @@ def update_pooling(state: Array, layer: Layer, step: float, bounds: tuple[float,
     `everywhere` is for the first step: variables that the caller gave may lie outside their bounds.
     """
     noinline()
-    B, axes = layer.maps, axes_of(layer)
+    B, axes, pairs = layer.maps, axes_of(layer), layer.pool_y == 2 and layer.pool_x == 2
     for row in range(layer.rows):
         for column in range(layer.columns):
             p_at, w_at = element_offset(layer, layer.features, row, column), weights_offset(layer, row, column)
@@ -153,7 +146,7 @@ def update_pooling(state: Array, layer: Layer, step: float, bounds: tuple[float,
                 if not (everywhere or any_nonzero(p)):
                     continue
                 at = Places(layer.mu + theta + b, layer.gamma + theta + b, w_at + b, z_at + b)
-                if is_pair(layer, inside):
+                if pairs and inside[0] == 2 and inside[1] == 2:
                     move_pair(state, at, axes, p * step, bounds)
                 else:
                     move_region(state, at, axes, inside, (p * step, bounds[0], bounds[1]))

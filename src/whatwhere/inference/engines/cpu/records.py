@@ -28,6 +28,9 @@ LAYER = np.dtype(
             "columns",
             "border_y",  # zeros above and below p
             "border_x",  # to the left and to the right
+            "region_down",  # numbers of z from a region to the one below
+            "region_right",  # to the one on the right
+            "region_weights",  # numbers of a region's weights
             "fit",  # where the pooling variables come from at the start (see `start`)
             "updates_pooling",  # whether the pooling variables are updated
             "unpooled",  # regions of one element at the top: z is p, at the same offset

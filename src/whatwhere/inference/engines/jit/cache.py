@@ -127,10 +127,6 @@ class MachineCodeCache(FunctionCache):
         except OSError as error:
             warnings.warn(f"compiled machine code was not cached in {self.folder}: {error}", stacklevel=2)
 
-    def flush(self) -> None:
-        for path in self.folder.glob(f"{self._impl.filename_base}.*.nbc"):
-            path.unlink(missing_ok=True)
-
 
 def use_cache(compiled: Any) -> None:
     """Let a compiled function use the cache; if no folder is writable, leave it without one and warn once."""
