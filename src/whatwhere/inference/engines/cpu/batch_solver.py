@@ -175,19 +175,19 @@ def pack_latents(latents: Latents, *, known: bool = True) -> Tensor:
     """All latents of each image in one row [N, …], the maps innermost; if none is known, memory for them."""
     if not known:
         first = latents.tensors()[0]
-        return first.new_zeros(len(first), sum(tensor[0].numel() for tensor in latents.tensors()))
-    return torch.cat([places_first(tensor).flatten(1) for tensor in latents.tensors()], 1)
+        return first.new_zeros(len(first), sum(tensor.shape[1:].numel() for tensor in latents.tensors()))
+    return torch.cat([tensor.movedim((-2, -1), (1, 2)).flatten(1) for tensor in latents.tensors()], 1)
 
 
 def unpack_latents(packed: Tensor, like: Latents) -> Latents:
     """The latents in the rows of `pack_latents`, with the shapes of others."""
-    parts = iter(torch.split(packed, [tensor[0].numel() for tensor in like.tensors()], 1))
-    return like.map(lambda tensor: next(parts).view(places_first(tensor).shape).movedim((1, 2), (-2, -1)))
+    parts = iter(torch.split(packed, [tensor.shape[1:].numel() for tensor in like.tensors()], 1))
 
+    def unpacked(tensor: Tensor) -> Tensor:
+        N, *maps, height, width = tensor.shape
+        return next(parts).view(N, height, width, *maps).permute(0, *range(3, tensor.dim()), 1, 2)
 
-def places_first(tensor: Tensor) -> Tensor:
-    """[N, …, B, H, W] → [N, H, W, …, B]."""
-    return tensor.movedim((-2, -1), (1, 2))
+    return like.map(unpacked)
 
 
 def pack_images(images: Tensor) -> np.ndarray:
