@@ -5,7 +5,7 @@ python benchmarks/cpu_startup.py --out cpu_startup.json
 Each process imports the package, makes the paper's model and infers one image with one step. The compiled code is
 kept in a folder of its own, empty at first. The processor time is given next to the wall time: on a busy machine the
 two differ. The reference engine in the same kind of process shows what importing torch alone takes. "first use" is
-what a new user meets: ten digits in 50 steps with engine="auto" and no machine code, which another process then makes.
+what a new user meets: five digits in 50 steps with engine="auto" and no machine code, which another process then makes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ print(time.perf_counter() - since[0], time.process_time() - since[1])
 """
 FIRST_USE = """
 import time, whatwhere as ww
-solution = ww.infer(ww.load("mnist"), ww.data.load("digits", split="test")[:10])
+solution = ww.infer(ww.load("mnist"), ww.data.load("digits", split="test")[:5])
 print(solution.engine, time.process_time(), flush=True)
 """
 

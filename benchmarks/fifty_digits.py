@@ -18,10 +18,13 @@ import whatwhere as ww
 from whatwhere.classification import describe_images
 from whatwhere.inference import machine
 
+FILE = Path(__file__).parent / "results" / "fifty_digits.json"
 digits = ww.data.load("digits")
 images, labels = digits[:50], digits.labels[:50]  # type: ignore[index]
 X, model = images.numpy(), ww.load("mnist")
 features = ww.DeconvNetFeatures()
+hole = torch.ones(50, 1, 28, 28)
+hole[..., 10:16, 10:16] = 0
 few = np.where(np.arange(50) < 10, labels, -1)
 CALLS: dict[str, Callable[[], Any]] = {
     "infer": lambda: ww.infer(model, images),
@@ -37,11 +40,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     "GraphClassifier().fit": lambda: ww.GraphClassifier().fit(features.transform(X), few),
     "AnomalyDetector().fit": lambda: ww.AnomalyDetector().fit(X),
     "restoration.denoise": lambda: ww.restoration.denoise(ww.restoration.load_denoiser(), images),
-    "restoration.inpaint": lambda: ww.restoration.inpaint(
-        ww.restoration.load_denoiser(), images, torch.ones(50, 1, 28, 28)
-    ),
     "generate": lambda: ww.generate(ww.infer(model, images), 50),
     "Labelling": lambda: ww.Labelling(digits.subset(np.arange(50)), run="mnist"),
+    "restoration.inpaint": lambda: ww.restoration.inpaint(ww.restoration.load_denoiser(), images, hole),
 }
 
 
@@ -60,9 +61,8 @@ def main() -> None:
         except (TypeError, ValueError, ww.errors.WhatwhereError) as error:
             rows[name] = {"error": str(error)[:200]}
         print(name, rows[name], flush=True)
-    out = {"machine": machine(), "load": os.getloadavg()[0], "calls": rows}
-    file = Path(__file__).parent / "results" / "fifty_digits.json"
-    file.write_text(json.dumps(out, indent=1) + "\n")
+        out = {"machine": machine(), "load": os.getloadavg()[0], "calls": rows}
+        FILE.write_text(json.dumps(out, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -64,16 +64,16 @@ def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.Monk
     started: list[int] = []
     monkeypatch.setattr(first_use, "compile_apart", lambda: started.append(1))
     monkeypatch.setattr(base, "FIRST_USE", first_use.FirstUse())
-    model, v, ten_digits = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28), InferenceSpec()
-    problem = Problem(model, v, PHASE, ten_digits)
+    model, v, settings = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28), InferenceSpec()
+    problem = Problem(model, v, PHASE, settings)
     with pytest.warns(SlowEngineWarning, match="small problem.* is being made"):
         assert infer(model, v, FEW).engine == "reference"
     assert started
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert resolve("auto", problem, 5).name == "reference"
+        assert resolve("auto", problem, 3).name == "reference"
         assert resolve("auto", problem, 11).name == "cpu", "compiling is faster than the reference"
-        assert resolve("auto", problem, 4).name == "reference"
+        assert resolve("auto", problem, 1).name == "reference"
         assert resolve("auto", problem, 2).name == "cpu", "many small ones are as slow as a large one"
         assert resolve("auto", problem).name == "cpu", "training waits"
         monkeypatch.setattr(first_use, "is_compiled", lambda: True)

@@ -12,7 +12,7 @@ from functools import cache
 from whatwhere.errors import SlowEngineWarning
 from whatwhere.model import Problem
 
-SMALL = 4e9  # connected weights × pixels × steps of all images: 3 s of the reference, ten digits in 50 steps
+SMALL = 2e9  # connected weights × pixels × steps of all images: 1.5 s of the reference, five digits in 50 steps
 COMPILE = """
 import torch, whatwhere as ww
 ww.infer(ww.DeconvNet(ww.ModelSpec.paper()), torch.ones(1, 1, 12, 12), ww.InferenceSpec(steps=1), engine="cpu")
