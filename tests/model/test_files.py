@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from safetensors.torch import load_file, save_file
 import whatwhere as ww
 from examples import SPECS
 from whatwhere.errors import RunError
+from whatwhere.inference.learned_steps import resolve_steps
+from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import FORMAT, checksum
+from whatwhere.model.files import FORMAT, checksum, model_checksum
 from whatwhere.spec import LayerSpec, ModelSpec
 
 
@@ -200,3 +203,10 @@ def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "model", metadata=metadata)
     with pytest.raises(RunError, match=r"'layer2\.filters' belongs to no layer"):
         ww.load(tmp_path / "model")
+
+
+def test_a_setting_that_is_younger_than_the_included_learned_steps_leaves_their_model_known() -> None:
+    model = ww.load("mnist")
+    resolve_steps(model, "learned", None, joint(2))  # raises for another model
+    other = replace(model.spec, signed_filters=True)
+    assert model_checksum(DeconvNet.from_parts(other, model.filters, model.connectivity)) != model_checksum(model)

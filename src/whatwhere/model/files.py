@@ -49,7 +49,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     >>> ww.load("model.safetensors") == model
     True
     """
-    write_checked(Path(path), FORMAT, asdict(model.spec), model_tensors(model), key="spec")
+    write_checked(Path(path), FORMAT, spec_fields(model.spec), model_tensors(model), key="spec")
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
@@ -89,9 +89,17 @@ def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
     return tensors
 
 
+def spec_fields(spec: ModelSpec) -> dict[str, Any]:
+    """The settings of a model as plain values; one that is younger than files with checksums only where it is set."""
+    fields = asdict(spec)
+    if not fields["signed_filters"]:
+        del fields["signed_filters"]
+    return fields
+
+
 def model_checksum(model: DeconvNet) -> str:
     """What tells models apart: the checksum of the spec and of the tensors in float32, on any device."""
-    return checksum(canonical(asdict(model.spec)), model_tensors(model.to(torch.float32)))
+    return checksum(canonical(spec_fields(model.spec)), model_tensors(model.to(torch.float32)))
 
 
 def write_checked(
