@@ -59,7 +59,10 @@ SIGNALS = ModelSpec(
         LayerSpec(maps=17, filter_size=(1, 5), pool_size=(1, 3)),
     )
 )
+RECTANGULAR_LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=(3, 12), pool_size=(2, 5)),))
 AGREEMENTS = {
+    # few features are not zero: the CPU engine visits only those
+    "rectangular, sparse": Agreement(RECTANGULAR_LARGE, height=17, width=23, fresh=True, spec={"lam": 0.3}),
     "rectangular": Agreement(RECTANGULAR, height=17, width=23),
     "rectangular, many maps": Agreement(RECTANGULAR_WIDE, 2, 17, 23, fresh=True),
     "rectangular, max, weights": Agreement(RECTANGULAR_MAX, mask="weights", fresh=True),
