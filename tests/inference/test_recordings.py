@@ -154,12 +154,12 @@ def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_noise_sets_lambda() -> None:
     x, _ = simulated(60, 0.05)
-    spec = ww.InferenceSpec(lam=ww.AutoLam(noise=4.0), steps=1)
+    spec = ww.InferenceSpec(lam=ww.AutoLam(deviations=4.0), steps=1)
     lam = ww.infer(known_model(), x[None, None], spec, engine="reference").lam
     assert lam is not None
     assert 1 / (4 * lam) == pytest.approx(0.05, rel=0.1)
     with pytest.raises(ImageError, match="without noise"):
-        ww.infer(known_model(), np.zeros((1, 1, 100)), ww.InferenceSpec(lam=ww.AutoLam(noise=4.0)))
+        ww.infer(known_model(), np.zeros((1, 1, 100)), ww.InferenceSpec(lam=ww.AutoLam(deviations=4.0)))
 
 
 def wrong() -> Iterator[tuple[Any, str]]:

@@ -19,7 +19,8 @@ def test_the_package_has_them() -> None:
 
 
 def test_the_module_shows_its_public_names_only() -> None:
-    assert dir(ww.nn) == ["GaussianPool2d", "GaussianUnpool2d", "PoolingParams", "SparseCode2d", "functional"]
+    layers = [f"Gaussian{kind}{axes}d" for kind in ("Pool", "Unpool") for axes in (1, 2)]
+    assert dir(ww.nn) == [*layers, "PoolingParams", "SparseCode2d", "functional"]
 
 
 def test_moments() -> None:

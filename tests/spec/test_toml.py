@@ -122,6 +122,7 @@ OLD = {
     "inference.momentum = true": r"inference\.momentum is not a setting any more; write step\.momentum = true",
     "inference.search_every = 2": r"write nothing: β is searched for in every step",
     "inference.noise = 0.1": r"write lam as a number; `whatwhere denoise` removes noise",
+    "inference.lam.noise = 0.1": r"inference\.lam\.noise is not a setting any more; write lam as a number",
     "inference.sparsity_share = 0.1": r'write lam = \{ kind = "auto", share = 0\.1 \}',
     "inference.sparsity = 0.5": r"write lam = 1 / 0\.5",
     "inference.gamma_max = 20": r"write moments\.gamma_max = 20",

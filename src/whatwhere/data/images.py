@@ -164,8 +164,9 @@ class Images:
             raise ImageError(f"{self.name}: images of {self.shape[0]} channels; expected {channels}, or grey ones")
         return replace(self, pixels=OtherChannels(self.pixels, channels))
 
-    def subset(self, rows: np.ndarray, name: str | None = None) -> "Images":
+    def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""
+        rows = np.asarray(rows)
         labels = None if self.labels is None else self.labels[rows]
         return replace(self, pixels=Selection(self.pixels, rows), labels=labels, name=name or self.name)
 

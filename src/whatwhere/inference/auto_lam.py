@@ -5,7 +5,7 @@ more than 1/λ. So 1/λ is a threshold:
 
     by share     1/λ = share · max |Rᵀ M² v|     at a share of 1 the code is empty
     by strength  λ = relative · (strength / STROKES)^(α - 2)
-    by noise     1/λ = noise · σ                 white noise of standard deviation σ correlates with unit filters by σ
+    by noise     1/λ = deviations · σ            white noise of standard deviation σ correlates with unit filters by σ
 
 R is that of the start of inference, where the pooling variables are fitted to the images. The strength of an image is
 the largest length of a patch of its signal v. An image that is s times as strong has s times the code, as it should, if
@@ -64,8 +64,8 @@ def resolve_lam(
     layer = (tuple(plan) or joint(model.spec.depth))[-1].layer
     rows = sample_rows(len(images))
     with torch.no_grad():
-        if spec.lam.noise is not None:
-            threshold = spec.lam.noise * noise_level(targets(model, images, mask, rows))
+        if spec.lam.deviations is not None:
+            threshold = spec.lam.deviations * noise_level(targets(model, images, mask, rows))
         elif spec.lam.share is None:
             return replace(spec, lam=spec.lam.relative * strength(model, images, mask, rows) ** (spec.alpha - 2))
         else:

@@ -35,8 +35,8 @@ def find_events(
     model      of signals
     recording  what `whatwhere.data.load` read as signals; or floats [T], [C, T] or [N, C, T], an array (which may be
                mapped from a file) or a tensor. NaN marks unknown samples
-    spec       how it is inferred, with one λ for a recording; None means `InferenceSpec.coding(lam=AutoLam(noise=4))`,
-               by which hardly an event is noise
+    spec       how it is inferred, with one λ for a recording; None means
+               `InferenceSpec.coding(lam=AutoLam(deviations=4))`, by which hardly an event is noise
     plan       as in `infer`
     threshold  the least amplitude of an event, in units of the recording
     tile       samples inferred together, overlap included
@@ -50,7 +50,7 @@ def find_events(
     """
     if not model.spec.for_signals:
         raise ImageError("a model of pictures was given; expected one of signals (ModelSpec.signals)")
-    spec = spec or InferenceSpec.coding(lam=AutoLam(noise=NOISE))
+    spec = spec or InferenceSpec.coding(lam=AutoLam(deviations=NOISE))
     overlap, parts = OVERLAP * reach_of(model.spec), list[Events]()
     for row, picture in enumerate(pictures_of(recording, model.spec)):
         for solved in infer_tiles(model, picture, spec, plan, tile=tile, overlap=overlap, engine=engine):

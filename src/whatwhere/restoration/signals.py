@@ -36,7 +36,7 @@ def restore_signals(
         raise ImageError(f"signals of shape {list(given.shape)} were given; expected [N, {model.spec.channels}, T]")
     if noise == 0 and known is None:
         return signals
-    lam = AutoLam(noise=THRESHOLD) if noise is None else AutoLam(share=FAITHFUL)
+    lam = AutoLam(deviations=THRESHOLD) if noise is None else AutoLam(share=FAITHFUL)
     v = given if known is None else torch.where(known.to(given.device) > 0, given, 0)
     spec = InferenceSpec.coding(lam=1 / (THRESHOLD * noise) if noise else lam)
     clean = infer(model, v, spec, mask=known).reconstruction.to(given)

@@ -36,19 +36,19 @@ class MomentFit(Checked):
 class AutoLam(Checked):
     """λ chosen from the images (`inference.auto_lam`): by their strength, as a share, or by their noise.
 
-    relative  λ for images as strong as white strokes on black; weaker ones get a larger one, by which they have the
-              same code
-    share     instead, where it is given: 1/λ as a share of the smallest that leaves no feature
-    noise     instead, for signals: 1/λ in standard deviations of their noise, which is estimated
+    relative    λ for images as strong as white strokes on black; weaker ones get a larger one, by which they have the
+                same code
+    share       instead, where it is given: 1/λ as a share of the smallest that leaves no feature
+    deviations  instead, for signals: 1/λ in standard deviations of their noise, which is estimated
 
     >>> ww.InferenceSpec(lam=ww.AutoLam(relative=2.0)).lam
-    AutoLam(relative=2.0, share=None, noise=None)
+    AutoLam(relative=2.0, share=None, deviations=None)
     """
 
     kind: Literal["auto"] = field(default="auto", init=False, repr=False)
     relative: Positive = 5.0
     share: Annotated[float, Within(0, 1, above=True, below=True)] | None = None
-    noise: Positive | None = None
+    deviations: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ("InferenceSpec", "shrinkage"): "nothing: a step shrinks as the paper prints it",
     ("InferenceSpec", "search_every"): "nothing: β is searched for in every step",
     ("InferenceSpec", "noise"): "lam as a number; `whatwhere denoise` removes noise",
+    ("AutoLam", "noise"): "lam as a number; `whatwhere denoise` removes noise",
     ("InferenceSpec", "sparsity_share"): 'lam = {{ kind = "auto", share = {value} }}',
     ("InferenceSpec", "sparsity"): "lam = 1 / {value}, as a number",
     ("InferenceSpec", "gamma_min"): "moments.gamma_min = {value}",
