@@ -128,6 +128,9 @@ def test_labels_by_keyboard_alone(tab: Opened, served: tuple[Served, LabelPage, 
     assert "not sure" in shown.session.said.values()
     tab.tab.keyboard.press("u")
     until_said(tab, shown, 2)
+    tab.tab.keyboard.press("1")
+    until_said(tab, shown, 3)
+    assert list(shown.session.said.values()).count("upright") == 2
     unnamed = tab.tab.locator("button, input, select, canvas, img").evaluate_all(
         "all => all.filter(one => !one.closest('[hidden], [aria-hidden=true]') && !(one.getAttribute('aria-label') ||"
         " one.textContent.trim() || one.labels?.length || one.getAttribute('alt'))).map(one => one.outerHTML)"

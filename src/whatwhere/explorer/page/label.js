@@ -34,7 +34,8 @@ let [gridStart, view, anchor] = [0, "map", -1];
 /** @type {string[]} */ const typed = []; // classes that have a name but no picture yet
 const redrawMap = mapPanel(shared, choose);
 
-const allClasses = () => [...shared.classes.filter((name, n) => n > 0 || shared.best.includes(0)), ...typed.filter((name) => !shared.classes.includes(name))];
+/** "None of these" comes last, so that a class keeps its digit. */
+const allClasses = () => [...shared.classes.slice(1), ...typed.filter((name) => !shared.classes.includes(name)), ...(shared.best.includes(0) ? [shared.classes[0]] : [])];
 /** @param {string} name */
 const hueOf = (name) => featureColours(Math.max(10, shared.classes.length + typed.length))[[...shared.classes, ...typed].indexOf(name)] ?? [0.5, 0.5, 0.5];
 /** @param {string} text */
