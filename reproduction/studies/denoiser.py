@@ -110,13 +110,13 @@ def as_denoiser(average: dict[str, Tensor]) -> Any:
     return ww.restoration.Denoiser(levels=torch.tensor(LEVELS, device=A.device) / 255, **stored)
 
 
-def read(archive: str) -> dict[str, Tensor]:
-    """The grey pictures of an archive by name, bytes [H, W]."""
+def read(archive: str, mode: str = "L") -> dict[str, Tensor]:
+    """The pictures of an archive by name, bytes [H, W] in grey, [H, W, 3] in mode RGB."""
     from PIL import Image
 
     with tarfile.open(archive) as tar:
         found = {m.name: tar.extractfile(m) for m in tar if m.isfile()}
-        pictures = {n: Image.open(io.BytesIO(f.read())).convert("L") for n, f in found.items() if f is not None}
+        pictures = {n: Image.open(io.BytesIO(f.read())).convert(mode) for n, f in found.items() if f is not None}
     return {Path(name).stem: torch.from_numpy(np.array(pictures[name])) for name in sorted(pictures)}
 
 
@@ -125,15 +125,16 @@ def psnr(a: Tensor, b: Tensor) -> float:
 
 
 def random_crops(pictures: Tensor, count: int, side: int, random: np.random.Generator) -> Tensor:
-    """Crops [count, 1, side, side] of pictures [n, H, W], turned and mirrored together, from 0 to 1."""
-    n, H, W = pictures.shape
-    k = torch.from_numpy(random.integers(n, size=count)).to(pictures.device)
+    """Crops [count, C, side, side] of pictures [n, C, H, W], turned and mirrored together, from 0 to 1."""
+    n, C, H, W = pictures.shape
+    k = torch.from_numpy(random.integers(n, size=count)).to(pictures.device).view(-1, 1, 1, 1)
     rows, columns = (
         torch.from_numpy(random.integers(extent - side + 1, size=count)).to(pictures.device)[:, None]
         + torch.arange(side, device=pictures.device)
         for extent in (H, W)
     )
-    x = pictures[k[:, None, None], rows[:, :, None], columns[:, None, :]][:, None].float() / 255
+    channels = torch.arange(C, device=pictures.device).view(-1, 1, 1)
+    x = pictures[k, channels, rows[:, None, :, None], columns[:, None, None, :]].float() / 255
     flip_x, flip_y, turn = random.integers(2, size=3)
     x = x.flip(3) if flip_x else x
     x = x.flip(2) if flip_y else x
@@ -148,7 +149,7 @@ def learn(a: argparse.Namespace) -> None:
     pictures = list(read(a.archive).values())
     held = pictures[::HELD_OUT]
     kept = [x if x.shape[0] < x.shape[1] else x.T for i, x in enumerate(pictures) if i % HELD_OUT]
-    training = torch.stack([x[:320, :480] for x in kept]).to(DEVICE)
+    training = torch.stack([x[None, :320, :480] for x in kept]).to(DEVICE)
     model = Steps(a.steps, a.groups).to(DEVICE)
     if a.resume:
         start(model, torch.load(a.resume, map_location=DEVICE)["average"])
