@@ -3,8 +3,8 @@
     python -m reproduction.studies.denoiser_colour cbsd432.tar --out FOLDER --seconds 150      # one GPU, 2 × 150 s
 
 Both runs begin as the denoiser that ships, on brightness and two differences of colour: 256 features of each plane, 768
-altogether. In the run `joint` every filter may then become one of all three planes (5.3 million numbers, 10.6 MB in half
-precision, where the grey model has 1.2); in the run `planes`, its control, filters stay within their plane, but differ
+altogether. In the run `joint` every filter may then become one of all three planes (5.3 million numbers, 10.6 MB in
+half precision, where the grey model has 1.2); in `planes`, its control, filters stay within their plane but differ
 from plane to plane. The same steps, loss and pictures as in `studies/denoiser.py`; 31 pictures are held out.
 """
 
