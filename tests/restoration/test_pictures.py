@@ -42,6 +42,23 @@ def test_denoise_keeps_the_type_of_the_pixels(tmp_path: Path, dtype: type) -> No
     assert np.abs(result - truth).mean() < np.abs(pixels(dtype) - truth).mean()
 
 
+@pytest.mark.parametrize(("channels", "dtype"), [(5, np.uint8), (5, np.uint16), (3, np.uint16)])
+def test_pages_of_many_channels_stay_as_they_are_stored(tmp_path: Path, channels: int, dtype: type) -> None:
+    pytest.importorskip("tifffile")
+    images = load(np.stack([pixels(dtype, seed=s) for s in range(2 * channels)]).reshape(2, channels, 16, 16))
+    written = encode_pictures(list(images[:].numpy()), images, "TIFF")
+    (tmp_path / "in.tif").write_bytes(written)
+    whatwhere("denoise", tmp_path / "in.tif", tmp_path / "same.tif", "--noise", 0, *SHORT)
+    whatwhere("denoise", tmp_path / "in.tif", tmp_path / "out.tif", "--noise", 0.1, *SHORT)
+    assert (tmp_path / "same.tif").read_bytes() == written
+    result = load(tmp_path / "out.tif")
+    assert (result.pixels.dtype, len(result), result.shape) == (dtype, 2, (channels, 16, 16))
+    truth = picture(16, 16)
+    assert (result[:] - truth).abs().mean() < (images[:] - truth).abs().mean()
+    with pytest.raises(ImageError, match=f"{channels} channels of .*which PNG cannot hold; write a .tif file"):
+        plan_jobs(Task("denoise", "denoiser"), DENOISER, tmp_path / "in.tif", None, tmp_path / "out.png")
+
+
 def test_without_noise_pictures_come_back_as_they_were(tmp_path: Path) -> None:
     colour = np.stack([pixels(seed=s) for s in range(3)], 2)
     Image.fromarray(colour).save(tmp_path / "in.png")

@@ -77,7 +77,11 @@ class MixedPictures:
     def kind(self) -> Kind:
         """The kind that all of them become."""
         dtypes = {picture.dtype for picture in self.pictures}
-        channels = max(picture.shape[0] for picture in self.pictures)
+        numbers = sorted({picture.shape[0] for picture in self.pictures})
+        if len(set(numbers) - {1}) > 1:
+            given = " and ".join(map(str, numbers))
+            raise ImageError(f"{self.name}: pictures of {given} channels; expected one number, and grey ones at most")
+        channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
             return Kind(channels, np.dtype(np.uint8), 255)
         if np.dtype(np.float32) in dtypes:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from whatwhere.data.tiff import ChannelTiff, is_reduced
 from whatwhere.errors import ImageError, MissingExtra, printable
 from whatwhere.files import is_folder, open_regular
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
-MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0*", b"RIFF")
+TIFF_MAGICS = (b"II*\0", b"MM\0*")
+MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *TIFF_MAGICS)
 """How files of these formats begin."""
 
 LARGEST_PICTURE = 1 << 25
@@ -91,7 +93,7 @@ def find_pictures(path: Path) -> list[Picture]:
 
 
 def decode(picture: Picture) -> np.ndarray:
-    """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey values.
+    """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey values, or is TIFF.
 
     Transparent pixels are blended with black, the ground of the model: colour · alpha.
     """
@@ -188,10 +190,10 @@ def _open(file: Path) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with open_regular(file) as stream, Image.open(stream, formats=FORMATS) as picture:
-                yield picture
-    except ImageError:
-        raise
+            with open_regular(file) as stream:
+                yield _open_stream(stream, Image, UnidentifiedImageError)
+    except (ImageError, MissingExtra) as error:
+        raise ImageError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
     except UnidentifiedImageError:
         raise ImageError(f"{file}: not a picture (PNG, JPEG, BMP, TIFF or WebP)") from None
     except OSError as error:
@@ -199,6 +201,20 @@ def _open(file: Path) -> Iterator[Any]:
         raise ImageError(f"{file}: cannot be read: {reason}") from None
     except Exception as error:  # whatever a decoder may raise on damaged bytes
         raise ImageError(f"{file}: cannot be read: a damaged picture: {error}") from None
+
+
+def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
+    """What reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or reduce."""
+    try:
+        picture = image.open(stream, formats=FORMATS)
+        if not is_reduced(picture):
+            return picture
+    except unidentified:
+        stream.seek(0)
+        if not stream.read(4).startswith(TIFF_MAGICS):
+            raise
+    stream.seek(0)
+    return ChannelTiff(stream)
 
 
 def _read_page(file: Path, picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
@@ -211,15 +227,20 @@ def _read_page(file: Path, picture: Any, page: int, read: Callable[[Any], np.nda
         raise ImageError(
             f"{file}: {picture.width} × {picture.height}, more than {LARGEST_PICTURE:,} pixels; make it smaller"
         )
-    if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
-        raise ImageError(f"{file}: a picture of kind {picture.mode}; save it as grey or RGB")
-    ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
+    if not isinstance(picture, ChannelTiff):
+        if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
+            raise ImageError(f"{file}: a picture of kind {picture.mode}; save it as grey or RGB")
+        if is_reduced(picture):
+            raise ImageError(f"{file}: page {page + 1} has channels unlike page 1; save each as a picture of its own")
+        ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
     pixels = read(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def _pixels(picture: Any) -> np.ndarray:
     """The pixels [H, W] or [H, W, C] of an open picture."""
+    if isinstance(picture, ChannelTiff):
+        return picture.pixels()
     if picture.mode in DEEP_MODES:
         return np.asarray(picture).astype(DEEP_MODES[picture.mode])
     if picture.mode in PLAIN_MODES and not picture.has_transparency_data:
@@ -232,7 +253,7 @@ def _pixels(picture: Any) -> np.ndarray:
 
 def _known(picture: Any) -> np.ndarray:
     """Whether each pixel [H, W] of an open picture has an alpha above 0."""
-    if picture.mode in DEEP_MODES or not picture.has_transparency_data:
+    if not picture.has_transparency_data:
         return np.ones((picture.height, picture.width), bool)
     known: np.ndarray = np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
     return known

@@ -17,6 +17,7 @@ from torch import Tensor
 from whatwhere.data import Images, load_groups
 from whatwhere.data.images import brightest_of
 from whatwhere.data.pictures import find_pictures, picture_files
+from whatwhere.data.tiff import write_tiff
 from whatwhere.errors import ImageError, MissingExtra, RunError, printable
 from whatwhere.files import claim_outputs, disk_errors, open_regular, read_json, write_atomic
 from whatwhere.model.files import checksum
@@ -128,15 +129,20 @@ def encode_pictures(pages: Sequence[np.ndarray], images: Images, kind: str) -> b
     except ImportError:
         raise MissingExtra("Pillow", "data", "writing pictures") from None
 
-    def picture(values: np.ndarray) -> Any:
+    def pixels(values: np.ndarray) -> np.ndarray:
         if (dtype := images.pixels.dtype).kind != "f":
             values = np.rint(values.clip(0, 1).astype(np.float64) * (images.brightest or brightest_of(dtype)))
-        pixels = values.astype(dtype)
-        return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+        return values.astype(dtype)
 
-    first, *others = map(picture, pages)
-    several: dict[str, Any] = {"save_all": True, "append_images": others} if others else {}
+    def picture(page: np.ndarray) -> Any:
+        return Image.fromarray(page[0] if len(page) == 1 else np.ascontiguousarray(page.transpose(1, 2, 0)))
+
     file = io.BytesIO()
+    if _needs_tiff(images):
+        write_tiff(file, list(map(pixels, pages)))
+        return file.getvalue()
+    first, *others = (picture(pixels(page)) for page in pages)
+    several: dict[str, Any] = {"save_all": True, "append_images": others} if others else {}
     first.save(file, format=kind, **SAVED_AS.get(kind, {}), **several)
     return file.getvalue()
 
@@ -181,10 +187,19 @@ def _check_format(job: Job, task: Task) -> None:
         raise ImageError(f"{out} was given; JPEG changes known pixels, expected .png, .tif, .bmp or .webp")
     images, _ = _load(job.source, job.mask)
     dtype = images.pixels.dtype
+    if _needs_tiff(images) and kind != "TIFF":
+        channels = f"{images.shape[0]} channels of {dtype}"
+        raise ImageError(f"{out} was given for {channels}, which {kind} cannot hold; write a .tif file")
     if dtype != np.uint8 and kind not in (DEEP if dtype == np.uint16 else ("TIFF",)):
         raise ImageError(f"{out} was given for pixels of {dtype}, which {kind} cannot hold; write a .tif file")
     if len(images) > 1 and kind != "TIFF":
         raise ImageError(f"{out} was given for {len(images)} pages, which {kind} cannot hold; write a .tif file")
+
+
+def _needs_tiff(images: Images) -> bool:
+    """Whether a file of these pixels is a TIFF that Pillow cannot write."""
+    channels = images.shape[0]
+    return channels not in (1, 3) or (channels == 3 and images.pixels.dtype != np.uint8)
 
 
 def _record(task: Task, model: Model, jobs: Sequence[Job]) -> dict[str, Any]:
