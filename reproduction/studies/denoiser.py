@@ -78,7 +78,7 @@ class Steps(nn.Module):
         """Values [L, …] interpolated in log σ, [N, …]."""
         knots = torch.tensor(LEVELS, device=sigma.device).log()
         x = sigma.clamp(LEVELS[0], LEVELS[-1]).log()
-        i = torch.searchsorted(knots[1:-1].contiguous(), x)
+        i = (x[:, None] > knots[1:-1]).sum(1)  # of the level below; torch.compile fails on searchsorted
         share = ((x - knots[i]) / (knots[i + 1] - knots[i])).view(-1, *[1] * (values.ndim - 1))
         return values[i] * (1 - share) + values[i + 1] * share
 
