@@ -1,7 +1,9 @@
 """The program `whatwhere`. Signals end it quietly from here on, also while modules are imported."""
 
+import os
 import signal
 import sys
+import threading
 from typing import NoReturn
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
@@ -22,19 +24,33 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     sys.unraisablehook = lambda error: None if received else sys.__unraisablehook__(error)
+    status: object = 0
     try:
         from whatwhere.cli import main as run
 
         run()
     except BaseException as error:
-        status: object = 128 + received[0] if received else 0
+        status = 128 + received[0] if received else 0
         if isinstance(error, SystemExit):
             status = error.code
-        if status not in (INTERRUPTED, TERMINATED):
+        elif not received:
             raise
+    if received:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        raise SystemExit(status) from None
+        end_with_threads(status)
+    raise SystemExit(status)
+
+
+def end_with_threads(status: object) -> None:
+    """End the process at once if a thread still answers a request of a page.
+
+    The interpreter would end that thread inside C++ (a compiler's, or torch's), which aborts the process.
+    """
+    if isinstance(status, int) and any(thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 if __name__ == "__main__":

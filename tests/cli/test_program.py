@@ -80,6 +80,41 @@ __main__.main()
     assert errors == ""
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_page_that_still_computes_ends_quietly(number: signal.Signals, status: int) -> None:
+    """A request is answered in a daemon thread, which may be within a compiler or torch when the program ends."""
+    code = """
+import threading
+import torch
+from whatwhere import __main__, cli
+from whatwhere.explorer.server import PageServer
+
+def compute():
+    matrix = torch.rand(300, 300)
+    while True:
+        torch.linalg.svd(matrix)
+
+def run():
+    with PageServer(lambda path: None) as server:
+        threading.Thread(target=compute, daemon=True).start()
+        print("serving", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("ended")
+
+cli.main = run
+__main__.main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serving\n"
+    process.send_signal(number)
+    printed, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (status, "")
+    assert printed == ("ended\n" if number == signal.SIGINT else "")
+
+
 def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:
     run = tiny.make(tmp_path / "[red]run")
     source = tmp_path / "a[" / "b].npy"
