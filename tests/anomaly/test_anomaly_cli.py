@@ -13,7 +13,7 @@ from PIL import Image
 import whatwhere as ww
 from surfaces import scratched, surface
 from tiny_run import whatwhere
-from whatwhere.anomaly.page import histogram, outline_path
+from whatwhere.anomaly.page import curve, histogram, outline_path
 from whatwhere.errors import RunError
 
 
@@ -54,6 +54,25 @@ def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) ->
         whatwhere("anomaly", "fit", tmp_path / "normal", "--out", tmp_path / "normal" / "n0.png", "--overwrite")
     with pytest.raises(RunError, match="exists already"):
         whatwhere("anomaly", "fit", tmp_path / "normal", "--out", file)
+
+
+def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    recording = torch.rand(400, generator=generator)
+    np.savetxt(tmp_path / "normal.csv", recording)
+    recording[200:210] += 5.0
+    np.savetxt(tmp_path / "new.csv", recording)
+    whatwhere("anomaly", "fit", tmp_path / "normal.csv", "--out", tmp_path / "detector")
+    whatwhere("anomaly", "score", tmp_path / "detector", tmp_path / "new.csv", "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert 'class="anomaly"' in page
+    assert "aspect-ratio:400/50" in page
+
+
+def test_a_curve_joins_successive_samples_and_leaves_gaps() -> None:
+    drawn = curve(torch.tensor([[[0.0, 0.0, 7.0, torch.nan, 3.0]]]))
+    black = [(drawn[0, :, t] == 0).nonzero().flatten().tolist() for t in range(5)]
+    assert black == [[7], [7], [0, 1, 2, 3, 4, 5, 6, 7], [], [4]]
 
 
 def test_the_outline_encloses_a_region() -> None:

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.anomaly.evidence import surface_of
+from whatwhere.anomaly.filters import cosines, learn_filters
 from whatwhere.anomaly.pictures import open_pictures
 from whatwhere.errors import ImageError, RunError, SpecError
 
@@ -122,6 +123,64 @@ def test_unknown_pixels_have_no_influence(fitted: ww.AnomalyDetector) -> None:
         ww.AnomalyDetector().fit(np.full((2, 1, 9, 9), np.nan, np.float32))
 
 
+# Signals --------------------------------------------------------------------------------------------------------
+
+
+def heart_beats(count: int, seed: int, odd: int | None = None) -> tuple[np.ndarray, list[float]]:
+    """Recordings [N, 1, 1200] of beats at irregular times, and the time of the beat number `odd`, which is a wide one
+    without the waves around it.
+    """
+    random, t = np.random.default_rng(seed), np.arange(1200)
+    recordings, times = 0.03 * random.standard_normal((count, 1, 1200)), []
+    for recording in recordings:
+        beats = random.uniform(20, 60) + np.cumsum(random.normal(90, 6, 14))
+        for number, beat in enumerate(beats):
+            waves = ((-22, 4, 0.15), (-3, 1.5, -0.12), (0, 2, 1.0), (4, 2, -0.25), (30, 7, 0.3))
+            for delay, width, height in ((0, 6, 1.0), (14, 7, -0.5)) if number == odd else waves:
+                recording += height * np.exp(-((t - beat - delay) ** 2) / (2 * width**2))
+        times.append(beats[odd or 0])
+    return recordings.astype(np.float32), times
+
+
+def test_an_abnormal_heart_beat_is_found_in_its_place() -> None:
+    normal, (clean, _), (odd, times) = heart_beats(12, 0)[0], heart_beats(6, 1), heart_beats(6, 2, odd=5)
+    detector = ww.AnomalyDetector().fit(ww.data.load(normal, signals=True))
+    new = ww.data.load(np.concatenate([clean, odd]), signals=True)
+    assert detector.score_samples(new)[:6].min() > detector.score_samples(new)[6:].max()
+    maps = detector.anomaly_map(new)
+    assert [values.shape for values in maps] == [(1200,)] * 12
+    assert all(-8 <= values.argmax() - time <= 25 for values, time in zip(maps[6:], times, strict=True))
+    patch, *alike = detector.compared(torch.from_numpy(odd[0][:, None]), torch.from_numpy(maps[6][None]))
+    assert [one.shape for one in (patch, *alike)] == [(1, 1, 16)] * 5
+
+
+def test_signals_are_pictures_of_height_one(tmp_path: Path) -> None:
+    signals = np.concatenate([heart_beats(5, 0)[0], heart_beats(5, 1)[0]], 1)
+    signals[1, :, 100:130] = np.nan
+    loaded = ww.data.load(signals, signals=True, allow_nan=True)
+    detector, pictures = ww.AnomalyDetector().fit(loaded), ww.AnomalyDetector().fit(signals[:, :, None])
+    np.testing.assert_array_equal(detector.score_samples(loaded), pictures.score_samples(list(signals[:, :, None])))
+    np.testing.assert_array_equal(detector.anomaly_map(loaded), pictures.anomaly_map(signals[:, :, None]))
+    np.testing.assert_array_equal(np.isnan(detector.anomaly_map(loaded)), np.isnan(signals[:, 0]))
+    detector.save(tmp_path / "detector")
+    np.testing.assert_array_equal(
+        ww.AnomalyDetector.load(tmp_path / "detector").score_samples(loaded), detector.score_samples(loaded)
+    )
+    with pytest.raises(ImageError, match="a picture of 9 rows was given; expected signals"):
+        detector.predict(np.zeros((1, 2, 9, 1200), np.float32))
+
+
+def test_filters_of_signals_are_those_of_the_formula() -> None:
+    """Responses to normal signals have variance 1, and a constant has no influence."""
+    signals = list(torch.from_numpy(heart_beats(6, 0)[0][:, None]))
+    filters = learn_filters(signals, cosines(), (1, 2), aligned=False)
+    assert filters.kernels.shape == (2, 1, 7, 1, 13)
+    assert learn_filters([signal + 1 for signal in signals], cosines(), (1, 2), aligned=False).dark == 0  # no logarithm
+    responses = torch.cat([filters.responses(filters.planes(signal)[0])[0].flatten(1) for signal in signals], 1)
+    assert 0.7 < responses.var(1).mean() < 1.3
+    torch.testing.assert_close(filters(signals[0]).peaks, filters(signals[0] + 2).peaks, atol=2e-3, rtol=0)
+
+
 # Edge cases -----------------------------------------------------------------------------------------------------
 
 
@@ -133,9 +192,10 @@ def test_unknown_pixels_have_no_influence(fitted: ww.AnomalyDetector) -> None:
         surface(1).expand(5, -1, -1, -1),
         torch.full((3, 1, 30, 30), 0.5),
         torch.zeros(2, 1, 3, 2),
+        torch.zeros(2, 1, 1, 5),
         surface(3),
     ],
-    ids=["one", "identical", "constant", "smaller than a patch", "three"],
+    ids=["one", "identical", "constant", "smaller than a patch", "a signal shorter than a filter", "three"],
 )
 def test_few_identical_and_tiny_pictures_give_finite_results(normal: torch.Tensor, aligned: bool) -> None:
     detector = ww.AnomalyDetector(aligned=aligned).fit(normal)

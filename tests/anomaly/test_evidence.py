@@ -74,6 +74,7 @@ def test_units_and_the_soft_maximum() -> None:
 
 def test_distance_from_the_border() -> None:
     assert border_distance((3, 5)).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
+    assert border_distance((1, 5)).tolist() == [[0, 1, 2, 1, 0]]  # a signal has two ends
 
 
 def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from whatwhere.anomaly.aligned import OBJECT, learn_object
 from whatwhere.anomaly.evidence import (
+    SIGNAL,
     SMALL_SURFACE,
     SURFACE,
     Each,
@@ -27,7 +28,7 @@ from whatwhere.anomaly.evidence import (
     together,
     units_of,
 )
-from whatwhere.anomaly.filters import Cells, learn_filters
+from whatwhere.anomaly.filters import Cells, cosines, learn_filters
 from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_pictures, with_channels, workers
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, MissingExtra
@@ -42,7 +43,10 @@ except ImportError:
 
 FEATURES = "photographs"  # the model whose first layer is looked for
 FOLDS = 4  # a normal picture is judged by what was learned from the others
-SMALL = 96  # pixels: smaller squares are searched at their full resolution, larger ones at a half and a quarter of it
+SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
+SMALL_SCALES: tuple[int, ...] = (1,)
+LARGE_SCALES: tuple[int, ...] = (2, 4)
+SIGNAL_SCALES: tuple[int, ...] = (1, 2, 4)
 BYTES = 64  # that `fit` needs for each value of a normal picture
 COMPARED = 4  # normal patches that are shown
 Progress = Callable[[int], None]
@@ -68,7 +72,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     Nothing is trained but statistics of the normal pictures: how features of photographs stand out from them, and which
     combinations of features are normal. Pictures are a folder, an array or tensor [N, H, W] or [N, C, H, W], or a list
-    of pictures [H, W], [C, H, W] or [H, W, C] of any sizes. NaN marks unknown pixels.
+    of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; or signals, `ww.data.load(…, signals=True)`. NaN marks
+    unknown pixels.
 
     Memory is bounded whatever the number of normal pictures: of more than `fit` can handle in `memory` MB, a random
     sample is kept.
@@ -149,8 +154,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def anomaly_map(self, X: Source) -> list[np.ndarray]:
-        """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the threshold."""
-        return [found.anomaly_map.numpy() for found in self.detect(open_pictures(X))]
+        """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the threshold.
+
+        Of signals, (T,) for each.
+        """
+        maps = [found.anomaly_map.numpy() for found in self.detect(open_pictures(X))]
+        return [values[0] for values in maps] if self.filters_.for_signals else maps
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -209,13 +218,19 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     @property
     def kinds(self) -> Kinds:
         """The kinds of evidence, as in `evidence.SURFACE`."""
-        return OBJECT if self.aligned else SMALL_SURFACE if self.filters_.scales == (1,) else SURFACE
+        if self.aligned:
+            return OBJECT
+        return (
+            SIGNAL if self.filters_.for_signals else SMALL_SURFACE if self.filters_.scales == SMALL_SCALES else SURFACE
+        )
 
     def _learn(self, spec: AnomalySpec, each: Each) -> None:
         """Filters, what is normal, the units of evidence, and the threshold, from the pictures that are kept."""
         pictures = self.sample_.pictures
         side = float(np.median([picture[0].numel() for picture in pictures])) ** 0.5
-        features, scales = load_model(FEATURES).filters[0][0], (1,) if side < SMALL else (2, 4)
+        features, scales = load_model(FEATURES).filters[0][0], SMALL_SCALES if side < SMALL else LARGE_SCALES
+        if all(picture.shape[1] == 1 for picture in pictures):
+            features, scales = cosines(), SIGNAL_SCALES
         self.filters_ = learn_filters(pictures, features, scales, spec.aligned)
         cells: list[Cells] = list(each(self.filters_, pictures))
         if not all(found.known.any() for found in cells):

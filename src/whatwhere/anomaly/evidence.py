@@ -29,6 +29,7 @@ Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
 SURFACE = {"spots": (1.0, 1.0), "texture": (0.9, 1.0), "rows": (1.0, 1.0), "columns": (1.0, 1.0), "whole": (1.0, 1.0)}
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
+SIGNAL = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts. The more
 all of them count, the more the largest alone decides.
 """
@@ -40,6 +41,7 @@ OWN = 0.5  # share of the mean energies of a picture that is taken off: a textur
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
 NEAREST = 30  # of them
+TOGETHER = 16_384  # places that are compared at a time, so that memory is bounded
 EDGE = 3  # cells from the border at which a place counts as inside
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
@@ -115,11 +117,11 @@ class NormalSurface:
 
         but  number of a picture whose places are left out
         """
-        x = self.texture.whiten(texture)
-        bank = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank
-        squares = x.square().sum(0)[:, None] + bank.square().sum(0) - 2 * x.mT @ bank
-        nearest = squares.topk(min(NEAREST, bank.shape[1]), largest=False).values
-        return log_distance(nearest.mean(1))
+        bank, found = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank, []
+        for x in self.texture.whiten(texture).split(TOGETHER, 1):
+            squares = x.square().sum(0)[:, None] + bank.square().sum(0) - 2 * x.mT @ bank
+            found.append(squares.topk(min(NEAREST, bank.shape[1]), largest=False).values.mean(1))
+        return log_distance(torch.cat(found))
 
     def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
         """The picture, the row and the column [3, M] of normal places, the most alike to a place first."""
@@ -247,7 +249,8 @@ def largest_step(values: Tensor, size: int) -> Tensor:
 
 def border_distance(size: tuple[int, ...]) -> Tensor:
     """How many cells every cell is away from the border, up to EDGE, [rows, columns]."""
-    rows, columns = (torch.minimum(torch.arange(n), torch.arange(n).flip(0)) for n in size)
+    far = torch.tensor([EDGE])  # signals have no border above and below
+    rows, columns = (torch.minimum(torch.arange(n), torch.arange(n).flip(0)) if n > 1 else far for n in size)
     return torch.minimum(rows[:, None], columns).clamp(max=EDGE)
 
 

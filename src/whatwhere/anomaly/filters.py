@@ -7,7 +7,7 @@ covariance Σ of normal patches, so a feature f of photographs is looked for wit
 
 at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds a constant, which
 the filters ignore. For aligned objects features and brightness are used as they are. `Cells` summarises the responses
-in squares of pixels.
+in squares of pixels. Signals are pictures of height 1: their features are cosines (`cosines`), filters have height 1.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.errors import ImageError
 from whatwhere.ops.input_stage import lowpass
 
 SIDE = 13  # of the filters: features of 8 pixels, with what surrounds them
+COSINES = 7  # features of signals
 DARK = 1 / 32  # of the mean brightness: what is darker counts as equally dark
 NOISE = 1e-3  # of the mean variance: smaller variances are taken for rounding
 LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
@@ -54,7 +56,7 @@ class Filters:
 
     dark     added to the brightness before its logarithm is taken; 0: values are used as they are
     mixing   [C, C]: makes the channels uncorrelated
-    kernels  [scales, C, F, SIDE, SIDE]
+    kernels  [scales, C, F, SIDE, SIDE], of signals [scales, C, F, 1, SIDE]
     scales   how many pixels of the picture are one pixel of a filter
     aligned  whether the pictures are of aligned objects
     """
@@ -70,8 +72,14 @@ class Filters:
         """Side of a cell, in pixels of the picture."""
         return CELL * min(self.scales)
 
+    @property
+    def for_signals(self) -> bool:
+        return self.kernels.shape[-2] == 1
+
     def __call__(self, picture: Tensor) -> Cells:
         """What a picture [C, H, W] shows; NaN is an unknown pixel."""
+        if self.for_signals and picture.shape[1] > 1:
+            raise ImageError(f"a picture of {picture.shape[1]} rows was given; expected signals, as in fit")
         planes, known = self.planes(picture)
         return self.cells(planes, self.responses(planes), known)
 
@@ -85,9 +93,10 @@ class Filters:
 
     def responses(self, planes: Tensor) -> list[Tensor]:
         """What the filters find at each scale, [C F, H / scale, W / scale]."""
+        weights, size = self.kernels.flatten(1, 2)[:, :, None], self.kernels.shape[-2:]
         return [
-            F.conv2d(padded(shrink(planes, scale)), kernels.flatten(0, 1)[:, None], groups=len(planes))[0]
-            for scale, kernels in zip(self.scales, self.kernels, strict=True)
+            F.conv2d(padded(shrink(planes, scale), size), weight, groups=len(planes))[0]
+            for scale, weight in zip(self.scales, weights, strict=True)
         ]
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
@@ -106,21 +115,22 @@ class Filters:
 
 
 def learn_filters(pictures: Sequence[Tensor], features: Tensor, scales: tuple[int, ...], aligned: bool) -> Filters:
-    """The filters that separate features [F, k, k] from normal pictures, each [C, H, W]."""
-    dark, mixing = learn_channels(pictures, not aligned)
+    """The filters that separate features [F, k, k], or [F, 1, k] of signals, from normal pictures, each [C, H, W]."""
+    size = (1 if features.shape[1] == 1 else SIDE, SIDE)
+    dark, mixing = learn_channels(pictures, logarithm=not aligned and size[0] > 1)
     plain = Filters(dark, mixing, torch.empty(0), scales, aligned)
     if aligned:
-        kernels = centred(features).view(-1, SIDE, SIDE).expand(len(scales), len(mixing), -1, -1, -1)
+        kernels = centred(features).unflatten(1, size).expand(len(scales), len(mixing), -1, -1, -1)
         return replace(plain, kernels=kernels.float().contiguous())
-    sums = torch.zeros(len(scales), len(mixing), SIDE**2, SIDE**2, dtype=torch.float64)
+    sums = torch.zeros(len(scales), len(mixing), math.prod(size), math.prod(size), dtype=torch.float64)
     counts = torch.zeros(len(scales), 1, 1, 1, dtype=torch.float64)
     for picture in pictures:
         planes, _ = plain.planes(picture)
         for total, count, scale in zip(sums, counts, scales, strict=True):
-            patches = spread_patches(shrink(planes, scale))
+            patches = spread_patches(shrink(planes, scale), size)
             total += (patches.mT @ patches).double()
             count += patches.shape[1]
-    return replace(plain, kernels=matched(centred(features), sums / counts).float())
+    return replace(plain, kernels=matched(centred(features), sums / counts).unflatten(-1, size).float())
 
 
 def learn_channels(pictures: Iterable[Tensor], logarithm: bool) -> tuple[float, Tensor]:
@@ -140,38 +150,46 @@ def learn_channels(pictures: Iterable[Tensor], logarithm: bool) -> tuple[float, 
 
 
 def matched(features: Tensor, covariance: Tensor) -> Tensor:
-    """w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f) of features [F, SIDE²] for covariances [scales, C, SIDE², SIDE²]."""
+    """w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f) of features [F, D] for covariances [scales, C, D, D]:  [scales, C, F, D]."""
     variances, axes = torch.linalg.eigh(covariance)
     floor = NOISE * variances.mean(-1, keepdim=True) + LEAST_VARIANCE
-    along = features @ axes  # [scales, C, F, SIDE²]
+    along = features @ axes  # [scales, C, F, D]
     weighted = along / (variances.clamp_min(0) + floor)[..., None, :]
     filters: Tensor = weighted / (along * weighted).sum(-1, keepdim=True).sqrt() @ axes.mT
-    filters = filters - filters.mean(-1, keepdim=True)  # so that exposure has no influence
-    return filters.view(*filters.shape[:-1], SIDE, SIDE)
+    return filters - filters.mean(-1, keepdim=True)  # so that exposure has no influence
 
 
 def centred(features: Tensor) -> Tensor:
-    """Features [F, k, k] without their mean, of unit length, in the middle of patches [F, SIDE²]."""
+    """Features without their mean, of unit length, in the middle of patches: [F, k, k] → [F, SIDE²], of signals
+    [F, 1, k] → [F, SIDE].
+    """
     before = (SIDE - features.shape[-1]) // 2
     values = (features - features.mean((1, 2), keepdim=True)).double()
-    patches = F.pad(values, [before, SIDE - features.shape[-1] - before] * 2).flatten(1)
-    return F.normalize(patches, dim=1)
+    around_it = [before, SIDE - features.shape[-1] - before] * (1 if features.shape[1] == 1 else 2)
+    return F.normalize(F.pad(values, around_it).flatten(1), dim=1)
+
+
+def cosines() -> Tensor:
+    """The features that are looked for in signals: what a cosine transform of 8 samples consists of, but the mean."""
+    samples, waves = torch.arange(COSINES + 1.0) + 0.5, torch.arange(1.0, COSINES + 1)
+    return torch.cos(torch.pi / (COSINES + 1) * torch.outer(waves, samples))[:, None]
 
 
 def brightness(values: Tensor, dark: float) -> Tensor:
     return (values.clamp_min(0) + dark).log() if dark else values
 
 
-def spread_patches(planes: Tensor) -> Tensor:
-    """Patches of each channel without their mean, evenly spread, [C, n, SIDE²]."""
+def spread_patches(planes: Tensor, size: tuple[int, int]) -> Tensor:
+    """Patches of a size of each channel without their mean, evenly spread, [C, n, D]."""
     step = max(1, math.isqrt(planes[0].numel() // PATCHES))
-    patches = padded(planes)[0].unfold(1, SIDE, step).unfold(2, SIDE, step).flatten(3).flatten(1, 2)
+    patches = padded(planes, size)[0].unfold(1, size[0], step).unfold(2, size[1], step).flatten(3).flatten(1, 2)
     return patches - patches.mean(-1, keepdim=True)
 
 
-def padded(planes: Tensor) -> Tensor:
-    """[C, H, W] → [1, C, H + SIDE - 1, W + SIDE - 1]: what is at the border continues beyond it."""
-    return F.pad(planes[None], [SIDE // 2] * 4, mode="replicate")
+def padded(planes: Tensor, size: Sequence[int]) -> Tensor:
+    """[C, H, W] for filters of a size: what is at the border continues beyond it, [1, C, H + …, W + …]."""
+    rows, columns = (side // 2 for side in size)
+    return F.pad(planes[None], [columns, columns, rows, rows], mode="replicate")
 
 
 def shrink(planes: Tensor, scale: int) -> Tensor:

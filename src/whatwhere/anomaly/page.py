@@ -82,19 +82,35 @@ see it without them. Below it: its least normal patch, and the normal patches th
 
 
 def item(drawing: Drawing, threshold: float) -> str:
-    """A picture with its map, its outline, its score and its patches."""
-    found, (_, height, width) = drawing.found, drawing.picture.shape
+    """A picture with its map, its outline, its score and its patches; signals are drawn as curves."""
+    found, picture, patches = drawing.found, drawing.picture, drawing.patches
+    if picture.shape[1] == 1:
+        picture, patches = curve(picture), [curve(patch) for patch in patches]
+    height, width = picture.shape[1:]
+    heat = found.anomaly_map.expand(height, width)
     zoom = max(0.1, min(8.0, SIDE / max(height, width)))
     kind, name = ' class="anomaly"' if found.score > threshold else "", escape(printable(found.name))
     words = ", ".join(f"{word} {value:.1f}" for word, value in found.evidence.items() if value > 1)
-    patch, *normal = (image(patch, "patch") for patch in drawing.patches)
+    patch, *normal = (image(patch, "patch") for patch in patches)
     return f"""<li{kind}><div class="view" style="width:{zoom * width:.0f}px;aspect-ratio:{width}/{height}">
-{image(drawing.picture, name)}<div class="over">{map_image(found.anomaly_map, threshold)}</div>
-<svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(found.anomaly_map > threshold)}" fill="none"
+{image(picture, name)}<div class="over">{map_image(heat, threshold)}</div>
+<svg class="over" viewBox="0 0 {width} {height}"><path d="{outline_path(heat > threshold)}" fill="none"
 stroke="#ffd400" stroke-width="{1.5 / zoom:.2f}"/></svg></div>
 <div class="name">{name}</div><div class="score">{found.score:.2f} <span>{escape(words)}</span></div>
 <div class="patches">{patch}<span>normal:</span>{"".join(normal)}</div></li>
 """
+
+
+def curve(signal: Tensor) -> Tensor:
+    """A signal [C, 1, T] as a picture of its curves, black on white, one channel below the other."""
+    rows = max(8, signal.shape[2] // 8)
+    lowest = signal.nan_to_num(torch.inf).amin(2, keepdim=True)
+    highest = signal.nan_to_num(-torch.inf).amax(2, keepdim=True)
+    at = ((rows - 1) * (highest - signal) / (highest - lowest).clamp_min(1e-30)).round()
+    before = torch.cat([at[..., :1], at[..., :-1]], 2)
+    before, row = torch.where(before.isnan(), at, before), torch.arange(rows)[:, None]
+    inside = (row >= torch.minimum(at, before)) & (row <= torch.maximum(at, before))
+    return 1 - inside.float().flatten(0, 1)[None]
 
 
 def image(picture: Tensor, words: str) -> str:

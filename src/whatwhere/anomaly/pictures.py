@@ -18,10 +18,13 @@ from torch import Tensor
 
 from whatwhere.data import Images, load, load_groups
 from whatwhere.data.pictures import Pictures
+from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError
 
 Source = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
-"""What `load` takes, or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; NaN is an unknown pixel."""
+"""What `load` takes, or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; NaN is an unknown pixel.
+Signals, which have height 1, are `load(…, signals=True)`.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ def open_pictures(source: Source) -> PictureList:
     if not isinstance(source, str | Path | np.ndarray | Tensor | Images):
         listed = source
         return PictureList([str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n))
-    opened = load(source, allow_nan=True) if isinstance(source, np.ndarray | Tensor) else source
-    entries = [(images, row) for images, _ in load_groups(opened) for row in range(len(images))]
+    groups = (images for images, _ in load_groups(source, "nan"))
+    pictures = [images.as_images() if isinstance(images, Signals) else images for images in groups]
+    entries = [(images, row) for images in pictures for row in range(len(images))]
     files = [images.pixels.pictures[row] for images, row in entries if isinstance(images.pixels, Pictures)]
     if len(files) < len(entries):
         return PictureList([str(row) for _, row in entries], lambda n: entries[n][0][entries[n][1]])
