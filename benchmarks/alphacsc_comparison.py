@@ -33,7 +33,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.inference import machine
-from whatwhere.learning.first_filters import start_from_pieces
+from whatwhere.learning.defaults import start_from_pieces
 
 ATOMS, LENGTH, SIGNALS, SAMPLES = 10, 64, 10, 16_384
 CLOSE = 1.01

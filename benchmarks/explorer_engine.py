@@ -19,7 +19,7 @@ import numpy as np
 import whatwhere.explorer
 from whatwhere import load, models
 from whatwhere.data import load as load_data
-from whatwhere.explorer.pack import pack_model, pack_settings
+from whatwhere.explorer.export import pack_model, pack_settings
 from whatwhere.inference import machine
 from whatwhere.spec import InferenceSpec
 

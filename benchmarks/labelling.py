@@ -31,7 +31,7 @@ from whatwhere.explorer.label_page import LabelPage
 from whatwhere.explorer.server import PageServer
 from whatwhere.inference import machine
 from whatwhere.model.files import to_bytes
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 RESULTS = Path(__file__).parent / "results" / "labelling.json"
 

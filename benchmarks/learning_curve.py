@@ -12,13 +12,11 @@ from torch import Tensor
 from whatwhere import Solution
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import resolve
-from whatwhere.learning.algorithm import learn, training_phase
-from whatwhere.learning.image_stream import open_images
+from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.reports import TrainingState, first_epoch
 from whatwhere.learning.session import TrainingSession
-from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.trainer import TrainingJob, open_data, resolve_engines
-from whatwhere.learning.training_data import StreamData, stream_recipe
+from whatwhere.learning.training_data import StreamData, open_images, stream_recipe
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
 

@@ -10,14 +10,15 @@ import io
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
 from reproduction.models import read_model
 from reproduction.records import read_records
-from whatwhere.cli.figures import FigureOptions, choose_images
-from whatwhere.cli.stages import Stages
+from whatwhere.cli.outputs import Stages
+from whatwhere.data import load
 from whatwhere.figures import RunFigures, cost, styled
 from whatwhere.figures.run_figures import training_settings
 from whatwhere.inference import infer
@@ -72,10 +73,13 @@ def comparison(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
 def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
     if name == "cost-2":
         return cost({run.name: [epoch.table() for epoch in run.history] for run in runs}, layer=2)
-    images = choose_images("digits", FigureOptions(count=200, image=IMAGE))
+    digits = load("digits", split="test")
+    images = digits[[IMAGE, *np.random.default_rng(0).permutation(len(digits))[:199].tolist()]]
     if name == "comparison":
         return comparison(runs, images[:9])
-    return RunFigures(runs[0], images, image=0, stage=Stages().stage).draw(name).figure
+    drawing = RunFigures(runs[0], images, stage=Stages().stage)
+    drawing.shown = 0
+    return drawing.draw(name).figure
 
 
 def main(names: list[str]) -> None:

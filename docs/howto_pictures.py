@@ -1,14 +1,16 @@
-"""Draw pictures of the how-tos:  python docs/howto_pictures.py [generation pooling learning]"""
+"""Draw pictures of the how-tos:  python docs/howto_pictures.py [generation pooling learning labelling signals]"""
 
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -19,6 +21,13 @@ from whatwhere.nn import functional as F
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+STUDIES = Path(__file__).parents[1] / "reproduction" / "studies" / "results"
+LABELLED = {
+    "digits": "5,000 digits",
+    "fashion": "10,000 of Fashion-MNIST",
+    "defects": "236 defects of tiles",
+    "tiles": "811 tiles, most of them normal",
+}
 COLUMNS = 12
 WAYS = {"stream": ("in a stream", "#D55E00", "o"), "epochs": ("by epochs", "#0072B2", "s")}
 Row = dict[str, Any]
@@ -158,7 +167,33 @@ def draw_pooling() -> None:
     draw_there_and_back()
 
 
+def draw_labelling() -> None:
+    """The curves of results/labelling.md, from reproduction/studies/results."""
+    errors = json.loads((STUDIES / "labelling.json").read_text())["errors"]
+    figure, panels = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
+    for axis, (name, title) in zip(panels, LABELLED.items(), strict=True):
+        for kind, colour, marker in (("suggested", "#D55E00", "o"), ("random", "#0072B2", "s")):
+            seeds = [errors[f"{name} {kind} {seed}"] for seed in range(3)]
+            counts = [int(count) for count in seeds[0]]
+            values = 100 * np.array([list(seed.values()) for seed in seeds])
+            axis.plot(counts, values.mean(0), color=colour, marker=marker, ms=4, label=kind)
+            axis.fill_between(counts, values.min(0), values.max(0), color=colour, alpha=0.15, lw=0)
+        axis.set(title=title, xlabel="labels", ylim=(0, None), xlim=(0, 62))
+        axis.title.set_fontsize(10)
+        axis.grid(alpha=0.3)
+    panels[0].set_ylabel("errors on all pictures in %")
+    panels[0].legend(frameon=False)
+    figure.savefig(IMAGES.parent / "results" / "labelling-curves.png", dpi=110)
+
+
+def draw_signals() -> None:
+    """Of howto/signals.md: the figure of the example with spikes."""
+    example = IMAGES.parents[1] / "examples" / "gallery" / "17_spikes.py"
+    runpy.run_path(str(example))["figure"].savefig(IMAGES / "signals.png", dpi=80)
+
+
 if __name__ == "__main__":
     drawings = {"generation": draw_generation, "pooling": draw_pooling, "learning": draw_learning}
+    drawings |= {"labelling": draw_labelling, "signals": draw_signals}
     for name in sys.argv[1:] or drawings:
         drawings[name]()

@@ -1,17 +1,18 @@
 """The paper's tables and curves as data: rows × columns of differences, the paper's numbers, and its claims.
 
-A file of tables/ holds one:
+A file of tables/ holds several by name:
 
+    [pooling]
     title = "Max against Gaussian pooling"
-    [[columns]]
+    [[pooling.columns]]
     name = "Layer 1"
     layers = 1                              # the recipe that ends with layer 1
-    [[rows]]
+    [[pooling.rows]]
     name = "Max pooling"
     paper = [1.30]                          # in per cent, a number a column
-    [rows.recipe.model.layers.each]         # what this row changes
+    [pooling.rows.recipe.model.layers.each] # what this row changes
     pooling_kind = "max"
-    [[claims]]
+    [[pooling.claims]]
     text = "Gaussian pooling beats max pooling"
     below = [["Gaussian pooling / Layer 1", "Max pooling / Layer 1"]]
 
@@ -176,7 +177,8 @@ def read_table(name: str) -> Table:
     """The table of this name."""
     if name not in ALL_TABLES:
         raise SpecError(f"table {name!r} was given; expected one of {', '.join(ALL_TABLES)}, all or report")
-    return build(Table, data_file("tables", name))
+    file = "paper" if name in TABLES else "best" if name in BEST else "extra"
+    return build(Table, data_file("tables", file)[name])
 
 
 def columns_of(name: str, table: Table, scale: Scale) -> tuple[Column, ...]:

@@ -17,7 +17,6 @@ from whatwhere.files import (
     read_json,
     read_regular,
     remove_leftovers,
-    reserve,
     write_atomic,
 )
 
@@ -105,15 +104,6 @@ def test_a_folder_created_for_nothing_is_removed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="work failed"):
         fail_in(tmp_path / "used", after_writing=True)
     assert os.listdir(tmp_path / "used") == ["result"]
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
-def test_space_is_reserved_or_the_disk_is_full(tmp_path: Path) -> None:
-    with open(tmp_path / "file", "w+b") as file:
-        reserve(file, 1 << 20)
-        assert os.fstat(file.fileno()).st_blocks * 512 >= 1 << 20
-        with pytest.raises(OSError, match=r"[Nn]o space|too large"):
-            reserve(file, 1 << 60)
 
 
 def test_a_disk_error_is_reported_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

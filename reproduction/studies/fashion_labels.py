@@ -35,7 +35,7 @@ from whatwhere.classification.descriptors import unit_length
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.poisson import connected_parts, degrees, grow_regions, solve_poisson
 from whatwhere.data import few_labels
-from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.tasks import Distortions
 
 TARGETS = {10: 31.0, 100: 18.5}
 OWN = ("image", "sigma 4", "sigma 2")

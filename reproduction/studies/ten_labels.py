@@ -31,10 +31,10 @@ from whatwhere.classification.linear_svm import fit_svm
 from whatwhere.classification.metric import Covariance, MetricSpec, metric_of
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
 from whatwhere.classification.poisson import connected_parts, grow_regions, solve_poisson
-from whatwhere.data.splits import few_labels
+from whatwhere.data.images import few_labels
 from whatwhere.inference.plan import joint
 from whatwhere.ops.distortions import distort
-from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.tasks import Distortions
 
 BEGAN = time.monotonic()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -23,7 +23,7 @@ from whatwhere.classification.descriptors import unit_length
 from whatwhere.classification.linear_svm import fit_svm
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
 from whatwhere.ops.distortions import distort
-from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.tasks import Distortions
 
 KINDS = ("rotation", "shear", "scale", "shift", "elastic")
 

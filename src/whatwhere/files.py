@@ -7,6 +7,7 @@ one function, `claim_outputs`.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -79,16 +80,6 @@ def new_folder(folder: Path) -> Iterator[None]:
         raise
 
 
-def reserve(file: BinaryIO, size: int) -> None:
-    """Allocate `size` bytes on the disk, where the system can, so that a full disk is noticed before the work."""
-    if hasattr(os, "posix_fallocate"):
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # those: not on this file system
-                raise
-
-
 def sync_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk, so that a rename survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
@@ -96,6 +87,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def take_lock(handle: int) -> bool:
+    """Take the lock of an open file or folder, which goes with the process; False if another process holds it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without such locks
+        pass
+    return True
 
 
 @contextmanager
@@ -209,27 +211,25 @@ def _files_of(path: Path) -> Iterator[Path]:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     """What is the same for two names of one file."""
+    status = _status(path)
+    return None if status is None else (status.st_dev, status.st_ino)
+
+
+def _status(path: Path) -> os.stat_result | None:
     try:
-        status = os.stat(path)
+        return os.stat(path)
     except (OSError, ValueError):
         return None
-    return status.st_dev, status.st_ino
 
 
 def is_regular(path: Path) -> bool:
     """Whether the path leads to a regular file; False also for a name that the system does not support."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+    return (status := _status(path)) is not None and stat.S_ISREG(status.st_mode)
 
 
 def is_folder(path: Path) -> bool:
     """Whether the path leads to a folder; False also for a name that the system does not support."""
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+    return (status := _status(path)) is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _not_regular(path: str | os.PathLike[str]) -> OSError:

@@ -35,8 +35,8 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import whatwhere as ww
+from data_files import write_idx
 from examples import random_latents
-from idx_writer import write_idx
 from tiny_run import PLAIN, bars, make, whatwhere
 from whatwhere.classification.label_tables import read_labels
 from whatwhere.classification.metric import Metric
@@ -47,7 +47,7 @@ from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.latent_store import LatentFiles
 from whatwhere.learning.run_folder import RunFolder, read_checkpoint
 from whatwhere.model.files import canonical, checksum, to_bytes
-from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.tasks import Distortions
 
 SLOWEST = 10  # seconds for one file
 MEMORY = 1 << 30  # bytes

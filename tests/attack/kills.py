@@ -37,7 +37,7 @@ from tiny_run import PLAIN, bars, make
 from whatwhere import anomaly, classification, data, inference, learning, restoration  # noqa: F401
 from whatwhere.cli import app
 from whatwhere.files import LEFTOVER
-from whatwhere.learning.run_reader import read_history
+from whatwhere.learning.run_folder import read_history
 
 
 @dataclass(frozen=True)

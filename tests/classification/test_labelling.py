@@ -11,10 +11,9 @@ import pytest
 from scipy import sparse
 
 import whatwhere as ww
-from whatwhere.classification import label_tables, spectrum
-from whatwhere.classification.held_out import offset_for, shifted
+from whatwhere.classification import label_tables, labelling
 from whatwhere.classification.label_tables import change_labels, check_names, locked, read_labels
-from whatwhere.classification.spectrum import map_places
+from whatwhere.classification.labelling import map_places, offset_for, shifted
 from whatwhere.errors import ImageError, RunError
 
 CLASSES = 4
@@ -260,7 +259,7 @@ def test_neighbours_are_next_to_each_other_on_the_map() -> None:
 
 def test_iterative_eigenvectors_give_the_same_map_as_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     dense = map_places(chain(60))
-    monkeypatch.setattr(spectrum, "DENSE", 50)
+    monkeypatch.setattr(labelling, "DENSE", 50)
     few = map_places(chain(60))
     for axis in range(2):  # an eigenvector may have either sign
         difference = min(np.abs(few[:, axis] - d).max() for d in (dense[:, axis], 1 - dense[:, axis]))

@@ -10,7 +10,7 @@ from torch import Tensor
 from whatwhere.classification.metric import Covariance, Metric, MetricSpec, fit_metric, metric_of, whitening_of
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.ops.distortions import distort
-from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.tasks import Distortions
 
 HOW = Distortions(copies=3, seed=4)
 

@@ -10,7 +10,7 @@ import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.errors import ImageError, RunError
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 NAMES = np.array(["upright", "lying", "cross"])
 
@@ -85,11 +85,11 @@ def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_pa
 
 
 def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from whatwhere.classification import picture_rows
+    from whatwhere.classification import picture_classifier
     from whatwhere.learning.defaults import Defaults
 
     small = ww.override(tiny.recipe(), {"learning": {"each": {"update": "batch", "epochs": 1}}})
-    monkeypatch.setattr(picture_rows, "choose_defaults", lambda images: Defaults(small, 32, ""))
+    monkeypatch.setattr(picture_classifier, "choose_defaults", lambda images: Defaults(small, 32, ""))
     images, _ = tiny.bars(30, seed=1)
     reported: list[str] = []
     session = ww.Labelling(

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from tiny_run import whatwhere
-from whatwhere.cli import speed
-from whatwhere.cli.speed import bench_inference, cases
+from whatwhere.cli import bench
+from whatwhere.cli.bench import bench_inference, cases
+from whatwhere.inference import engines
 
 CPU = torch.device("cpu")
 LAST = "layer 1, image step, α 1"
@@ -16,7 +17,7 @@ LAST = "layer 1, image step, α 1"
 @pytest.fixture(autouse=True)
 def one_engine(monkeypatch):
     """The engine that has nothing to compile."""
-    monkeypatch.setattr(speed, "ENGINES", {"reference": speed.ENGINES["reference"]})
+    monkeypatch.setattr(engines, "ENGINES", {"reference": engines.ENGINES["reference"]})
 
 
 class Twice:
@@ -26,14 +27,14 @@ class Twice:
         return None
 
     def solve(self, problem):
-        speed.ENGINES["reference"].solve(problem)
-        return speed.ENGINES["reference"].solve(problem)
+        engines.ENGINES["reference"].solve(problem)
+        return engines.ENGINES["reference"].solve(problem)
 
 
 def test_an_engine_is_measured_with_one_and_two_threads(monkeypatch):
     before = torch.get_num_threads()
-    monkeypatch.setattr(speed, "cases", lambda steps: {LAST: cases(steps)[LAST]})
-    monkeypatch.setattr(speed, "ENGINES", {"twice": Twice(), **speed.ENGINES})  # the fastest is first
+    monkeypatch.setattr(bench, "cases", lambda steps: {LAST: cases(steps)[LAST]})
+    monkeypatch.setattr(engines, "ENGINES", {"twice": Twice(), **engines.ENGINES})  # the fastest is first
     rows = list(bench_inference(CPU, images=3, steps=2, repeats=2))
     assert [(row["engine"], row["threads"]) for row in rows] == [(e, n) for n in (1, 2) for e in ("reference", "twice")]
     for row in rows:

@@ -9,7 +9,7 @@ import pytest
 
 import tiny_run as tiny
 from tiny_run import PLAIN, whatwhere
-from whatwhere.cli import stages
+from whatwhere.cli import outputs
 from whatwhere.errors import ImageError, RunError, SpecError
 
 
@@ -145,8 +145,7 @@ def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> N
 
 def test_a_saved_classifier_gives_new_pictures_a_class(run: Path, pictures: Path) -> None:
     from whatwhere.classification.labelling import Labelling
-    from whatwhere.spec.distortions import Distortions
-    from whatwhere.spec.training import TrainingOptions
+    from whatwhere.spec.tasks import Distortions, TrainingOptions
 
     options = TrainingOptions(engine="reference", device="cpu")
     session = Labelling(
@@ -177,8 +176,8 @@ def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures
 
 
 def test_a_new_name_begins_a_stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(stages, "LINE_EVERY", 0.0)
-    with stages.Stages().named() as progress:
+    monkeypatch.setattr(outputs, "LINE_EVERY", 0.0)
+    with outputs.Stages().named() as progress:
         for name, share in (("learning", 0.5), ("learning", 1.0), ("describing", 0.25)):
             progress(name, share)
     lines = [line.partition(".")[0] for line in capsys.readouterr().err.splitlines()]

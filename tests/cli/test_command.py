@@ -9,8 +9,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from whatwhere.cli import app
-from whatwhere.cli.command import command, sentence
-from whatwhere.cli.settings import Settings, known_settings
+from whatwhere.cli.command import Settings, command, known_settings, sentence
 from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count

@@ -94,20 +94,13 @@ def test_the_page_and_the_codes_of_its_examples_are_served_until_it_is_ended(
             for path in ("", "codes/1", "codes/0", "codes/1"):
                 with urllib.request.urlopen(url + path, timeout=60) as answer:
                     seen.append(answer.read())
-            running[0].shutdown()
+            served.shutdown()
 
         threading.Thread(target=visit).start()
 
-    running: list[server.PageServer] = []
-    original = server.PageServer.__init__
-
-    def remember(self: server.PageServer, answer: Any, port: int = 0) -> None:
-        original(self, answer, port)
-        running.append(self)
-
-    monkeypatch.setattr(server.PageServer, "__init__", remember)
     monkeypatch.setattr("webbrowser.open", open_browser)
-    explore.serve(Page(), 0, browser=True)  # type: ignore[arg-type]
+    with server.PageServer(explore.answers(Page())) as served:  # type: ignore[arg-type]
+        served.show()
     first = b"codes of part 1, 1"
     assert seen == [b"<p>served: True</p>", first, b"codes of part 0, 2", first]
     assert "http://127.0.0.1:" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whatwhere.data import cache, catalogue
+from whatwhere.data import catalogue
 
 
 @pytest.fixture
@@ -47,6 +47,6 @@ def little_memory() -> Callable[[int], object]:
 def mnist() -> Path:
     """The folder of the full MNIST files; without them the test is skipped by name."""
     entry = catalogue.find("mnist")
-    if cache.missing_files(entry):
-        pytest.skip(f"full MNIST is not in {cache.folder_of(entry)}")
-    return cache.folder_of(entry)
+    if catalogue.missing_files(entry):
+        pytest.skip(f"full MNIST is not in {catalogue.folder_of(entry)}")
+    return catalogue.folder_of(entry)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.data.array_file import read_array
+from whatwhere.data.arrays import read_array
 from whatwhere.errors import ImageError
 
 SIZES = {0x08: 1, 0x09: 1, 0x0B: 2, 0x0C: 4, 0x0D: 4, 0x0E: 8}

@@ -11,7 +11,6 @@ import torch
 
 from examples import SPECS, random_images
 from whatwhere.data.codes import CodesWriter, load_codes
-from whatwhere.data.npz_writer import open_npz
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
 from whatwhere.latents import SparseLatents, SparseMap
@@ -30,12 +29,11 @@ def solve(model: DeconvNet, sizes: list[tuple[int, int]]) -> list[Solution]:
 
 
 def write(path: Path, model: DeconvNet, solutions: list[Solution], sizes: list[tuple[int, int]], where: bool) -> None:
-    with open_npz(path) as npz:
-        writer = CodesWriter(npz, where=where)
-        for solution, size in zip(solutions, sizes, strict=True):
-            for code in model.at(*size).sparse(solution.latents, where=where):
-                writer.add(code, (model.spec.channels, *size))
-        writer.finish(labels=np.arange(len(writer)))
+    writer = CodesWriter(where=where)
+    for solution, size in zip(solutions, sizes, strict=True):
+        for code in model.at(*size).sparse(solution.latents, where=where):
+            writer.add(code, (model.spec.channels, *size))
+    writer.save(path, labels=np.arange(len(writer)))
 
 
 @pytest.mark.parametrize("spec", [SPECS["2 layers"], STAGE], ids=["2 layers", "onoff"])
@@ -198,9 +196,8 @@ def test_features_that_only_the_header_declares_are_not_allocated(
 
 def test_places_in_any_order_are_written_in_order(tmp_path: Path) -> None:
     places = torch.tensor([20, 3, 7, 31])
-    with open_npz(tmp_path / "codes.npz") as npz:
-        writer = CodesWriter(npz)
-        writer.add(SparseLatents(SparseMap((2, 4, 4), places, places[:, None].float()), ()), (1, 4, 4))
-        writer.finish()
+    writer = CodesWriter()
+    writer.add(SparseLatents(SparseMap((2, 4, 4), places, places[:, None].float()), ()), (1, 4, 4))
+    writer.save(tmp_path / "codes.npz")
     codes = load_codes(tmp_path / "codes.npz")
     assert codes.arrays["features_indices"].tolist() == codes.arrays["features_values"].tolist() == [3, 7, 20, 31]

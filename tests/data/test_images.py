@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.data import Images, array_file, few_labels, load, train_validation
-from whatwhere.data.windows import PictureWindows
+from whatwhere.data import Images, arrays, few_labels, load, train_validation
+from whatwhere.data.signals import PictureWindows
 from whatwhere.errors import ImageError, SpecError
 
 
@@ -210,12 +210,12 @@ def test_a_window_is_a_part_of_the_image(tmp_path: Path, name: str) -> None:
 
 def test_only_the_rows_of_a_window_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files(tmp_path)["first"]
-    images, read, values = load(path), array_file.ArrayFile._read_into, []
+    images, read, values = load(path), arrays.ArrayFile._read_into, []
 
     def counting(self: Any, file: Any, first: int, rows: np.ndarray) -> None:
         values.append(rows.size)
         read(self, file, first, rows)
 
-    monkeypatch.setattr(array_file.ArrayFile, "_read_into", counting)
+    monkeypatch.setattr(arrays.ArrayFile, "_read_into", counting)
     _ = PictureWindows(images, 1)[WINDOW]
     assert sum(values) == 2 * 6 * 30

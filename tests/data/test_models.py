@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import whatwhere as ww
-from file_server import Mirror, serving
+from data_files import Mirror, serving
 from tiny_run import whatwhere
 from whatwhere.cli.inputs import source_of
-from whatwhere.data import cache, models
+from whatwhere.data import catalogue, models
 from whatwhere.data.catalogue import CATALOGUE
 from whatwhere.errors import ImageError, RunError
 from whatwhere.model import load as load_file
@@ -131,5 +131,5 @@ def test_download_takes_mnist_from_a_folder(mnist: Path, tmp_path: Path, monkeyp
     printed = whatwhere("info", "mnist", "--download", "--from", mnist)
     assert printed.count("verified  ") == 5, "the model and the four files of the data set"
     assert "CC BY-SA 3.0" in printed
-    assert cache.missing_files(CATALOGUE["mnist"]) == []
+    assert catalogue.missing_files(CATALOGUE["mnist"]) == []
     assert len(ww.data.load("mnist")) == 60_000

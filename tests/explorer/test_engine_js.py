@@ -12,7 +12,7 @@ import torch
 from explorer.node import PAGE, needs_node, run_node
 from whatwhere import models
 from whatwhere.data import load as load_data
-from whatwhere.explorer.pack import pack_model, pack_settings
+from whatwhere.explorer.export import pack_model, pack_settings
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet, Problem, load

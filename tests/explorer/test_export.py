@@ -20,9 +20,9 @@ from explorer.conftest import CODE_STEPS, HOSTILE, hostile_digits
 from whatwhere import models
 from whatwhere.data import load
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.explorer import bundle as bundling
-from whatwhere.explorer.bundle import bundle
+from whatwhere.explorer import pages
 from whatwhere.explorer.export import PART, Explorer, choose_examples, pack_codes, pack_examples
+from whatwhere.explorer.pages import bundle
 from whatwhere.explorer.server import Content, PageServer
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
@@ -158,7 +158,7 @@ def test_a_module_that_cannot_be_bundled_raises_an_error(monkeypatch: pytest.Mon
     sources = {"a.js": 'import { x as y } from "./b.js";\n', "b.js": 'import { a } from "./c.js";\n'}
     sources["c.js"] = 'import { b } from "./b.js";\n'
     sources["d.js"] = 'import x from "./a.js";\n'
-    monkeypatch.setattr(bundling, "read", lambda name: sources[name])
+    monkeypatch.setattr(pages, "read", lambda name: sources[name])
     with pytest.raises(ValueError, match="b → c → b import each other"):
         bundle("b")
     with pytest.raises(ValueError, match="cannot be bundled"):

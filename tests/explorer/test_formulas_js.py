@@ -16,7 +16,7 @@ from explorer.node import PAGE, needs_node, run_node
 from explorer.test_engine_js import digit, relative
 from formula_cases import CASES, evaluate, expected, inputs
 from whatwhere import models
-from whatwhere.explorer.pack import pack_model, pack_settings
+from whatwhere.explorer.export import pack_model, pack_settings
 from whatwhere.inference import ista
 from whatwhere.inference.plan import joint
 from whatwhere.model import Problem, load
@@ -91,7 +91,7 @@ def test_the_modules_are_well_typed() -> None:
 @pytest.mark.parametrize("features", [1, 2, 3, 8, 16, 25, 48])
 def test_hues_are_those_of_the_figures(features: int, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from whatwhere.figures.tiles import feature_colours
+    from whatwhere.figures.style import feature_colours
 
     script = tmp_path / "colours.mjs"
     script.write_text(

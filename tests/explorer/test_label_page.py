@@ -15,7 +15,7 @@ from explorer.opened import Opened
 from whatwhere.classification.label_tables import read_labels
 from whatwhere.explorer.label_page import LabelPage, page
 from whatwhere.explorer.server import PageServer
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 COUNT = 40

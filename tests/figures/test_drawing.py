@@ -17,11 +17,9 @@ from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.figures.activations import gaussians
 from whatwhere.figures.animation import _rendered, animation, frame_figure, steps_shown, trace
-from whatwhere.figures.composite import filter_panel, plane_panel, reconstruction_panel, sample_panel
-from whatwhere.figures.cost import cost_curves
+from whatwhere.figures.composite import cost_curves, filter_panel, plane_panel, reconstruction_panel, sample_panel
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.style import COLUMN, PAGE, RC
-from whatwhere.figures.tiles import GAP, feature_colours, image_to_rgb
+from whatwhere.figures.style import COLUMN, GAP, PAGE, RC, feature_colours, image_to_rgb
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.ops.input_stage import take_lowpass

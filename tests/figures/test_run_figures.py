@@ -16,12 +16,11 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from figures.tiny_model import HISTORY, tiny_spec
 from whatwhere.cli import app
-from whatwhere.cli.figures import FigureOptions, choose_images
+from whatwhere.cli.figures import choose_images
 from whatwhere.data import load
 from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import RunFigures
-from whatwhere.figures.report import Section, report
-from whatwhere.figures.run_figures import training_settings
+from whatwhere.figures.run_figures import Section, report, training_settings
 from whatwhere.files import RECORD
 from whatwhere.learning import read_run
 from whatwhere.spec import EveryEpoch, LineSearch
@@ -129,10 +128,6 @@ def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_h
         RunFigures(read_run(first), images).draw("mona-lisa")
     with pytest.raises(SpecError, match="'where-1' was given; second has composite"):
         RunFigures(read_run(second), images).draw("where-1")
-    with pytest.raises(SpecError, match="image = 7"):
-        RunFigures(read_run(first), images, image=7)
-    with pytest.raises(SpecError, match="feature 5 was given; a layer of the model has 4 features"):
-        RunFigures(read_run(first), images, feature=4)
     with pytest.raises(RunError, match="no such folder"):
         read_run(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"there is no recipe\.toml and no model\.safetensors in it"):
@@ -147,7 +142,6 @@ def test_the_image_that_is_decomposed_has_features(runs):
     assert (latents.p[2] != 0).any()
     assert not (latents.p[0] != 0).any()
     assert drawing.shown == 2
-    assert RunFigures(read_run(runs[0]), images, image=1).shown == 1
 
 
 def test_a_model_that_ships_with_a_recipe_is_drawn_with_it():
@@ -234,32 +228,8 @@ def test_a_gif_is_a_gif(tiny):
     assert "data:image/gif;base64,R0lGOD" in page
 
 
-# The choice of images: determined by the seed, and bounded in size -----------------------------------------------
-
-
-@pytest.fixture
-def source(tmp_path):
-    np.save(tmp_path / "tiles.npy", np.random.default_rng(0).random((100, 3, 16, 16), dtype=np.float32))
-    return str(tmp_path / "tiles.npy")
-
-
-def test_the_seed_determines_the_choice(source):
-    first, again, other = (choose_images(load(source), FigureOptions(count=10, seed=seed)) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert len(np.unique(first.flatten(1), axis=0)) == 10
-    assert not np.array_equal(first, other)
-
-
 @pytest.mark.parametrize(("shape", "count"), [((28, 28), 127), ((3, 32, 32), 32), ((3, 64, 64), 24), ((5, 5), 200)])
 def test_fewer_images_are_inferred_if_they_are_large(shape, count, tmp_path):
     for images in (300, 9):
         np.save(tmp_path / "a.npy", np.zeros((images, *shape), np.float32))
-        assert len(choose_images(load(tmp_path / "a.npy"), FigureOptions())) == min(count, images)
-
-
-def test_the_image_that_was_asked_for_is_first(source):
-    images = choose_images(load(source), FigureOptions(count=6, image=42))
-    assert len(images) == 6
-    np.testing.assert_array_equal(images[0], np.load(source)[42])
-    with pytest.raises(SpecError, match=r"image.*100 was given; .* has 100 images"):
-        choose_images(load(source), FigureOptions(count=6, image=100))
+        assert len(choose_images(load(tmp_path / "a.npy"))) == min(count, images)

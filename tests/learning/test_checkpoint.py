@@ -113,15 +113,15 @@ def test_how_often_checkpoints_are_written_changes_nothing(store, every, referen
 
 
 def test_checkpoints_are_due_every_epoch_or_as_often_as_a_tenth_of_the_time_allows():
-    assert [CheckpointSchedule(2).due(epoch, 10.0) for epoch in (1, 2, 3, 4)] == [False, True, False, True]
-    assert not CheckpointSchedule(0).due(1, 10.0)
+    assert [CheckpointSchedule(2).due(epoch) for epoch in (1, 2, 3, 4)] == [False, True, False, True]
+    assert not CheckpointSchedule(0).due(1)
     for cost, expected in ((1.0, [True] * 6), (2.5, [True, False, False, True, False, False])):
         now = 0.0
         schedule = CheckpointSchedule(None, lambda: now)  # noqa: B023  (called within this round)
         due = []
         for epoch in range(1, 7):
-            due.append(schedule.due(epoch, 10.0))
             now += 10.0  # an epoch
+            due.append(schedule.due(epoch))
             if due[-1]:
                 with schedule.measured():
                     now += cost

@@ -53,12 +53,12 @@ def test_what_is_written_is_read(store, dtype, tmp_path):
 def test_a_checkpoint_outlives_the_writes_after_it(store, tmp_path):
     kind, store = store, make(store, tmp_path)
     for batch in range(3):
-        store.write(batch, latents(batch, seed=1), save=batch == 0)
+        store.write(batch, latents(batch, seed=1))
     places = store.flush()
     store.retain(places)
     for epoch in (2, 3):  # the second time, a batch is written over its own spare generation
         for batch in range(2):
-            store.write(batch, latents(batch, seed=epoch), save=True)
+            store.write(batch, latents(batch, seed=epoch))
     store.flush()
     assert same(store.read(0), latents(0, seed=3))
     again = make(kind, tmp_path)
@@ -106,14 +106,6 @@ def test_damaged_latents_raise_before_they_are_used(store, harm, message, tmp_pa
         make(store, tmp_path).restore(table)
 
 
-def test_an_error_of_the_writing_thread_is_raised_where_it_matters(tmp_path, monkeypatch):
-    store = make("memory", tmp_path)
-    monkeypatch.setattr(LatentFiles, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    store.write(0, latents(0), save=True)
-    with pytest.raises(OSError, match="No space left"):
-        store.flush()
-
-
 def write_and_note_memory(batches: int, folder: Path) -> None:
     torch.set_num_threads(1)
     store = LatentStore(batches, CPU, LatentFiles(folder / "latents", batches), in_memory=False)
@@ -121,12 +113,11 @@ def write_and_note_memory(batches: int, folder: Path) -> None:
         theta = PoolingParams(torch.rand(50, 2, 16, 16, 16), torch.rand(50, 2, 16, 16, 16))
         store.write(batch, Latents(torch.rand(50, 16, 16, 16), (theta,)))
     store.flush()
-    store.close()
     (folder / "peak").write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
 
 def test_in_files_memory_does_not_grow_with_the_number_of_batches(tmp_path):
-    """4 MB a batch: memory that the writing thread frees would not be used again."""
+    """4 MB a batch."""
     for batches in (4, 24):
         (tmp_path / str(batches)).mkdir()
         tiny.process(write_and_note_memory, batches, tmp_path / str(batches)).join()

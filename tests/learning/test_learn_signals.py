@@ -9,9 +9,9 @@ import torch
 
 import whatwhere as ww
 from tiny_run import whatwhere
-from whatwhere.learning.first_filters import start_from_pieces
-from whatwhere.learning.image_stream import open_images
+from whatwhere.learning.defaults import start_from_pieces
 from whatwhere.learning.trainer import default_recipe
+from whatwhere.learning.training_data import open_images
 from whatwhere.spec.toml import to_toml
 
 LENGTH = 16

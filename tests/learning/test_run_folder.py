@@ -15,8 +15,7 @@ import whatwhere.learning.algorithm
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingOptions, TrainingStopped, read_run, train
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import RunFolder, locked
-from whatwhere.learning.run_reader import read_history
+from whatwhere.learning.run_folder import RunFolder, locked, read_history
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import LayerSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import write_recipe
@@ -324,7 +323,7 @@ def test_a_damaged_history_is_named(content, message, run):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_history_is_read_from_a_regular_file_of_limited_size(run, monkeypatch):
     (run / "history.jsonl").write_bytes(GOOD)
-    monkeypatch.setattr("whatwhere.learning.run_reader.LONGEST_HISTORY", 10)
+    monkeypatch.setattr("whatwhere.learning.run_folder.LONGEST_HISTORY", 10)
     with pytest.raises(RunError, match=r"history\.jsonl cannot be read: The file has more than 10 bytes"):
         read_run(run)
     for make in (os.mkfifo, os.mkdir):

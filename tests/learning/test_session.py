@@ -10,14 +10,13 @@ from rich.console import Console
 import tiny_training as tiny
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
-import whatwhere.learning.progress
+import whatwhere.learning.reports
 import whatwhere.learning.trainer
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.learning import BatchReport, TrainingDiverged, TrainingStopped, train
 from whatwhere.learning.algorithm import learn
 from whatwhere.learning.latent_store import LatentStore
-from whatwhere.learning.progress import TrainingProgress, rate
-from whatwhere.learning.reports import TrainingState
+from whatwhere.learning.reports import TrainingProgress, TrainingState, rate
 from whatwhere.learning.session import TrainingSession, likely_cause
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, Problem, load
@@ -149,7 +148,7 @@ def shown(progress: TrainingProgress) -> str:
 
 
 def test_the_live_display_follows_training():
-    progress = TrainingProgress(tiny.recipe(), 4, quiet=True)  # two batches of two images
+    progress = TrainingProgress(tiny.recipe(), 4)  # two batches of two images
     assert "starting" in shown(progress)
     progress.on_batch(batch_report(1))
     assert "layer 1 of 2, epoch 1/2  batch 1/2" in shown(progress)
@@ -158,7 +157,7 @@ def test_the_live_display_follows_training():
 
 def test_the_time_left_is_estimated_from_image_iterations(monkeypatch):
     now = 100.0
-    progress = TrainingProgress(tiny.recipe(steps=5), 20, quiet=True)  # two layers of two epochs: 4 × 100
+    progress = TrainingProgress(tiny.recipe(steps=5), 20)  # two layers of two epochs: 4 × 100
     monkeypatch.setattr(progress.display, "get_time", lambda: now)
     progress.display.start_task(progress.task)
     progress.on_batch(batch_report(1))
@@ -189,7 +188,7 @@ def test_train_shows_progress_in_a_script(capsys):
 
 
 def test_a_long_epoch_is_reported_on_the_way(capsys, monkeypatch):
-    monkeypatch.setattr(whatwhere.learning.progress, "LINE_EVERY", 0.0)
+    monkeypatch.setattr(whatwhere.learning.reports, "LINE_EVERY", 0.0)
     train(tiny.recipe(epochs=1), tiny.images(), progress=True, options=tiny.OPTIONS)
     assert "layer 1  epoch 1/1  batch 2/3  cost" in capsys.readouterr().err
 
@@ -200,5 +199,5 @@ def test_square_brackets_in_a_line_are_text(capsys):
 
 
 def test_numbers_are_written_for_people():
-    assert rate(3_210_000) == "3.21M image-iterations/s"
+    assert rate(3_210_000) == "3,210,000 image-iterations/s"
     assert rate(12) == "12 image-iterations/s"

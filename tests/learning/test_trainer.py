@@ -1,6 +1,8 @@
 """Training: the same bits in memory and in files, and after every stop."""
 
+import hashlib
 import json
+import platform
 import time
 from dataclasses import replace
 
@@ -10,13 +12,13 @@ import torch
 import tiny_training as tiny
 import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
-import whatwhere.learning.memory
+import whatwhere.learning.latent_store
 from whatwhere.errors import EngineError, ImageError, RunError, SpecError
 from whatwhere.inference import infer
-from whatwhere.learning import EpochReport, TrainingStopped
-from whatwhere.learning.memory import free_memory, latents_fit, latents_per_image, memory_errors
+from whatwhere.learning import EpochReport, TrainingOptions, TrainingStopped, train
+from whatwhere.learning.latent_store import free_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.model import DeconvNet, load
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Recipe
+from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +144,7 @@ def test_bad_calls_raise_errors(tmp_path):
     ],
 )
 def test_a_model_that_does_not_fit_in_memory_is_rejected(layer, what, tmp_path, monkeypatch):
-    monkeypatch.setattr(whatwhere.learning.memory, "free_memory", lambda _: 10**9)
+    monkeypatch.setattr(whatwhere.learning.latent_store, "free_memory", lambda _: 10**9)
     recipe = replace(Recipe.paper(ModelSpec(layers=(layer,))), batch_size=5)
     with pytest.raises(SpecError, match=f"{what} of this model would take .* of memory, and 1 GB are free"):
         tiny.train(recipe, tiny.images(), tmp_path / "run")
@@ -166,8 +168,33 @@ def test_a_failed_allocation_says_what_to_do():
 def test_latents_are_kept_in_memory_if_they_fit(tmp_path, monkeypatch):
     cpu = torch.device("cpu")
     assert free_memory(cpu) > 0
-    monkeypatch.setattr(whatwhere.learning.memory, "free_memory", lambda _: 1000)
+    monkeypatch.setattr(whatwhere.learning.latent_store, "free_memory", lambda _: 1000)
     assert latents_fit(500, cpu, tmp_path)
     assert not latents_fit(501, cpu, tmp_path)
     with pytest.raises(RunError, match="make room"):
         latents_fit(10**18, cpu, tmp_path)
+
+
+RECORDED_ON = ("Linux", "aarch64", "2.13.0+cpu", "DEFAULT")
+HASHES = {
+    "reference": "416348c5a50621694e07695ee47cfcae5d7a6ca2538eab2836b8817877b9a39d",
+    "cpu": "3e57ffdb100d0326d80b9ed35fd7db98774dbe7730a5308123c3e621e2225530",
+}
+
+
+def this_machine() -> tuple[str, ...]:
+    return platform.system(), platform.machine(), torch.__version__, torch.backends.cpu.get_cpu_capability()
+
+
+@pytest.mark.skipif(this_machine() != RECORDED_ON, reason="the hashes were recorded on another kind of machine")
+@pytest.mark.parametrize("engine", HASHES)
+def test_a_small_training_gives_the_same_bits(engine: str) -> None:
+    inference = InferenceSpec(lam=2.0, alpha=0.5, steps=5, step=LineSearch(per="batch"))
+    learning = LearningSpec(inference=inference, epochs=2, update=EveryEpoch(reset_at=(1,)))
+    recipe = Recipe(model=ModelSpec.paper(), learning=(learning, learning), batch_size=8, seed=0)
+    options = TrainingOptions(engine=engine, device="cpu")
+    model = train(recipe, whatwhere.data.load("digits", split="train")[slice(0, 20)], options=options).model
+    digest = hashlib.sha256()
+    for f in model.filters:
+        digest.update(f.contiguous().numpy().tobytes())
+    assert digest.hexdigest() == HASHES[engine]

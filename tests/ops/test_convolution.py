@@ -1,9 +1,11 @@
+"""TODO."""
+
 import numpy as np
 import pytest
 import torch
 from scipy.signal import convolve2d, correlate2d
 
-from operators import draw
+from operators import OPERATORS, draw
 from whatwhere.ops.connectivity import project_filters, random_connectivity
 from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient
 
@@ -61,3 +63,21 @@ def test_projected_filters_are_masked_and_of_unit_length(normalise: str, dims: t
 def test_a_vanished_filter_stays_zero() -> None:
     f = -torch.ones(2, 1, 3, 3)
     assert (project_filters(f, torch.ones(2, 1, dtype=torch.bool), nonnegative=True, normalise="filter") == 0).all()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_adjoint(name: str) -> None:
+    A = OPERATORS[name]
+    x, y = draw(*A.domain, seed=7), draw(*A.range, seed=8)
+    Ax, Aty = A.apply(x), A.adjoint(y)
+    assert Ax.shape == y.shape
+    assert Aty.shape == x.shape
+    assert Ax.norm() > 0
+    assert (torch.sum(Ax * y) - torch.sum(x * Aty)).abs() / (Ax.norm() * y.norm()) <= 1e-12
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_linear(name: str) -> None:
+    A = OPERATORS[name]
+    x, y = draw(*A.domain, seed=7), draw(*A.domain, seed=8)
+    torch.testing.assert_close(A.apply(2 * x - 3 * y), 2 * A.apply(x) - 3 * A.apply(y))

@@ -17,7 +17,7 @@ from reproduction.svm.virtual_samples import Move, moved
 from reproduction.whitening import fit_whitening
 from whatwhere.classification import fit_svm, protocol
 from whatwhere.data import Images
-from whatwhere.data.splits import few_labels
+from whatwhere.data.images import few_labels
 
 CPU = torch.device("cpu")
 

@@ -33,7 +33,7 @@ from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_picture
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.learning import load as load_model
-from whatwhere.spec.anomaly import AnomalySpec
+from whatwhere.spec.tasks import AnomalySpec
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin

@@ -19,7 +19,7 @@ from torch import Tensor
 from whatwhere.anomaly.detector import Detection
 from whatwhere.anomaly.threshold import Threshold
 from whatwhere.errors import MissingExtra, printable
-from whatwhere.explorer.thumbnails import thumbnail
+from whatwhere.explorer.pages import thumbnail
 
 BINS = 40  # of the histogram
 WIDTH, HEIGHT = 640, 150  # of the histogram

@@ -6,8 +6,6 @@ size this gives 8·8 patches × 3·3 cells × 16 maps = 9216 numbers at layer 1,
 images would give many more: there patches lie further apart, and on still larger ones they and their cells grow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
@@ -21,7 +19,7 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.inference.plan import joint
-from whatwhere.learning.memory import free_memory
+from whatwhere.learning.latent_store import free_memory
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Recipe
 

@@ -1,45 +1,37 @@
 """The scikit-learn interface: a transformer from images to descriptors of their features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from math import isqrt, prod
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere import data
 from whatwhere.classification import Matrix, describe_images
-from whatwhere.classification.image_rows import Images, as_images, like
 from whatwhere.classification.metric import learn_metric
 from whatwhere.errors import ImageError, MissingExtra, SpecError
-from whatwhere.inference import UnrolledInference, distill, infer
+from whatwhere.inference import infer
 from whatwhere.inference.environment import choose_device
-from whatwhere.inference.learned_steps import parse_steps
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, InferenceSpec, LayerSpec, LearningSpec, ModelSpec, PoolingKind, Recipe
-from whatwhere.spec.checks import Size, require_choice
-from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.inference import DistillSpec, LineSearch
+from whatwhere.spec.checks import Size, pair
+from whatwhere.spec.inference import LineSearch
 from whatwhere.spec.recipe import EveryBatch, EveryEpoch
+from whatwhere.spec.tasks import Distortions
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import Tags, check_random_state
-    from sklearn.utils.metaestimators import available_if
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
 
-DESCRIPTOR_STEPS, LEARNED_STEPS, DISTILL_BATCHES = 30, 5, 100
-
-
-def _invertible(features: DeconvNetFeatures) -> bool:
-    if features.output != "code":
-        raise AttributeError("a descriptor has no inverse: give output='code', or call decode(encode(X))")
-    return True
+DESCRIPTOR_STEPS = 30
 
 
 class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -60,10 +52,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     epochs : passes over the images for each layer
     training_lam, training_alpha, training_steps : λ, α and number of steps of inference in training
     lam : λ of inference in `transform` and `encode` (α = 1)
-    steps : number of steps of that inference; None takes 30 for descriptors, and for codes as many as they need to
-        converge (`InferenceSpec.coding`). 'learned' takes 5 steps whose sizes `fit` learns, too; 'learned-3' takes 3
-    output : what `transform` returns: the 'descriptor' of the features for a linear classifier, or the 'code', all
-        features and pooling variables of an image in one row, which `inverse_transform` turns back into pixels
+    steps : number of steps of that inference; None takes 30 in `transform`, and in `encode` as many as codes need to
+        converge (`InferenceSpec.coding`)
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
         the features themselves, scaled to unit length
     size : columns of a descriptor for each layer that it describes, at most; larger images get larger cells, further
@@ -80,7 +70,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Attributes
     ----------
     model_ : the trained `DeconvNet`
-    learned_steps_ : the `LearnedSteps`, with steps='learned'
     metric_ : the `Metric` of small distortions, with `invariant_to`
     history_ : one `EpochReport` per epoch
     image_shape_ : (C, H, W) of the images
@@ -118,8 +107,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         training_alpha: float = 0.5,
         training_steps: int = 10,
         lam: float = 5.0,
-        steps: int | str | None = None,
-        output: Literal["descriptor", "code"] = "descriptor",
+        steps: int | None = None,
         descriptor: DescriptorSpec | None = None,
         size: int | None = None,
         invariant_to: Distortions | None = None,
@@ -142,7 +130,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.training_steps = training_steps
         self.lam = lam
         self.steps = steps
-        self.output = output
         self.descriptor = descriptor
         self.size = size
         self.invariant_to = invariant_to
@@ -155,14 +142,14 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Learning -----------------------------------------------------------------------------------------------
 
-    def fit(self, X: Images, y: Any = None) -> DeconvNetFeatures:
+    def fit(self, X: "Images", y: Any = None) -> "DeconvNetFeatures":
         """Learn the filters from images, without labels; with `warm_start`, continue from the present filters."""
         if self.warm_start and hasattr(self, "model_"):
             return self._train(self._check(X), self.model_, self._recipe())
         v = self._check(X, reset=True)
         return self._train(v, self._begin(v), self._recipe())
 
-    def partial_fit(self, X: Images, y: Any = None) -> DeconvNetFeatures:
+    def partial_fit(self, X: "Images", y: Any = None) -> "DeconvNetFeatures":
         """Learn from these images in one pass for each layer, with the filters updated after every few images.
 
         The first call draws the filters and sets the scale of the images; every other continues from the filters there
@@ -182,81 +169,49 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         seed = int(check_random_state(self.random_state).randint(2**31))
         return DeconvNet(self._recipe().model, seed=seed)
 
-    def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> DeconvNetFeatures:
-        require_choice("output", self.output, ("descriptor", "code"))
-        learned = (parse_steps(self.steps) or LEARNED_STEPS) if isinstance(self.steps, str) else 0
+    def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> "DeconvNetFeatures":
         v = v / self.scale_
         trained = train(recipe, v, start=start, options=TrainingOptions(engine=self.engine, device=self.device))
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
-        if learned:
-            unrolled = UnrolledInference(trained.model, learned, InferenceSpec(lam=self.lam))
-            distill(unrolled, v, DistillSpec(batches=DISTILL_BATCHES), engine=self.engine)
-            self.learned_steps_ = unrolled.learned
-        if self._invariant():
+        if self.invariant_to is not None:
             metric = learn_metric(self._model_in_use(), v, self._recipe(), self.invariant_to, engine=self.engine)
             self.metric_ = metric.to("cpu")
-        self._n_features_out = self._output(self._blank()).shape[1]
+        self._n_features_out = self._describe(torch.zeros(1, *self.image_shape_)).shape[1]
         return self
 
     # Images and features -------------------------------------------------------------------------------------
 
-    def transform(self, X: Images) -> Any:
-        """The descriptors of images, or their codes (see `output`): (n, D), float32."""
+    def transform(self, X: "Images") -> Any:
+        """The descriptors of images, (n, D), float32."""
         check_is_fitted(self)
-        return like(X, self._output(self._check(X) / self.scale_))
+        return like(X, self._describe(self._check(X) / self.scale_))
 
-    @available_if(_invertible)
-    def inverse_transform(self, X: Images) -> Images:
-        """The images reconstructed from codes, as rows of pixels, (n, C·H·W)."""
-        check_is_fitted(self)
-        codes, columns = torch.as_tensor(X), self._encode(self._blank()).tensors()
-        if codes.ndim != 2 or codes.shape[1] != sum(column.numel() for column in columns):
-            raise ImageError(f"codes of shape {list(codes.shape)} were given; expected [n, {self._n_features_out}]")
-        parts = iter(torch.split(codes, [column.numel() for column in columns], 1))
-        latents = self._encode(self._blank()).map(lambda column: next(parts).reshape(-1, *column.shape[1:]))
-        return like(X, self._decode(latents).flatten(1))
-
-    def encode(self, X: Images) -> Latents:
+    def encode(self, X: "Images") -> Latents:
         """The latents of images: features of the top layer `.p`, and the `.pooling_params` of every layer."""
         check_is_fitted(self)
-        return self._encode(self._check(X) / self.scale_).map(lambda tensor: like(X, tensor))
+        spec = InferenceSpec.coding(lam=self.lam) if self.steps is None else self._recipe().inference
+        v = self._check(X) / self.scale_
+        solution = infer(self._model_in_use(), v, spec, engine=self.engine, batch_size=self.batch_size)
+        return solution.latents.map(lambda tensor: like(X, tensor))
 
-    def decode(self, latents: Latents) -> Images:
+    def decode(self, latents: Latents) -> "Images":
         """The images (n, C, H, W) reconstructed from latents."""
         check_is_fitted(self)
         if latents.p is None:
             raise ImageError("latents without features were given; expected what `encode` returns")
-        return like(latents.p, self._decode(latents.map(torch.as_tensor)))
+        given = latents.map(torch.as_tensor)
+        return like(latents.p, self.model_.to(given.p).at(*self.image_shape_[1:]).decode(given) * self.scale_)
 
-    def _output(self, v: Tensor) -> Matrix:
-        if self.output == "descriptor":
-            rows = describe_images(self._model_in_use(), v, self._recipe(), engine=self.engine)
-            return self.metric_(rows).numpy() if self._invariant() else rows
-        return torch.cat([tensor.flatten(1) for tensor in self._encode(v).tensors()], 1).cpu().numpy()
-
-    def _invariant(self) -> bool:
-        return self.invariant_to is not None and self.output == "descriptor"
+    def _describe(self, v: Tensor) -> Matrix:
+        rows = describe_images(self._model_in_use(), v, self._recipe(), engine=self.engine)
+        return rows if self.invariant_to is None else self.metric_(rows).numpy()
 
     def _model_in_use(self) -> DeconvNet:
-        """The model on its device, with the filters that learned steps have on the pass up."""
-        model = self.model_.to(choose_device(self.device))
-        return self.learned_steps_.model_for(model) if isinstance(self.steps, str) else model
-
-    def _encode(self, v: Tensor) -> Latents:
-        spec = InferenceSpec.coding(lam=self.lam) if self.steps is None else self._recipe().inference
-        return infer(self._model_in_use(), v, spec, engine=self.engine, batch_size=self.batch_size).latents
-
-    def _decode(self, latents: Latents) -> Tensor:
-        assert latents.p is not None
-        return self.model_.to(latents.p).at(*self.image_shape_[1:]).decode(latents) * self.scale_
-
-    def _blank(self) -> Tensor:
-        """One black image, which shows the shapes of the results."""
-        return torch.zeros(1, *self.image_shape_)
+        return self.model_.to(choose_device(self.device))
 
     # Input ---------------------------------------------------------------------------------------------------
 
-    def _check(self, X: Images, reset: bool = False) -> Tensor:
+    def _check(self, X: "Images", reset: bool = False) -> Tensor:
         return as_images(self, X, reset=reset, nonnegative=self.nonnegative, allow_nan=True)
 
     def _recipe(self) -> Recipe:
@@ -276,16 +231,10 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return Recipe(
             model=ModelSpec(layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative),
             learning=(learning,) * len(layers),
-            inference=self._inference(),
+            inference=InferenceSpec(lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps),
             descriptor=described if self.size is None else replace(described, size=self.size),
             batch_size=self.batch_size,
         )
-
-    def _inference(self) -> InferenceSpec:
-        """The settings of `transform`; until steps are learned, the paper's."""
-        if isinstance(self.steps, str):
-            return self.learned_steps_.spec if hasattr(self, "learned_steps_") else InferenceSpec(lam=self.lam)
-        return InferenceSpec(lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -294,3 +243,64 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+Images = np.ndarray | Tensor | list[Any] | data.Images
+COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
+
+
+def as_images(estimator: Any, X: Images, *, reset: bool, nonnegative: bool, allow_nan: bool = False) -> Tensor:
+    """Images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded, otherwise compared.
+
+    estimator   with a parameter `shape`, for rows of pixels; gets the attribute `image_shape_`
+    """
+    from sklearn.utils.validation import check_non_negative, validate_data  # checked for by the estimators' modules
+
+    X = X[:] if isinstance(X, data.Images) else X
+    values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
+    given = tuple(getattr(values, "shape", ()))
+    if len(given) == 3 and pair(getattr(estimator, "filter_size", 0))[0] == 1:  # signals are images of height 1
+        given = (*given[:2], 1, given[2])
+    if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
+        values = np.reshape(values, (given[0], prod(given[1:])))
+    finite = "allow-nan" if allow_nan else True
+    values = validate_data(estimator, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite=finite)
+    if reset:
+        estimator.image_shape_ = image_shape(given if len(given) in (3, 4) else values.shape, estimator.shape)
+    elif len(given) in (3, 4) and (1, *given[1:])[-3:] != estimator.image_shape_:
+        image_shape(given, estimator.shape)  # raises an error of its own where channels come last
+        raise ImageError(f"images of shape {given[1:]} were given; expected {estimator.image_shape_}, as in fit")
+    if nonnegative:
+        check_non_negative(
+            np.where(np.isnan(values), 0, values),
+            f"{type(estimator).__name__} (shift the images, or give nonnegative=False)",
+        )
+    return torch.from_numpy(values).view(len(values), *estimator.image_shape_)
+
+
+def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[int, ...]:
+    """(C, H, W) of images, from the shape of the array that was given and, for rows of pixels, what `shape` says."""
+    if len(given) == 4:
+        if given[3] in COLOUR_CHANNELS and given[1] not in COLOUR_CHANNELS and shape is None:
+            raise ImageError(
+                f"images of shape {given} were given, which look like (n, H, W, C); expected (n, C, H, W): give "
+                f"np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]} channels"
+            )
+        return given[1:]
+    if len(given) == 3:
+        return (1, *given[1:])
+    pixels = given[1]
+    if shape is None:
+        side = isqrt(pixels)
+        return (1, side, side) if side * side == pixels else (1, 1, pixels)
+    full = (1, *shape) if len(shape) == 2 else tuple(shape)
+    if len(full) != 3 or prod(full) != pixels:
+        raise SpecError(f"shape = {shape} with rows of {pixels} pixels; expected (H, W) or (C, H, W) of them")
+    return full
+
+
+def like(given: Images, values: Images) -> Images:
+    """The values as an array if an array was given, or as a tensor on the same device if a tensor was given."""
+    if isinstance(given, Tensor):
+        return torch.as_tensor(values).to(given.device)
+    return values.cpu().numpy() if isinstance(values, Tensor) else values

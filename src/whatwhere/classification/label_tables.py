@@ -1,9 +1,6 @@
 """Tables as CSV files: the labels that a person gave to some pictures, and the classes of all pictures."""
 
-from __future__ import annotations
-
 import csv
-import fcntl
 import io
 import os
 import time
@@ -14,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from whatwhere.errors import ImageError, RunError, printable
-from whatwhere.files import disk_errors, read_regular, write_atomic
+from whatwhere.files import disk_errors, read_regular, take_lock, write_atomic
 
 LONGEST = 1 << 26  # table of labels, in bytes
 PATIENCE = 10.0  # seconds that a process waits for another one that writes
@@ -81,7 +78,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; a process that asks for it waits until the one that holds it is done."""
     handle, end = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
     try:
-        while not _take_lock(handle):
+        while not take_lock(handle):
             if time.monotonic() > end:
                 raise RunError(
                     f"another process has been writing in {printable(folder)} for {PATIENCE:g} s; end it, or choose "
@@ -91,16 +88,6 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _take_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without such locks
-        pass
-    return True
 
 
 def write_predictions(

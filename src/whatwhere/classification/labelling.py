@@ -6,30 +6,27 @@ over the next. The picture with the least trust around it is suggested; those th
 label, so that they differ from it.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
+from scipy.sparse.linalg import eigsh
 
 from whatwhere.classification.graph import UNLABELLED, GraphClassifier
-from whatwhere.classification.held_out import offset_for, shifted
 from whatwhere.classification.label_tables import NOT_SURE, change, change_labels, read_labels, write_predictions
-from whatwhere.classification.picture_classifier import Describer, PictureClassifier
-from whatwhere.classification.picture_rows import describe_pictures
+from whatwhere.classification.picture_classifier import Describer, PictureClassifier, describe_pictures
 from whatwhere.classification.poisson import scipy_matrix
 from whatwhere.data import Images, load
 from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError
 from whatwhere.learning import TrainedRun
-from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 LIFE, STEPS = 0.98, 60  # share of walks that go on after a step, and the steps that are followed
 AROUND = 2  # steps over which trust is averaged
@@ -286,3 +283,48 @@ class Labelling:
                 f"{next(iter(self.elsewhere))!r}; they are kept",
                 stacklevel=3,
             )
+
+
+def shifted(doubt: np.ndarray, offset: float) -> np.ndarray:
+    """Probabilities of an error with their log odds moved by an offset."""
+    doubt = np.clip(doubt, 1e-4, 1 - 1e-4)
+    return np.asarray(1 / (1 + (1 / doubt - 1) * np.exp(-offset)))
+
+
+def offset_for(doubt: Iterable[float], share: float) -> float:
+    """The offset with which the probabilities of an error have this mean, by bisection."""
+    low, high, values = -20.0, 20.0, np.array(doubt)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shifted(values, middle).mean() < share else (low, middle)
+    return (low + high) / 2
+
+
+DENSE = 400  # rows up to which all eigenvectors are computed
+RANK = 0.7  # share of a place that is a rank, so that crowded regions get room
+
+
+def map_places(matrix: Any) -> np.ndarray:
+    """Places of the rows of a graph, [N, 2], from 0 to 1.
+
+    They are the second and third eigenvector of D^-½ W D^-½, divided by the roots of the degrees: functions that change
+    least between neighbours.
+
+    matrix  the weights W, [N, N], sparse and symmetric
+    """
+    count = matrix.shape[0]
+    degrees = np.maximum(np.asarray(matrix.sum(1)).ravel(), 1e-12)
+    root = sparse.diags_array(degrees**-0.5)
+    scaled = root @ matrix @ root
+    if count <= DENSE:
+        _, vectors = np.linalg.eigh(scaled.toarray())
+    else:
+        start = np.random.default_rng(0).normal(size=count)  # an eigenvector would find no others
+        values, vectors = eigsh(scaled, k=3, which="LA", v0=start, tol=1e-5)
+        vectors = vectors[:, np.argsort(values)]
+    places = np.zeros((count, 2))
+    chosen = vectors[:, -2:-4:-1] / degrees[:, None] ** 0.5
+    places[:, : chosen.shape[1]] = chosen
+    ranks = places.argsort(0, kind="stable").argsort(0, kind="stable") / max(count - 1, 1)
+    low, high = places.min(0), places.max(0)
+    return np.asarray((1 - RANK) * (places - low) / np.maximum(high - low, 1e-12) + RANK * ranks)

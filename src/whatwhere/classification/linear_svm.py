@@ -7,8 +7,6 @@ For each class with targets t = ±1 it solves
 The intercept is regularised, as in LIBLINEAR, so that both have the same minimum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ No label is used. Both covariances are learned from a stream of batches in memor
 images: each is a low rank and an even rest, W ≈ V diag(w) Vᵀ + ρ (I − V Vᵀ).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -31,7 +29,7 @@ from whatwhere.model.files import checksum, model_checksum, read_checked, readab
 from whatwhere.ops.distortions import distort
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
-from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.tasks import Distortions
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere metric 1"
@@ -91,7 +89,7 @@ class Metric:
             parts.append(unit_length((dense - mean) @ matrix.T).to(self.mean))
         return torch.cat(parts) if parts else self.mean.new_zeros(0, len(self.matrix))
 
-    def to(self, device: torch.device | str) -> Metric:
+    def to(self, device: torch.device | str) -> "Metric":
         return Metric(self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how, self.made_for)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -103,14 +101,14 @@ class Metric:
         write_checked(Path(path), FORMAT, settings, self.to("cpu").tensors())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Metric:
+    def load(cls, path: str | os.PathLike[str]) -> "Metric":
         """Read what `save` wrote."""
         file = Path(path)
         with readable(file, "metric", "learn it again"):
             return cls.from_parts(*read_checked(file, FORMAT))
 
     @classmethod
-    def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Metric:
+    def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "Metric":
         """The metric of what a file holds."""
         mean, matrix, variances = (tensors[name].float() for name in ("mean", "matrix", "variances"))
         if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):

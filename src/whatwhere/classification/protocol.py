@@ -4,8 +4,6 @@ chosen, trials = choose(X, y)                                 # C, by validation
 score = evaluate(X, y, X_test, y_test, chosen.C)              # refitted to all training images
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The command line: a small file for each command; torch is imported only when a command runs."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Annotated, NoReturn, TextIO

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from whatwhere.cli.command import command
-from whatwhere.cli.settings import Settings
-from whatwhere.spec.anomaly import AnomalySpec
+from whatwhere.cli.command import Settings, command
+from whatwhere.spec.tasks import AnomalySpec
 
 if TYPE_CHECKING:
     from whatwhere.anomaly import AnomalyDetector
@@ -38,8 +37,7 @@ def fit(
     """
     from whatwhere.anomaly import AnomalyDetector
     from whatwhere.anomaly.pictures import open_pictures
-    from whatwhere.cli.outputs import claim
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages, claim
     from whatwhere.errors import printable
     from whatwhere.files import disk_errors
 
@@ -82,8 +80,7 @@ def score(
     from whatwhere.anomaly import AnomalyDetector
     from whatwhere.anomaly.page import write_page
     from whatwhere.anomaly.pictures import open_pictures
-    from whatwhere.cli.outputs import claim, write
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages, claim, write
     from whatwhere.errors import printable
 
     model, stages = AnomalyDetector.load(detector), Stages(quiet)

@@ -1,14 +1,29 @@
-"""`whatwhere bench`: the speed of inference on this machine."""
+"""`whatwhere bench`: the speed of inference, every engine on the same digits, side by side in one process.
+
+The unit is the image-iteration: one step of inference for one image. Sparse engines are faster on sparse features, so
+the model is a trained one, and latents are warmed up by one solve.
+"""
 
 from __future__ import annotations
 
 import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whatwhere.cli.command import command
-from whatwhere.cli.settings import Settings
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.cli.command import Settings, command
+from whatwhere.spec import InferenceSpec, LineSearch, Phase
+from whatwhere.spec.tasks import TrainingOptions
+
+if TYPE_CHECKING:
+    import torch
+
+    from whatwhere.inference.engines import Engine
+    from whatwhere.model import Problem
 
 
 @command((TrainingOptions, "device"), flags="device")
@@ -18,7 +33,6 @@ def bench(*, images: int | None = None, steps: int | None = None, settings: Sett
     images  in the batch; default: 100 on a CPU, 6,000 on a GPU
     steps   of a solve; default: 20 on a CPU, 100 on a GPU
     """
-    from whatwhere.cli.speed import bench_inference
     from whatwhere.inference import machine
     from whatwhere.inference.environment import choose_device
 
@@ -30,3 +44,62 @@ def bench(*, images: int | None = None, steps: int | None = None, settings: Sett
         typer.echo(f"{row['case']:<26} {row['engine']:<10} {row['threads']} thread(s) {measured}", err=json_)
     if json_:
         typer.echo(json.dumps({"benchmark": "inference", "machine": machine(), "measurements": rows}, indent=1))
+
+
+def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
+    """The paper's settings in training and at test, for the top layer and for layer 1."""
+    training = InferenceSpec(lam=0.5, alpha=0.5, step=LineSearch(per="batch"), steps=steps)
+    test = InferenceSpec(lam=5.0, alpha=1.0, steps=steps)
+    joint, layer_1 = Phase(layer=2, update_pooling=(1, 2)), Phase(layer=1, update_pooling=(1,))
+    return {
+        "joint, batch step, α ½": (joint, training),
+        "joint, image step, α 1": (joint, test),
+        "layer 1, batch step, α ½": (layer_1, replace(training, lam=2.0)),
+        "layer 1, image step, α 1": (layer_1, test),
+    }
+
+
+def bench_inference(device: torch.device, *, images: int, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """The image-iterations a second of every engine that supports a case, on a CPU with one thread and with two.
+
+    `speedup` is over the reference engine with as many threads; best against best.
+    """
+    from whatwhere.data import load
+    from whatwhere.inference.engines import ENGINES
+    from whatwhere.learning import read_run
+    from whatwhere.model import Problem
+
+    model, digits = read_run("mnist").model.to(device), load("digits")
+    v = digits[[row % len(digits) for row in range(images)]].to(device)
+    for case, (phase, spec) in cases(steps).items():
+        problem = Problem(model, v, phase, spec)
+        for threads in (1, 2) if device.type == "cpu" else (1,):
+            reference = 0.0
+            for name, engine in reversed(ENGINES.items()):  # the reference first
+                if engine.unsupported_reason(problem) is not None:
+                    continue
+                seconds = list(time_solves(engine, problem, repeats, threads))
+                best, median = (images * steps / span for span in (min(seconds), statistics.median(seconds)))
+                reference = reference or best
+                facts = {"case": case, "engine": name, "threads": threads, "images": images, "steps": steps}
+                yield {**facts, "median": median, "best": best, "seconds": seconds, "speedup": best / reference}
+
+
+def time_solves(engine: Engine, problem: Problem, repeats: int, threads: int) -> Iterator[float]:
+    """Warm up, then the seconds of whole solves that start from the warm latents."""
+    import torch
+
+    synchronise: Callable[[], None] = torch.cuda.synchronize if problem.images.is_cuda else lambda: None
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.no_grad():
+            problem = replace(problem, latents=engine.solve(problem).latents)
+            for _ in range(repeats):
+                synchronise()
+                start = time.perf_counter()
+                engine.solve(problem)
+                synchronise()
+                yield time.perf_counter() - start
+    finally:
+        torch.set_num_threads(before)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
-from whatwhere.cli.command import command
+from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import (
     DISTORTIONS,
     EXECUTION,
@@ -20,11 +20,9 @@ from whatwhere.cli.inputs import (
     source_of,
     with_preset,
 )
-from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Positive, require
-from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +82,7 @@ def classify(
 
     from whatwhere.classification import describe_images, protocol
     from whatwhere.classification.picture_classifier import is_classifier
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages
     from whatwhere.errors import SpecError
 
     if run.is_file() and is_classifier(run):
@@ -128,10 +126,9 @@ def label_all(
     """Give all images a class. output: overwrite, json, quiet."""
     from whatwhere.classification.label_tables import check_names, read_labels, write_predictions
     from whatwhere.classification.labelling import Labelling
-    from whatwhere.cli.labelling import page
-    from whatwhere.cli.outputs import claim, write
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages, claim, write
     from whatwhere.errors import SpecError, printable
+    from whatwhere.explorer.label_page import classes_page
     from whatwhere.learning import TrainedRun
 
     (recipe, model), (overwrite, as_json, quiet) = opened, output
@@ -148,7 +145,7 @@ def label_all(
     session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
     write_predictions(files[0], session.names, session.classes, session.probabilities, session.labelled)
-    write(files[1], page(session, pictures).encode())
+    write(files[1], classes_page(session, pictures).encode())
     unsure = [session.names[row] for row in session.suggested_rows(5)]
     facts = {
         "folder": str(out),
@@ -165,8 +162,7 @@ def classify_new(file: Path, images: str | None, out: Path | None, output: tuple
     """Give new images the classes of a saved classifier. output: overwrite, json, quiet."""
     from whatwhere.classification.label_tables import write_predictions
     from whatwhere.classification.picture_classifier import load_classifier
-    from whatwhere.cli.outputs import claim
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages, claim
     from whatwhere.data import load
     from whatwhere.data.pictures import picture_names
     from whatwhere.errors import SpecError, printable

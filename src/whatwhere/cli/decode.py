@@ -15,7 +15,6 @@ from whatwhere.cli.inputs import open_run
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whatwhere.data.codes import Codes
     from whatwhere.model import DeconvNet
 
 
@@ -29,8 +28,10 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
     codes  a file that `whatwhere encode --where` wrote
     out    an .npz file for all images, or a folder for a PNG picture of each
     """
-    from whatwhere.cli.outputs import claim
-    from whatwhere.cli.stages import Stages
+    import torch
+
+    from whatwhere.cli.outputs import Stages, claim
+    from whatwhere.data.arrays import write_npz
     from whatwhere.data.codes import load_codes
     from whatwhere.errors import ImageError, printable
 
@@ -51,25 +52,18 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
                 yield loaded.decode(model, i).cpu()
                 advance(1)
 
-        write_array(out, loaded, images()) if as_array else write_pictures(files, images(), model)
+        if as_array:
+            labels = {} if loaded.labels is None else {"labels": loaded.labels}
+            write_npz(out, {"images": torch.stack(list(images())).numpy(), **labels})
+        else:
+            write_pictures(files, images(), model)
     typer.echo(printable(out))
-
-
-def write_array(out: Path, codes: Codes, images: Iterator[Tensor]) -> None:
-    from whatwhere.data.npz_writer import open_npz
-
-    with open_npz(out) as npz:
-        for i, image in enumerate(images):
-            npz.append("images", image[None].numpy())
-            if i == 0:  # is there room for all?
-                npz.expect(len(codes))
-        npz.finish(**({} if codes.labels is None else {"labels": codes.labels}))
 
 
 def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:
     """An 8-bit PNG of each image."""
     from whatwhere.cli.outputs import write
-    from whatwhere.explorer.thumbnails import png
+    from whatwhere.explorer.pages import png
 
     for file, image in zip(files, images, strict=True):
         shades = (255 / model.spec.input.white * image).clamp(0, 255).round().byte()

@@ -1,7 +1,5 @@
 """`whatwhere demo`: what the program does, on the embedded digits, in a few minutes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -17,7 +15,7 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
     out  folder of the run and its report
     """
     from whatwhere.cli.demo_run import few_labels_text, run_demo
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages
 
     done = run_demo(out, Stages(quiet).stage, overwrite=overwrite)
     if json_:

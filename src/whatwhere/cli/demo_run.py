@@ -1,7 +1,5 @@
 """The demo: train two layers on the embedded digits, classify by each, and write a report."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

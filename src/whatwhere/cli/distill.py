@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from whatwhere.cli.command import command
+from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, source_of
-from whatwhere.cli.settings import Settings
 from whatwhere.spec import LineSearch, Recipe
-from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.inference import DistillSpec
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 if TYPE_CHECKING:
     from whatwhere.data import Images
@@ -23,21 +20,15 @@ if TYPE_CHECKING:
 HELD_OUT = 500  # images at most, and at most a tenth
 
 
-@dataclass(frozen=True, kw_only=True)
-class LearnedStepsOptions(Checked):
-    """What `distill` learns.
-
-    steps   how many steps
-    untied  learn filters for the pass up, too; otherwise only the sizes of the steps
-    """
-
-    steps: Count = 5
-    untied: bool = True
-
-
-@command(LearnedStepsOptions, DistillSpec, EXECUTION, (Recipe, "inference"), flags="steps device")
+@command(DistillSpec, EXECUTION, (Recipe, "inference"), flags="device")
 def distill(
-    run: Path, images: str | None = None, *, settings: Settings, json_: bool = False, quiet: bool = False
+    run: Path,
+    images: str | None = None,
+    *,
+    steps: int = 5,
+    settings: Settings,
+    json_: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Learn K steps of inference that reach the cost of many plain steps, from images without labels.
 
@@ -46,24 +37,24 @@ def distill(
     after the learned steps is reported on it, next to that of plain steps.
 
     images  as for `train`; default: those that the run was trained on
+    steps   how many steps
     """
     from dataclasses import replace
 
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages
     from whatwhere.errors import printable
     from whatwhere.files import disk_errors
     from whatwhere.inference import infer, resolve_lam, unrolled
     from whatwhere.inference.checks import in_model_units
 
-    execution, options, stages = settings.of(TrainingOptions), settings.of(LearnedStepsOptions), Stages(quiet)
-    spec = settings.of(DistillSpec)
+    execution, spec, stages = settings.of(TrainingOptions), settings.of(DistillSpec), Stages(quiet)
     recipe, model = open_run(run, execution.device)
     given, _ = ImageInput(source=images or source_of(run)).for_training()
     training, held_out = split(in_model_units(model.spec, given))
     inference = resolve_lam(model, training, settings.override(recipe).inference)
-    plain = replace(inference, step=LineSearch(momentum=inference.momentum), steps=max(50, options.steps))
-    network = unrolled.UnrolledInference(model, options.steps, plain, untied=options.untied)
-    with stages.stage(f"learning {options.steps} steps from {training.name}", spec.batches) as advance:
+    plain = replace(inference, step=LineSearch(momentum=inference.momentum), steps=max(50, steps))
+    network = unrolled.UnrolledInference(model, steps, plain, untied=True)
+    with stages.stage(f"learning {steps} steps from {training.name}", spec.batches) as advance:
         unrolled.distill(network, training, spec, engine=execution.engine, progress=lambda number, cost: advance(1))
     learned = network.learned
     with stages.stage(f"measuring {len(held_out):,} held-out images", 2) as advance:
@@ -74,7 +65,7 @@ def distill(
     place = model.source or run
     with disk_errors(f"writing the learned steps of {place}", "make room, or copy the model to another place"):
         file = learned.save(place)
-    result = {f"{options.steps} learned steps": costs[0][-1], f"{options.steps} plain steps": costs[1][options.steps]}
+    result = {f"{steps} learned steps": costs[0][-1], f"{steps} plain steps": costs[1][steps]}
     result[f"{plain.steps} plain steps"] = costs[1][-1]
     if json_:
         typer.echo(json.dumps({"file": str(file), "images": len(held_out), "cost": result}))

@@ -1,19 +1,16 @@
 """`whatwhere encode`: the codes of images, what and where, as one .npz file."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
 
-from whatwhere.cli.command import command
+from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, with_preset
-from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, CountOrZero, NonNegative
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +65,7 @@ def encode(
     preset  as for `classify`; default: coding, and recipe with --descriptors
     """
     from whatwhere.cli.encoding import Encoder
-    from whatwhere.cli.outputs import claim
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages, claim
     from whatwhere.errors import printable
     from whatwhere.inference import resolve_lam
 
@@ -91,7 +87,7 @@ def encode(
     if out is None:
         return
     if options.descriptors:
-        from whatwhere.cli.labelling import write_descriptors
+        from whatwhere.cli.encoding import write_descriptors
         from whatwhere.learning import TrainedRun
 
         trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)

@@ -1,6 +1,4 @@
-"""Inference on groups of images, each of one size, written to a file of codes as it proceeds."""
-
-from __future__ import annotations
+"""Inference on groups of images, each of one size, for a file of codes."""
 
 import io
 from collections import deque
@@ -13,20 +11,24 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from whatwhere.classification.picture_classifier import Progress, describe_pictures
+from whatwhere.cli.command import Settings
 from whatwhere.cli.encode import EncodeOptions
 from whatwhere.cli.outputs import write
 from whatwhere.data import Images
+from whatwhere.data.arrays import write_npz
 from whatwhere.data.codes import CodesWriter
-from whatwhere.data.npz_writer import open_npz
 from whatwhere.data.pictures import picture_names
-from whatwhere.data.windows import PictureWindows
+from whatwhere.data.signals import PictureWindows
 from whatwhere.inference import find_events, infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiled
 from whatwhere.latents import SparseLatents
+from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
+from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
@@ -66,15 +68,11 @@ class Encoder:
 
     def write(self, out: Path, advance: Advance) -> dict[str, list[int]]:
         """Write all codes; returns the shapes of the arrays in the file."""
-        count = sum(len(images) for images, _ in self.groups)
-        with open_npz(out) as npz:
-            writer = CodesWriter(npz, where=self.options.where)
-            for images, codes in in_threads(partial(self._codes, advance), self._batches(), self._threads):
-                for code in codes:
-                    writer.add(code, images.shape)
-                if len(writer) == len(codes):  # the first batch: is there room for all?
-                    npz.expect(count / len(writer))
-            return writer.finish(**self._descriptions())
+        writer = CodesWriter(where=self.options.where)
+        for images, codes in in_threads(partial(self._codes, advance), self._batches(), self._threads):
+            for code in codes:
+                writer.add(code, images.shape)
+        return writer.save(out, **self._descriptions())
 
     @property
     def _threads(self) -> int:
@@ -148,3 +146,13 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], thread
             waiting.append(pool.submit(function, item))
         while waiting:
             yield waiting.popleft().result()
+
+
+def write_descriptors(out: Path, run: TrainedRun, images: Images, settings: Settings, progress: Progress) -> list[int]:
+    """Write the descriptors of images, in the metric that the run keeps, with names and labels; returns their shape."""
+    how, options = settings.of(Distortions), settings.of(TrainingOptions)
+    rows = describe_pictures(images, run, how, options, None, progress)[1].cpu().numpy()
+    found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
+    arrays: Any = {name: np.asarray(value) for name, value in found.items() if value is not None}
+    write_npz(out, arrays)
+    return list(rows.shape)

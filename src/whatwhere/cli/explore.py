@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whatwhere.cli.command import command
+from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import open_run, read_examples, source_of
-from whatwhere.cli.settings import Settings
 from whatwhere.spec.checks import Checked, Count, Within
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 if TYPE_CHECKING:
     from whatwhere.explorer.export import Explorer
@@ -50,9 +49,9 @@ def explore(
     images  the examples, as for `encode`; default: those of the run
     out     write the page to this HTML file instead of showing it
     """
-    from whatwhere.cli.outputs import claim, write
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages, claim, write
     from whatwhere.explorer.export import Explorer
+    from whatwhere.explorer.server import PageServer
     from whatwhere.inference.checks import in_model_units
 
     options, engine = settings.of(ExploreOptions), settings.of(TrainingOptions).engine
@@ -62,7 +61,8 @@ def explore(
     shown = in_model_units(model.spec, read_examples(run, source))
     explorer = Explorer(model, recipe, shown, name=name, examples=options.examples, engine=engine)
     if out is None:
-        serve(explorer, options.port, options.browser)
+        with PageServer(answers(explorer), options.port) as server:
+            server.show(browser=options.browser)
         return
     claim([out], run, source, overwrite=overwrite)
     count = len(explorer.images)
@@ -70,22 +70,6 @@ def explore(
         page = explorer.export(advance).encode()
     write(out, page)
     typer.echo(f"{out} ({len(page) / 1e6:.1f} MB)")
-
-
-def serve(explorer: Explorer, port: int, browser: bool) -> None:
-    """Show the page on this machine alone until Ctrl-C; the codes of its examples are inferred while one looks."""
-    import webbrowser
-
-    from whatwhere.explorer.server import PageServer
-
-    with PageServer(answers(explorer), port) as server:
-        typer.echo(f"{server.url}\nCtrl-C ends it.")
-        if browser:
-            webbrowser.open(server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            typer.echo("")
 
 
 def answers(explorer: Explorer) -> Callable[[str], Content | None]:

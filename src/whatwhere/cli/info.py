@@ -46,8 +46,8 @@ def info(name: str | None = None, *, download: bool = False, from_: Path | None 
 
 def fetch(entry: Entry, source: Path | None) -> None:
     """Download the files that are not part of the package, or take them from a folder."""
-    from whatwhere.cli.stages import Stages
-    from whatwhere.data.cache import download
+    from whatwhere.cli.outputs import Stages
+    from whatwhere.data.catalogue import download
 
     if entry.embedded is None:
         with Stages().stage(f"downloading {entry.name}", len(entry.files)) as advance:
@@ -73,7 +73,7 @@ def find(name: str) -> dict[str, Entry]:
 
 def facts_of(entry: Entry) -> dict[str, Any]:
     """What is known of a model or a data set, and the state of its files."""
-    from whatwhere.data.cache import folder_of, missing_files, verify
+    from whatwhere.data.catalogue import folder_of, missing_files, verify
 
     facts = {"title": entry.title, **entry.facts, "folder": str(folder_of(entry))}
     files = {file.name: str(verify(entry, file)) for file in entry.files}
@@ -117,7 +117,7 @@ def gather() -> dict[str, Any]:
 
 
 def summary(entry: Entry) -> str:
-    from whatwhere.data.cache import missing_files
+    from whatwhere.data.catalogue import missing_files
 
     result = f" {entry.facts['result']}." if "result" in entry.facts else ""
     return f"{entry.title}{result}" + (f" (not available: {entry.how_to_get})" if missing_files(entry) else "")

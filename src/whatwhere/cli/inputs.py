@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whatwhere.cli.settings import Settings
+from whatwhere.cli.command import Settings
 from whatwhere.spec.checks import Checked, Count
-from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 if TYPE_CHECKING:
     from whatwhere.data import Images

@@ -1,16 +1,10 @@
 """`whatwhere label`: a page on which a few pictures are labelled and all are classified."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import typer
-
-from whatwhere.cli.command import command
+from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION
-from whatwhere.cli.settings import Settings
-from whatwhere.spec.distortions import Distortions
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 
 @command(DISTORTIONS, EXECUTION)
@@ -23,8 +17,6 @@ def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv")
     run  a run, a model file or the name of a model; default: one is learned from the pictures first, in a stream
     out  the table of labels
     """
-    import webbrowser
-
     from whatwhere.classification.labelling import Labelling, Progress
     from whatwhere.cli.inputs import read_images
     from whatwhere.explorer.label_page import LabelPage
@@ -38,9 +30,4 @@ def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv")
 
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:
-        typer.echo(f"{server.url}\nCtrl-C ends it; everything that was said is in {out}.")
-        webbrowser.open(server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            typer.echo("")
+        server.show(f"Ctrl-C ends it; everything that was said is in {out}.")

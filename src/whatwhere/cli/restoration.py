@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from whatwhere.cli.command import command
-from whatwhere.cli.settings import Settings
-from whatwhere.spec.restoration import RestorationSpec
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.cli.command import Settings, command
+from whatwhere.spec.tasks import RestorationSpec, TrainingOptions
 
 if TYPE_CHECKING:
     from whatwhere.restoration.checks import Model
@@ -92,7 +90,7 @@ def restore(
     task: Task, pictures: Path, mask: str | None, out: Path, overwrite: bool, execution: TrainingOptions, quiet: bool
 ) -> None:
     """Check everything, then restore picture after picture."""
-    from whatwhere.cli.stages import Stages
+    from whatwhere.cli.outputs import Stages
     from whatwhere.errors import printable
     from whatwhere.inference.environment import choose_device
     from whatwhere.restoration import load_denoiser, load_dictionary

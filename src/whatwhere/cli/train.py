@@ -1,7 +1,5 @@
 """`whatwhere train`: train a model on images, in a folder that it can be resumed from."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,11 +9,10 @@ from typing import Any, TypeVar
 
 import typer
 
-from whatwhere.cli.command import command
+from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import ImageInput, notes_of
-from whatwhere.cli.settings import Settings
 from whatwhere.spec import Recipe
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 Kind = TypeVar("Kind")
 
@@ -47,7 +44,7 @@ def train(
     from whatwhere.learning import TrainingCallbacks
     from whatwhere.learning import train as train_model
     from whatwhere.learning.defaults import choose_defaults
-    from whatwhere.learning.run_reader import read_run_recipe
+    from whatwhere.learning.run_folder import read_run_recipe
     from whatwhere.spec.toml import read_recipe
 
     folder = out or resume
@@ -84,17 +81,16 @@ def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
 @contextmanager
 def report_interrupts(folder: Path) -> Iterator[None]:
     """Say how a training that was stopped is continued."""
-    from whatwhere.errors import command as command_line
     from whatwhere.learning import TrainingStopped
     from whatwhere.learning.checkpoint import has_checkpoint
+    from whatwhere.learning.run_folder import resume_command
 
     try:
         yield
     except (TrainingStopped, KeyboardInterrupt) as stopped:
         message = str(stopped)
         if isinstance(stopped, KeyboardInterrupt) and has_checkpoint(folder / "checkpoint"):
-            again = command_line("whatwhere", "train", "--resume", folder)
-            message = f"interrupted; continue from the last checkpoint with: {again}"
+            message = f"interrupted; continue from the last checkpoint with: {resume_command(folder)}"
         if message:
             typer.echo(message, err=True)
         raise typer.Exit(130) from None

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.data import arrays, cache, catalogue, mixed
-from whatwhere.data.array_file import ArrayFile, read_array
+from whatwhere.data import arrays, catalogue, mixed
+from whatwhere.data.arrays import ArrayFile, read_array
 from whatwhere.data.catalogue import checksums
-from whatwhere.data.images import Images, Pixels, brightest_used, check_finite
+from whatwhere.data.images import Images, Pixels, brightest_used, check_finite, few_labels, train_validation
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
 from whatwhere.data.signals import Signals, as_signals, cut_windows, read_signals, training_windows
-from whatwhere.data.splits import few_labels, train_validation
 from whatwhere.errors import ImageError, did_you_mean, printable
 from whatwhere.files import is_folder
 
@@ -206,13 +205,13 @@ def _open(
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
     if split not in ("train", "test"):
         raise ImageError(f"{entry.name} has the splits train and test, not {split!r}")
-    if missing := cache.missing_files(entry):
+    if missing := catalogue.missing_files(entry):
         raise ImageError(
-            f"{entry.name}: {', '.join(file.name for file in missing)} not in {cache.folder_of(entry)}; "
+            f"{entry.name}: {', '.join(file.name for file in missing)} not in {catalogue.folder_of(entry)}; "
             f"run `{entry.how_to_get}`, or set WHATWHERE_DATA to the folder that contains {entry.name}/"
         )
     name, files = f"{entry.name}/{split}", entry.files[:2] if split == "train" else entry.files[2:]
-    pixels, labels = (read_array(cache.verified_path(entry, file)) for file in files)
+    pixels, labels = (read_array(catalogue.verified_path(entry, file)) for file in files)
     return Images(arrays.as_pixels(pixels, name), arrays.as_labels(labels, name), name)
 
 

@@ -1,4 +1,4 @@
-"""Sparse codes in an .npz file: written image by image, read dense or sparse.
+"""Sparse codes in an .npz file: collected image by image, read dense or sparse.
 
 docs/reference/file_formats.md lists its arrays. Images may be of several sizes.
 """
@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data.array_file import Archive
-from whatwhere.data.npz_writer import NpzWriter
+from whatwhere.data.arrays import Archive, write_npz
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
@@ -30,8 +29,8 @@ Array = np.ndarray[Any, Any]
 FORMAT = "whatwhere codes 1"
 MOST_PLACES = 2**31  # of a code, so that indices are int32
 KNOWN = re.compile(
-    r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|reconstruction"
-    "|labels|names"
+    r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|labels"
+    "|names"
 )
 """The names of the arrays; others are not read."""
 
@@ -153,16 +152,16 @@ class Codes:
 
 
 class CodesWriter:
-    """Appends codes to an open .npz file. In memory is the code of one image.
+    """Collects the codes of images, and writes them to an .npz file.
 
     where   write the pooling variables and the background, too: all that decoding needs
     """
 
-    def __init__(self, npz: NpzWriter, *, where: bool = False) -> None:
-        self.npz, self.where = npz, where
+    def __init__(self, *, where: bool = False) -> None:
+        self.where = where
         self._shapes: list[tuple[int, int, int]] = []  # of the images
         self._grids: dict[str, list[tuple[int, int, int]]] = {}
-        self._ends: dict[str, list[int]] = {}  # where each image ends in the arrays of a map
+        self._parts: dict[str, list[Array]] = {}  # of each array, one for each image
 
     def __len__(self) -> int:
         return len(self._shapes)
@@ -170,32 +169,35 @@ class CodesWriter:
     def add(self, code: SparseLatents, shape: tuple[int, int, int]) -> None:
         """The code of one image of this shape [C, H, W]."""
         self._shapes.append(shape)
-        self._add_map("features", code.features, ("features_values",))
+        self._add_map("features", code.features)
         if self.where:
             for k, layer in enumerate(code.where, start=1):
-                self._add_map(f"where{k}", layer, (f"mu{k}", f"gamma{k}"))
+                self._add_map(f"where{k}", layer)
             for name in ("low", "scale"):
                 if (pixels := getattr(code.background, name)) is not None:
-                    self.npz.append(name, pixels.cpu().numpy().ravel())
+                    self._parts.setdefault(name, []).append(pixels.cpu().numpy().ravel())
 
-    def finish(self, **more: Array) -> dict[str, list[int]]:
+    def save(self, path: Path, **more: Array) -> dict[str, list[int]]:
         """Write the file, with these arrays besides; returns the shapes of its arrays."""
-        for name, ends in self._ends.items():
-            more[f"{name}_shape"] = np.array(self._grids[name], np.int64)
-            more[f"{name}_indptr"] = np.array([0, *ends], np.int64)
-        return self.npz.finish(**more, image_shape=np.array(self._shapes, np.int64), format=np.array(FORMAT))
+        arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()} | more
+        for name, grids in self._grids.items():
+            lengths = [len(part) for part in self._parts[f"{name}_indices"]]
+            arrays[f"{name}_shape"] = np.array(grids, np.int64)
+            arrays[f"{name}_indptr"] = np.cumsum([0, *lengths], dtype=np.int64)
+        arrays |= {"image_shape": np.array(self._shapes, np.int64), "format": np.array(FORMAT)}
+        write_npz(path, arrays)
+        return {name: list(values.shape) for name, values in arrays.items()}
 
-    def _add_map(self, name: str, layer: SparseMap, keys: tuple[str, ...]) -> None:
+    def _add_map(self, name: str, layer: SparseMap) -> None:
         """The places of one image in ascending order, and their values, which are several arrays of equal width."""
         if math.prod(layer.grid) >= MOST_PLACES:
             raise ImageError(f"a code of {layer.grid} was given; expected fewer than {MOST_PLACES:,} places")
-        indices, values = layer.indices.cpu().numpy(), layer.values.cpu().numpy()
+        indices, values, keys = layer.indices.cpu().numpy(), layer.values.cpu().numpy(), _value_names(name)
         order = np.argsort(indices)
-        self.npz.append(f"{name}_indices", indices[order].astype(np.int32))
-        for key, part in zip(keys, np.split(values[order], len(keys), axis=1), strict=True):
-            self.npz.append(key, part[:, 0] if name == "features" else part)
-        ends = self._ends.setdefault(name, [])
-        ends.append((ends[-1] if ends else 0) + len(indices))
+        columns = np.split(values[order], len(keys), axis=1)
+        columns = [part[:, 0] for part in columns] if name == "features" else columns
+        for key, part in zip((f"{name}_indices", *keys), (indices[order].astype(np.int32), *columns), strict=True):
+            self._parts.setdefault(key, []).append(part)
         self._grids.setdefault(name, []).append(layer.grid)
 
 

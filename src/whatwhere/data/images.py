@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, SpecError
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 BATCH_BYTES = 1 << 26
@@ -84,7 +84,7 @@ class Images:
     allow_nan  whether NaN is an unknown pixel instead of an error
     white      what the brightest value of an integer type becomes, usually 1
     brightest  the integer that is white; None: the largest of the type
-    deep_white  what is white in the source's pixels of 16 bits; None if it has none
+    deep_white  what is white in the source's pixels of 16 bits, which a run records; None if it has none
 
     >>> images = ww.data.load("digits")
     >>> images
@@ -95,18 +95,12 @@ class Images:
 
     pixels: Pixels
     labels: np.ndarray | None
-    """int64 [N]"""
     name: str
     classes: tuple[str, ...] | None = None
-    """The names of the labels 0, 1, 2, …, if the source gives them."""
     allow_nan: bool = False
-    """Whether NaN is an unknown pixel instead of an error."""
     white: float = 1.0
-    """What the brightest value of an integer type becomes."""
     brightest: int | None = None
-    """The integer that is white; None: the largest of the type."""
     deep_white: int | None = None
-    """What is white in the source's pixels of 16 bits, which a run records."""
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
@@ -199,3 +193,55 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
     if not (low >= -largest and high <= largest):  # NaN is neither
         raise ImageError(f"{name}: pixels from {low} to {high}; expected finite values: replace or remove the others")
     return float(low), float(high)
+
+
+def train_validation(images: Images) -> tuple[Images, Images]:
+    """The first five sixths and the rest: of MNIST's 60,000 images, the paper's 50,000 and 10,000.
+
+    images  all of them, in the order of the source
+
+    >>> train, validation = ww.data.train_validation(ww.data.load("digits"))
+    >>> len(train), len(validation)
+    (4166, 834)
+    """
+    if len(images) < 2:
+        raise ImageError(f"{images.name}: {len(images)} image cannot be split; expected at least 2")
+    rows = np.arange(len(images))
+    cut = len(images) * 5 // 6
+    return (
+        images.subset(rows[:cut], f"{images.name}[:{cut}]"),
+        images.subset(rows[cut:], f"{images.name}[{cut}:]"),
+    )
+
+
+def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Rows of `count` labelled images, equally many of every class, in ascending order.
+
+    With the same seed, the rows of a smaller count are a subset of those of a larger one.
+
+    labels   of all images, [N]
+    count    of labels in all, a multiple of the number of classes
+    seed     of the draw
+    returns  row numbers, [count]
+
+    >>> digits = ww.data.load("digits")
+    >>> rows = ww.data.few_labels(digits.labels, 30, seed=0)
+    >>> np.bincount(digits.labels[rows])
+    array([3, 3, 3, 3, 3, 3, 3, 3, 3, 3])
+    """
+    classes = np.unique(labels)
+    each, remainder = divmod(count, len(classes))
+    if each < 1 or remainder:
+        raise SpecError(
+            f"{count} labels of {len(classes)} classes were requested; expected a multiple of {len(classes)}"
+        )
+    generator = np.random.default_rng(seed)
+    chosen = []
+    for label in classes:
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        if len(rows) < each:
+            raise SpecError(
+                f"{count} labels are {each} per class, but class {label} has only {len(rows)}; request fewer"
+            )
+        chosen.append(rows[:each])
+    return np.sort(np.concatenate(chosen))

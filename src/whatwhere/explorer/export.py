@@ -1,11 +1,7 @@
 """The explorer as one HTML page: the model, example images with their codes, style and code inside."""
 
-from __future__ import annotations
-
 import base64
 import gzip
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,14 +9,65 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from whatwhere.data import Images
-from whatwhere.errors import ImageError, listed
-from whatwhere.explorer.bundle import bundle, read
-from whatwhere.explorer.pack import pack_model, pack_settings
+from whatwhere.errors import ImageError, SpecError, listed
+from whatwhere.explorer.pages import assemble, bundle, read
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
+from whatwhere.model.deconvnet import times
 from whatwhere.spec import InferenceSpec, LineSearch, Recipe
+
+
+def pack_model(model: DeconvNet) -> dict[str, Any]:
+    """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and connectivity as bytes."""
+    for k, layer in enumerate(model.spec.layers, start=1):
+        if layer.pool_maps != 1:
+            raise SpecError(
+                f"layer {k} pools {layer.pool_maps} maps together; the explorer shows models that pool within a map"
+                " (pool_maps = 1)"
+            )
+        if not layer.square:
+            raise SpecError(
+                f"layer {k} has filters of {times(layer.filter_shape)} and regions of {times(layer.pool_shape)}; the"
+                " explorer shows models whose filters and regions are square"
+            )
+    layers = [
+        {
+            "maps": layer.maps,
+            "filterSize": layer.filter_size,
+            "kind": layer.pooling_kind,
+            "poolSize": layer.pool_size,
+            "stride": layer.strides[0],
+            "filters": to_base64(filters, np.float32),
+            "connected": to_base64(connected, np.uint8),
+        }
+        for layer, filters, connected in zip(model.spec.layers, model.filters, model.connectivity, strict=True)
+    ]
+    spec, stage = model.spec, model.spec.input
+    steps = {"contrast": stage.contrast, "contrastSigma": stage.contrast_sigma, "contrastFloor": stage.contrast_floor}
+    given = {"kind": stage.kind, "sigma": stage.sigma, **steps}
+    return {"channels": spec.channels, "nonnegative": spec.nonnegative, "input": given, "layers": layers}
+
+
+def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
+    """The settings of inference under the names that the page uses."""
+    return {
+        "lambda": spec.lam,
+        "alpha": spec.alpha,
+        "steps": spec.steps,
+        "poolingStep": spec.pooling_step,
+        "gammaMin": spec.moments.gamma_min,
+        "gammaMax": spec.moments.gamma_max,
+        "momentPower": spec.moments.power,
+    }
+
+
+def to_base64(values: Tensor, dtype: type[np.generic]) -> str:
+    array = values.detach().cpu().numpy().astype(np.dtype(dtype).newbyteorder("<"))
+    return base64.b64encode(array.tobytes()).decode("ascii")
+
 
 EXAMPLES = 1_000
 EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
@@ -85,7 +132,10 @@ class Explorer:
             "examples": pack_examples(self.images)
             | {"codes": list(codes), "parts": self.parts if served else len(codes), "part": PART, "steps": CODE_STEPS},
         }
-        return assemble(data, "'self'" if served else "'none'")
+        connect = "'self'" if served else "'none'"
+        sources = f"img-src data: blob:; worker-src blob:; connect-src {connect}"
+        more = {"worker-source": bundle("worker")}
+        return assemble("index.html", "main", read("style.css"), sources, data, **more)
 
     def export(self, progress: Callable[[int], None] = lambda images: None) -> str:
         """The page with the codes of all examples, which needs no other file.
@@ -97,40 +147,6 @@ class Explorer:
             codes.append(self.codes(part))
             progress(min(PART, len(self.images) - part * PART))
         return self.page(codes)
-
-
-def assemble(data: dict[str, Any], connect: str = "'none'") -> str:
-    """The page around its data. Nothing may be loaded from anywhere else: the page's own policy forbids it."""
-    script, style = bundle("main"), read("style.css")
-    policy = (
-        f"default-src 'none'; script-src {sha256(script)}; style-src {sha256(style)}; img-src data: blob:; "
-        f"worker-src blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"
-    )
-    scripts = (
-        f'<script type="application/json" id="data">{embed(data)}</script>\n'
-        f'<script type="application/json" id="worker-source">{embed(bundle("worker"))}</script>\n'
-        f"<script>{script}</script>"
-    )
-    parts = {
-        "security": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        "style": f"<style>{style}</style>",
-        "scripts": scripts,
-    }
-    page = read("index.html")
-    for place, content in parts.items():
-        page = page.replace(f"<!--{place}-->", content)
-    return page
-
-
-def embed(value: Any) -> str:
-    """JSON that no HTML parser mistakes for markup, whatever the names and labels in it are."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def sha256(content: str) -> str:
-    """A source expression of a content security policy that allows exactly this script or style."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode('ascii')}'"
 
 
 def choose_examples(images: Images, most: int) -> np.ndarray:

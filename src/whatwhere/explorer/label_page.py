@@ -1,11 +1,13 @@
-"""The labelling page: what it reads and sends, around one `Labelling` session that all its tabs share."""
+"""The labelling page: what it reads and sends, around one `Labelling` session that all its tabs share.
 
-from __future__ import annotations
+`classes_page` is the page of a session without a server: pictures of every class.
+"""
 
 import base64
 import json
 import threading
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,17 @@ import numpy as np
 import torch
 
 from whatwhere.classification.label_tables import NONE_OF_THESE, NOT_SURE
-from whatwhere.classification.labelling import Labelling, Progress
-from whatwhere.classification.spectrum import map_places
+from whatwhere.classification.labelling import Labelling, Progress, map_places
+from whatwhere.data import Images
 from whatwhere.errors import WhatwhereError
-from whatwhere.explorer.bundle import bundle, read
-from whatwhere.explorer.export import embed, sha256
+from whatwhere.explorer.pages import assemble, data_url, png, read, sheet, static_page, thumbnail
 from whatwhere.explorer.server import Content
-from whatwhere.explorer.thumbnails import png, sheet, thumbnail
 from whatwhere.inference import infer
 
 SIDE, COLUMNS, PER_SHEET = 48, 16, 256  # pixels of a small picture, and pictures of a sheet
 LARGE = 512
+SHOWN, SHOWN_SIDE = 24, 96  # pictures in a row of the page, and their largest side
+
 TRAY, NEAREST, SHARED = 12, 3, 5  # suggestions; in "Why?": labelled pictures, and features
 
 
@@ -180,18 +182,33 @@ def as_json(value: Any) -> Content:
 
 def page(name: str) -> str:
     """The page, which asks its own server for everything else, and nobody else."""
-    script, style = bundle("label"), read("style.css") + read("label.css")
-    policy = (
-        f"default-src 'none'; script-src {sha256(script)}; style-src {sha256(style)}; img-src 'self' data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'"
-    )
     data = {"name": name, "side": SIDE, "columns": COLUMNS, "perSheet": PER_SHEET, "notSure": NOT_SURE}
-    parts = {
-        "security": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        "style": f"<style>{style}</style>",
-        "scripts": f'<script type="application/json" id="data">{embed(data)}</script>\n<script>{script}</script>',
-    }
-    text = read("label.html")
-    for place, content in parts.items():
-        text = text.replace(f"<!--{place}-->", content)
-    return text
+    style, sources = read("style.css") + read("label.css"), "img-src 'self' data:; connect-src 'self'"
+    return assemble("label.html", "label", style, sources, data)
+
+
+def classes_page(session: Labelling, images: Images) -> str:
+    """Rows of pictures: those worth labelling next, then those of every class, from sure to unsure."""
+    found = session.predict()
+
+    def figure(row: int) -> str:
+        words = f"{session.names[row]}: {found.classes[row]}, {found.probabilities[row]:.0%}"
+        picture = data_url(png(thumbnail(images[int(row)], SHOWN_SIDE)), "png")
+        kind = ' class="given"' if found.said[row] else ""
+        return (
+            f'<figure{kind}><img src="{picture}" alt="{escape(words)}">'
+            f"<figcaption>{escape(words)}</figcaption></figure>"
+        )
+
+    rows = [("Worth labelling next", np.array(session.suggested_rows(SHOWN), int))]
+    for name in session.classes:
+        members = np.flatnonzero(found.classes == name)
+        members = members[np.argsort(-found.probabilities[members], kind="stable")]
+        shown = np.linspace(0, len(members) - 1, min(SHOWN, len(members))).astype(int)
+        rows.append((f"{name} ({len(members):,})", members[shown]))
+    body = ""
+    for title, shown in rows:
+        body += f'<h2>{escape(title)}</h2>\n<div class="row">{"".join(map(figure, shown))}</div>\n'
+    count = len(session.labelled)
+    lead = f"{count:,} of {len(session.names):,} pictures had a label (framed). All are in predictions.csv."
+    return static_page("Classes", read("report.css"), f"<h1>{escape(images.name)}</h1>\n<p>{lead}</p>\n{body}")

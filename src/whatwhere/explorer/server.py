@@ -4,10 +4,9 @@ A page is read with GET. One that also changes something gets POST with JSON fro
 no answer.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
+import webbrowser
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -48,6 +47,16 @@ class PageServer(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
+
+    def show(self, words: str = "Ctrl-C ends it.", browser: bool = True) -> None:
+        """Print the address, open it in a browser, and serve until Ctrl-C."""
+        print(f"{self.url}\n{words}", flush=True)
+        if browser:
+            webbrowser.open(self.url)
+        try:
+            self.serve_forever()
+        except KeyboardInterrupt:
+            print()
 
 
 class PageHandler(BaseHTTPRequestHandler):

@@ -15,14 +15,12 @@ try:
 except ImportError:
     raise MissingExtra("matplotlib", "figures", "Drawing figures") from None
 
+from whatwhere.figures.activations import where_map
 from whatwhere.figures.animation import animation, trace
-from whatwhere.figures.composite import composite, filters, reconstructions
-from whatwhere.figures.cost import cost
+from whatwhere.figures.composite import composite, cost, filters, reconstructions
 from whatwhere.figures.decomposition import decomposition
-from whatwhere.figures.report import Section, report
-from whatwhere.figures.run_figures import RunFigures
+from whatwhere.figures.run_figures import RunFigures, Section, report
 from whatwhere.figures.style import curve_styles, save, styled
-from whatwhere.figures.where_map import where_map
 
 __all__ = [
     "RunFigures",

@@ -1,7 +1,5 @@
 """Inference of one image, step by step, as a GIF: reconstruction, residual, features and cost."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +12,19 @@ from PIL import Image
 from torch import Tensor
 
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.style import CURVES, GREY, RC, RULE, add_heading, add_panel, add_picture, add_text
-from whatwhere.figures.tiles import image_to_rgb, is_ink, shade
+from whatwhere.figures.style import (
+    CURVES,
+    GREY,
+    RC,
+    RULE,
+    add_heading,
+    add_panel,
+    add_picture,
+    add_text,
+    image_to_rgb,
+    is_ink,
+    shade,
+)
 from whatwhere.inference import ista, resolve_lam
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents

@@ -1,7 +1,5 @@
 """The decomposition of an image into its features, each in its own colour (paper, Figs. decomp_l1 and decomp_l2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +7,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from whatwhere.figures.activations import gaussians
+from whatwhere.figures.activations import draw_ellipses, gaussians
 from whatwhere.figures.composite import filters_as_images
-from whatwhere.figures.style import GREY, PAGE, RULE, add_heading, add_panel, add_picture, add_text, styled
-from whatwhere.figures.tiles import feature_colours, image_to_rgb, is_ink, mix_colours, shade
-from whatwhere.figures.where_map import draw_ellipses
+from whatwhere.figures.style import (
+    GREY,
+    PAGE,
+    RULE,
+    add_heading,
+    add_panel,
+    add_picture,
+    add_text,
+    feature_colours,
+    image_to_rgb,
+    is_ink,
+    mix_colours,
+    shade,
+    styled,
+)
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import unpool

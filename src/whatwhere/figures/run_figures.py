@@ -1,26 +1,99 @@
-"""The figures of a run by name, each with its heading and explanation, and its report."""
+"""The figures of a run by name, each with its heading and explanation, and reports as one HTML page."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from html import escape
 
 import torch
+from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 from whatwhere.errors import SpecError
+from whatwhere.explorer.pages import data_url, read, static_page
+from whatwhere.figures.activations import where_map
 from whatwhere.figures.animation import animation, trace
-from whatwhere.figures.composite import composite, filters, page, plane_panel, reconstructions, sample_panel
-from whatwhere.figures.cost import cost
+from whatwhere.figures.composite import composite, cost, filters, page, plane_panel, reconstructions, sample_panel
 from whatwhere.figures.decomposition import decomposition
-from whatwhere.figures.report import Section, report
-from whatwhere.figures.where_map import where_map
+from whatwhere.figures.style import save
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainedRun
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, Phase, Recipe
+
+CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of a report: heading, paragraphs (separated by blank lines), facts and a figure.
+
+    heading  of the section; also the alternative text of its figure
+    text     its paragraphs, which say what the figure shows, also to readers who cannot see it
+    figure   a matplotlib figure, or the bytes of a PNG or GIF
+    facts    name → value, shown as a table
+    links    the words of each link, and the file in the report's folder that it opens
+
+    >>> Section("Filters", "The filters of layer 1.", facts={"maps": "16"}).heading
+    'Filters'
+    """
+
+    heading: str
+    text: str = ""
+    figure: Figure | bytes | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None) -> str:
+    """The HTML page: title, lead and facts, then the sections. It needs no other file.
+
+    title     of the page
+    sections  from top to bottom
+    lead      a paragraph under the title
+    facts     name → value, shown as a table
+
+    >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
+    '<!DOCTYPE html>'
+    """
+    body = "\n".join(map(_section, sections))
+    head = f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}"
+    return static_page(title, read("report.css"), f"<main>\n{head}{body}\n</main>\n")
+
+
+def _section(section: Section) -> str:
+    links = "".join(f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n' for words, file in section.links.items())
+    figure = ""
+    if section.figure is not None:
+        figure = f'<figure><img src={_embedded(section.figure)} alt="{escape(section.heading)}"></figure>\n'
+    text = _paragraphs(section.text) + _facts(section.facts) + links
+    return f"<section>\n<h2>{escape(section.heading)}</h2>\n{text}{figure}</section>"
+
+
+def _paragraphs(text: str) -> str:
+    return "".join(f"<p>{escape(paragraph.strip())}</p>\n" for paragraph in text.split("\n\n") if paragraph.strip())
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items())
+    return f"<dl>\n{rows}</dl>\n" if rows else ""
+
+
+def _embedded(figure: Figure | bytes) -> str:
+    """The content of a figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
+    if isinstance(figure, bytes):
+        content, kind = figure, "gif" if figure.startswith(b"GIF8") else "png"
+        width, height = Image.open(io.BytesIO(figure)).size
+    else:
+        file = io.BytesIO()
+        save(figure, file, "png")
+        content, kind = file.getvalue(), "png"
+        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
+    return f'"{data_url(content, kind)}" width="{width}" height="{height}"'
+
 
 MAX_STEPS = 200  # of inference for a figure
 BATCH_SIZE = 8  # images inferred between two reports of progress
@@ -48,10 +121,7 @@ class RunFigures:
 
     run        the run that is drawn
     images     [N, C, H, W]
-    image      index of the image that is decomposed; None selects the first that has as many features as most
-    feature    index of the feature whose positions are drawn; None selects the one that is active most often
     inference  settings of inference; None takes those of each layer's training
-    seed       of random choices
     engine     of the inference
     stage      makes the display of progress for a slow part: called with a title and the number of pieces
 
@@ -64,20 +134,10 @@ class RunFigures:
 
     run: TrainedRun
     images: Tensor
-    image: int | None = None
-    feature: int | None = None
     inference: InferenceSpec | None = None
-    seed: int = 0
     engine: str = "auto"
     stage: Stage = lambda title, total: nullcontext(lambda pieces: None)
     _latents: dict[int, Latents] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.image is not None and not 0 <= self.image < len(self.images):
-            raise SpecError(f"image = {self.image} was given; expected a number from 0 to {len(self.images) - 1}")
-        for layer in self.run.model.spec.layers:
-            if self.feature is not None and not 0 <= self.feature < layer.maps:
-                raise SpecError(f"feature {self.feature + 1} was given; a layer of the model has {layer.maps} features")
 
     @cached_property
     def _figures(self) -> dict[str, Callable[[], Section]]:
@@ -151,9 +211,7 @@ class RunFigures:
 
     @cached_property
     def shown(self) -> int:
-        """Index of the image that is decomposed: one that has features."""
-        if self.image is not None:
-            return self.image
+        """Index of the image that is decomposed: the first that has as many features as most."""
         p = self.latents(self.run.model.spec.depth).p
         assert p is not None
         active = (p != 0).flatten(1).sum(1)
@@ -166,7 +224,7 @@ class RunFigures:
         return Section(
             "The model on one page",
             "Images with their reconstructions from the top layer, the filters, and samples of every feature.",
-            composite(self.run.model, self.images, layers, seed=self.seed),
+            composite(self.run.model, self.images, layers),
         )
 
     def _reconstructions(self) -> Section:
@@ -195,7 +253,7 @@ class RunFigures:
         )
 
     def _samples(self, layer: int) -> Section:
-        panel = sample_panel(self.run.model, self.latents(layer), self.images.shape[2:], columns=8, seed=self.seed)
+        panel = sample_panel(self.run.model, self.latents(layer), self.images.shape[2:], columns=8)
         return Section(
             f"Samples of the features of layer {layer}",
             "A square of samples for every feature. A sample is one activation, drawn from all activations of the "
@@ -216,16 +274,15 @@ class RunFigures:
         )
 
     def _where(self, layer: int) -> Section:
-        latents, feature = self.latents(layer), self.feature
+        latents = self.latents(layer)
         assert latents.p is not None
-        if feature is None:
-            feature = int((latents.p != 0).sum((0, 2, 3)).argmax())
+        feature = int((latents.p != 0).sum((0, 2, 3)).argmax())
         return Section(
             f"Positions of feature {feature + 1} of layer {layer}",
             "Each ellipse is the Gaussian of one pooling region in one image, on the grid of regions and the mean "
             "image: the mean is the position of the feature in the region, the width its extent, at most half a "
             "region.",
-            where_map(self.run.model, self.images, latents, layer, feature, seed=self.seed),
+            where_map(self.run.model, self.images, latents, layer, feature),
         )
 
     def _inference(self) -> Section:

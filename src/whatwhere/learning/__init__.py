@@ -1,12 +1,12 @@
 """Learning: the filters, from the latents that inference leaves."""
 
 from whatwhere.learning.checkpoint import has_checkpoint
-from whatwhere.learning.image_stream import StreamError
 from whatwhere.learning.reports import BatchReport, EpochReport, TrainingCallbacks
-from whatwhere.learning.run_reader import TrainedRun, load, read_run
+from whatwhere.learning.run_folder import TrainedRun, load, read_run
 from whatwhere.learning.session import TrainingDiverged, TrainingStopped
 from whatwhere.learning.trainer import train
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.learning.training_data import StreamError
+from whatwhere.spec.tasks import TrainingOptions
 
 __all__ = [
     "BatchReport",

@@ -2,20 +2,22 @@
 
 The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm of training (which
 epochs and batches are left, reports, guards, stop requests, checkpoints) comes through its `TrainingSession`.
-"""
 
-from __future__ import annotations
+In a stream the filters are updated after every batch, which is inferred from scratch (moment matching, then T steps),
+and no latents are stored: memory does not depend on the number of images.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import Engine
-from whatwhere.learning.filter_problem import project_filters, solve_filters
+from whatwhere.learning.filter_problem import mean_over, project_filters, solve_filters, step_filters
 from whatwhere.learning.session import TrainingSession
-from whatwhere.learning.training_data import TrainingData
+from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
 from whatwhere.model.solution import Solution
@@ -35,11 +37,33 @@ def learn(
                 phase = training_phase(layer, learning)
                 problem = Problem(model, target.v, phase, learning.inference, latents, target.mask)
                 solution = infer_batch(problem, recipe, engines)
-                data.store.write(batch, solution.latents, save=session.checkpoint_due)
+                data.store.write(batch, solution.latents)
                 session.end_batch(model, masked(target.v, target.mask), solution)
             for k in moving_filters(layer, learning):
                 f = solve_filters(model, k, data.stored, learning.cg_steps, session.check_sums, engines[layer - 1])
                 model = project_filters(model, k, f)
+            session.end_epoch(model)
+    return model
+
+
+def learn_from_stream(
+    model: DeconvNet, recipe: Recipe, data: StreamData, engines: Sequence[Engine], session: TrainingSession
+) -> DeconvNet:
+    """Train every layer in turn, each on its own part of the stream. `engines` has one for each layer."""
+    for layer, learning in enumerate(recipe.learning, start=1):
+        phase, engine = training_phase(layer, learning), engines[layer - 1]
+        for epoch in session.epochs(layer):
+            for batch in session.batches():
+                target = data.read(layer, epoch, batch)
+                v, M = target.v, target.mask
+                mean = partial(mean_over, images=len(v), check=session.check_sums)
+                solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
+                for k in moving_filters(layer, learning):
+                    linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents, mask=M), k)
+                    last = session.memory.get(f"direction{k}")
+                    f, session.memory[f"direction{k}"] = step_filters(model, k, linear_map, mean, last, learning)
+                    model = project_filters(model, k, f)
+                session.end_batch(model, masked(v, M), solution)
             session.end_epoch(model)
     return model
 

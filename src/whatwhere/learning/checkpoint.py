@@ -6,8 +6,6 @@
 Everything that one rename makes valid together is in the one file.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -68,7 +66,7 @@ class Checkpoint(Checked):
     tensors: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, state: TrainingState, facts: RunFacts, latents: Tensor) -> Checkpoint:
+    def of(cls, state: TrainingState, facts: RunFacts, latents: Tensor) -> "Checkpoint":
         tensors = {"latents.table": latents, **(state.stats.tensors() if state.stats is not None else {})}
         tensors |= {f"memory.{name}": tensor for name, tensor in state.memory.items()}
         for k, (f, connected) in enumerate(zip(state.model.filters, state.model.connectivity, strict=True), start=1):
@@ -100,7 +98,7 @@ class Checkpoint(Checked):
         write_checked(folder / STATE, FORMAT, content, tensors, key="content")
 
     @classmethod
-    def load(cls, folder: Path) -> Checkpoint:
+    def load(cls, folder: Path) -> "Checkpoint":
         """Read the checkpoint in a folder; a missing, damaged or foreign one raises an error."""
         path = folder / STATE
         if not is_regular(path):

@@ -4,8 +4,6 @@ With the latents fixed, the reconstruction is linear in them (see `inference.fil
 batches and adds up over images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import torch
@@ -15,7 +13,7 @@ from whatwhere.inference.engines import REFERENCE, Engine
 from whatwhere.inference.filter_map import LinearMap
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.spec import Phase
+from whatwhere.spec import EveryBatch, LearningSpec, Phase
 
 # A fresh pass over (images, latents, mask); the mask is None if all pixels count the same.
 Batches = Callable[[], Iterable[tuple[Tensor, Latents, Tensor | None]]]
@@ -79,3 +77,37 @@ def conjugate_gradient(apply: Callable[[Tensor], Tensor], residual: Tensor, x: T
         rr, rr_old = torch.sum(r * r), rr
         direction = r + rr / rr_old * direction
     return x
+
+
+def mean_over(total: Tensor, images: int, check: Check) -> Tensor:
+    """The mean over images, in float64, of a sum that is finite."""
+    return check(total.double()) / images
+
+
+def step_filters(
+    model: DeconvNet, k: int, linear_map: LinearMap, mean: Check, last: Tensor | None, learning: LearningSpec
+) -> tuple[Tensor, Tensor]:
+    """Filters of layer k after `cg_steps` conjugate steps, in float64, and the direction for the stream's next batch.
+
+    The problem of one batch is not that of all images, so a step must not rely on it alone: the first direction keeps a
+    share of the last batch's,
+
+        g = Aᵀ (v - A f) / n,    d = g + direction_memory · d_last,    f ← project(f + d ⟨g, d⟩ / ⟨d, Aᵀ A d / n⟩)
+
+    and further steps are conjugate to it.
+
+    mean  of what the linear map adds up over the images
+    last  the direction of the batch before
+    """
+    assert isinstance(learning.update, EveryBatch)
+    connected, f = model.connectivity[k - 1][:, :, None, None], model.filters[k - 1].double()
+    r = mean(linear_map.negative_gradient(model.filters[k - 1])) * connected
+    first = d = r if last is None else r + learning.update.direction_memory * last.to(r)
+    for _ in range(learning.cg_steps):
+        image = mean(linear_map.normal(d.to(model.dtype))) * connected
+        curvature = torch.sum(d * image)
+        # where there is nothing to gain, curvature or slope is 0 and so is the step; uphill there is no step either
+        step = torch.where(curvature > 0, torch.sum(r * d) / curvature, 0).clamp_min(0)
+        f, r = f + step * d, r - step * image
+        d = r - torch.where(curvature > 0, torch.sum(r * image) / curvature, 0) * d
+    return f, first

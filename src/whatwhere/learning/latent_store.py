@@ -8,13 +8,15 @@ what a checkpoint holds. Each batch has a file in each of two generations:
 
 A batch is read from where it was written last. It is written to the generation that the last checkpoint does not
 hold, so what the checkpoint holds stays untouched until `retain` says that there is a new one.
+
+Whether latents fit in memory, or training at all, is decided before it begins (`latents_fit`, `check_memory`).
 """
 
-from __future__ import annotations
-
+import math
+import shutil
 import zlib
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data.array_file import Archive
-from whatwhere.errors import ImageError, RunError
+from whatwhere.data.arrays import Archive
+from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.files import open_atomic
 from whatwhere.latents import Latents, PoolingParams
+from whatwhere.model.sized import layer_regions
+from whatwhere.spec import ModelSpec
 
 
 class LatentFiles:
@@ -91,16 +95,11 @@ class LatentStore:
 
     files      where checkpoints put them; None keeps latents in memory only
     in_memory  False reads every batch from its file
-    Batches are put into files by a thread of their own, while the next ones are inferred.
     """
 
     def __init__(self, batches: int, device: torch.device, files: LatentFiles | None, *, in_memory: bool) -> None:
         self.device, self.files, self.in_memory = device, files, in_memory
         self._memory = [Latents() for _ in range(batches)]
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="latents")
-        self._writing: dict[int, Future[None]] = {}
-        # of those; freed by the thread that made them, since memory that another thread frees is not used again
-        self._waiting: dict[int, Latents] = {}
         self._unsaved: set[int] = set()
 
     def read(self, batch: int) -> Latents:
@@ -108,23 +107,23 @@ class LatentStore:
         if self.in_memory:
             return self._memory[batch]
         assert self.files is not None
-        self._wait([batch])
         return self.files.read(batch).to(self.device)
 
-    def write(self, batch: int, latents: Latents, *, save: bool = False) -> None:
-        """Store the latents of a batch. With `save` they are put into files at once, not when a checkpoint asks."""
+    def write(self, batch: int, latents: Latents) -> None:
+        """Store the latents of a batch."""
         if self.in_memory:
             self._memory[batch] = latents
             self._unsaved.add(batch)
-        if not self.in_memory or (save and self.files is not None):
-            self._save(batch, latents)
+        else:
+            assert self.files is not None
+            self.files.write(batch, latents)
 
     def flush(self) -> Tensor:
-        """Wait until all that was written is on the disk; returns the table for a checkpoint."""
+        """Write what is in memory alone to the disk; returns the table for a checkpoint."""
         assert self.files is not None
         for batch in sorted(self._unsaved):
-            self._save(batch, self._memory[batch])
-        self._wait(list(self._writing))
+            self.files.write(batch, self._memory[batch])
+        self._unsaved.clear()
         return self.files.table.clone()
 
     def retain(self, table: Tensor) -> None:
@@ -141,24 +140,87 @@ class LatentStore:
             if self.in_memory:
                 self._memory[batch] = latents.to(self.device)
 
-    def close(self) -> None:
-        self._writer.shutdown(wait=True, cancel_futures=True)
 
-    def _save(self, batch: int, latents: Latents) -> None:
-        assert self.files is not None
-        if not self.in_memory:  # what is not yet written is in memory: one batch of that is enough
-            self._wait(list(self._writing))
-        self._wait([batch])
-        self._waiting[batch] = latents
-        self._writing[batch] = self._writer.submit(self._write_file, batch)
-        self._unsaved.discard(batch)
+FILTER_COPIES = 3  # drawn in float64, projected, and as they are used
+LATENT_SHARE = 0.5  # of the memory that is free: inference needs room for its own work
+REMEDY = "take fewer or smaller maps and filters, smaller images, or a smaller batch_size"
 
-    def _write_file(self, batch: int) -> None:
-        assert self.files is not None
-        self.files.write(batch, self._waiting[batch])
 
-    def _wait(self, batches: Sequence[int]) -> None:
-        for batch in batches:
-            if batch in self._writing:
-                self._writing.pop(batch).result()
-                del self._waiting[batch]
+def check_memory(spec: ModelSpec, image_size: tuple[int, int], batch_size: int, device: torch.device) -> None:
+    """Raise if the filters, or the latents of one batch, are larger than the memory that is free."""
+    filters = [
+        spec.maps_below(k) * layer.maps * math.prod(layer.filter_shape) for k, layer in enumerate(spec.layers, 1)
+    ]
+    latents = 4 * latents_per_image(spec, *image_size) * batch_size
+    free = free_memory(device)
+    if not free:  # unknown on this system
+        return
+    for what, needed in (("the filters", 8 * FILTER_COPIES * sum(filters)), ("the latents of a batch", latents)):
+        if needed > free:
+            raise SpecError(
+                f"{what} of this model would take {size(needed)} of memory, and {size(free)} are free; {REMEDY}"
+            )
+
+
+def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
+    """Are this many bytes of latents kept in memory? Else they go to files; raises if there is no room for either."""
+    free = free_memory(device)
+    if needed <= LATENT_SHARE * free:
+        return True
+    on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+    if 2 * needed > (space := shutil.disk_usage(on_disk).free):
+        raise RunError(
+            f"latents need {size(needed)} of memory, of which {size(free)} are free, or twice that on the disk of "
+            f"{on_disk}, which has {size(space)} free: make room, take another folder or fewer images, or learn in a "
+            "stream (learning.each.update=batch)"
+        )
+    return False
+
+
+def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
+    """How many numbers the latents of one image are, in the layer of training that has most."""
+    largest = pooling = 0
+    for regions in layer_regions(spec, height, width):
+        features = math.prod(regions.grid)
+        pooling += 2 * len(regions.axes) * features
+        largest = max(largest, features + pooling)
+    return largest
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process may still take: of the GPU, of the machine, or of its container where that is less."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return 0  # unknown: latents go to files
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return max(0, min(free, limit - used))
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Turn a failed allocation into an error that says what to do."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise RunError(f"training ran out of memory; {REMEDY}") from error
+    except RuntimeError as error:
+        if "DefaultCPUAllocator" not in str(error):  # PyTorch has no type of its own for this on the CPU
+            raise
+        raise RunError(f"training ran out of memory; {REMEDY}") from error
+
+
+def size(count: int | float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

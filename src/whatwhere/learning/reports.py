@@ -1,12 +1,12 @@
-"""How far training has come, and what it reports: every batch while it runs, every epoch for the history."""
+"""How far training has come, and what it reports: every batch while it runs, every epoch for the history; a display."""
 
-from __future__ import annotations
-
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple, cast
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.model import DeconvNet
@@ -61,7 +61,7 @@ class EpochReport:
         return {**asdict(self), **derived}
 
     @classmethod
-    def of(cls, table: Any) -> EpochReport:
+    def of(cls, table: Any) -> "EpochReport":
         """The report of a line of the history; a ValueError for what is none."""
         given = table if isinstance(table, dict) else {}
         wrong = [f.name for f in fields(cls) if not _is_valid(given.get(f.name, f.default), f.name)]
@@ -138,7 +138,7 @@ class TrainingState:
     layer: int
     epoch: int
     batch: int = 0
-    stats: EpochStats | None = None
+    stats: "EpochStats | None" = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     history: tuple[EpochReport, ...] = ()
 
@@ -154,42 +154,31 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
     return layer, epoch
 
 
-class BatchStats(NamedTuple):
-    """Sums over one batch; `zero_cost` is what the batch costs with all features at 0."""
-
-    reconstruction: float
-    penalty: float
-    nonzeros: float
-    images: float
-    zero_cost: float
-
-
 def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
-    """`BatchStats` of one batch, left on the device: [5], float64."""
+    """Sums over one batch, [5], left on the device: the two terms of the cost, non-zeros, images, and `zero_cost`."""
     stats = solution.stats
     sums = [part[-1].sum(dtype=torch.float64) for part in (stats.reconstruction, stats.penalty, stats.nonzeros)]
     return torch.stack([*sums, torch.full_like(sums[0], len(solution.features)), zero_cost.double()])
 
 
+def per_image(sums: Tensor) -> dict[str, Any]:
+    """The two terms of the cost and the non-zeros, per image, of sums [4 or 5]; and how many images they are of."""
+    reconstruction, penalty, nonzeros, images = sums[:4].tolist()
+    means = {"reconstruction": reconstruction / images, "penalty": penalty / images, "nonzeros": nonzeros / images}
+    return {**means, "images": int(images)}
+
+
 @dataclass
 class EpochStats:
-    """Sums over the batches of one epoch so far.
+    """What is known of one epoch so far.
 
     active  which maps have been active, [B], on the device
+    sums    over its batches, as `measure_batch` gives them, [4]
     """
 
     active: Tensor
-    reconstruction: float = 0.0
-    penalty: float = 0.0
-    nonzeros: float = 0.0
-    images: float = 0.0
+    sums: Tensor = field(default_factory=lambda: torch.zeros(4, dtype=torch.float64))
     seconds: float = 0.0
-
-    def add(self, batch: BatchStats) -> None:
-        self.reconstruction += batch.reconstruction
-        self.penalty += batch.penalty
-        self.nonzeros += batch.nonzeros
-        self.images += batch.images
 
     def add_active(self, p: Tensor) -> None:
         """Note the maps that are active in the features p [N, B, H, W]."""
@@ -197,15 +186,15 @@ class EpochStats:
 
     def tensors(self) -> dict[str, Tensor]:
         """As a checkpoint holds it."""
-        sums = [self.reconstruction, self.penalty, self.nonzeros, self.images, self.seconds]
-        return {"epoch.active": self.active, "epoch.sums": torch.tensor(sums, dtype=torch.float64)}
+        return {"epoch.active": self.active, "epoch.sums": F.pad(self.sums, (0, 1), value=self.seconds)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> EpochStats | None:
+    def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> "EpochStats | None":
         """What `tensors` gave; None in the checkpoint of a complete epoch."""
         if "epoch.active" not in tensors:
             return None
-        return cls(tensors["epoch.active"].to(device), *tensors["epoch.sums"].tolist())
+        sums = tensors["epoch.sums"]
+        return cls(tensors["epoch.active"].to(device), sums[:4], float(sums[4]))
 
 
 class AsyncHostCopy:
@@ -223,3 +212,87 @@ class AsyncHostCopy:
         if self._copied is not None:
             self._copied.synchronize()
         return self._host
+
+
+LINE_EVERY = 30.0  # seconds between plain lines within an epoch
+Report = TypeVar("Report")
+
+
+class TrainingProgress:
+    """Shows what `train` reports: every epoch in a line; on a terminal also the current batch, within `display`.
+
+    rich is imported here rather than with the module: training without a display does not need it.
+    """
+
+    def __init__(self, recipe: Recipe, images: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.recipe, self.last_line = recipe, time.monotonic()
+        self.engine = ""
+        self.console = Console(stderr=True, highlight=False, force_jupyter=False)
+        self.display = Progress(
+            TextColumn("{task.description}\n{task.fields[numbers]}"),
+            BarColumn(12),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.work = [spec.epochs * spec.inference.steps * images for spec in recipe.learning]  # image-iterations
+        self.task = self.display.add_task("starting", total=sum(self.work), numbers="")
+
+    def attach(self, callbacks: TrainingCallbacks) -> TrainingCallbacks:
+        """These callbacks with the display added to them."""
+        return replace(
+            callbacks,
+            on_batch=both(self.on_batch, callbacks.on_batch),
+            on_epoch=both(self.on_epoch, callbacks.on_epoch),
+        )
+
+    def on_batch(self, report: BatchReport) -> None:
+        done = (report.epoch - 1 + report.batch / report.batches) / report.epochs * self.work[report.layer - 1]
+        epoch = f"{self._epoch(report)}  batch {report.batch}/{report.batches}"
+        speed = self.display.tasks[self.task].speed
+        self.display.update(
+            self.task,
+            completed=sum(self.work[: report.layer - 1]) + done,
+            description=f"layer {report.layer} of {self.recipe.model.depth}, {epoch}",
+            numbers=costs(report) + ("" if speed is None else f"\n{rate(speed)}"),
+        )
+        if not self.console.is_terminal and time.monotonic() - self.last_line >= LINE_EVERY:
+            self.log(f"layer {report.layer}  {epoch}  {costs(report)}")
+
+    def on_epoch(self, report: EpochReport) -> None:
+        if report.engine != self.engine:
+            self.engine = report.engine
+            self.log(f"engine {report.engine}; costs and non-zeros are per image, cost = reconstruction + penalty")
+        self.log(
+            f"layer {report.layer}  {self._epoch(report)}  {costs(report)}  {report.dead_maps} dead maps  "
+            f"{rate(report.image_iterations_per_second)}  {report.seconds:.1f} s"
+        )
+
+    def log(self, line: str) -> None:
+        self.last_line = time.monotonic()
+        self.console.print(line, soft_wrap=True, markup=False)
+
+    def _epoch(self, report: BatchReport | EpochReport) -> str:
+        return f"epoch {report.epoch}/{self.recipe.learning[report.layer - 1].epochs}"
+
+
+def both(first: Callable[[Report], None], second: Callable[[Report], None]) -> Callable[[Report], None]:
+    def call(report: Report) -> None:
+        first(report)
+        second(report)
+
+    return call
+
+
+def costs(report: BatchReport | EpochReport) -> str:
+    cost = report.reconstruction + report.penalty
+    return f"cost {cost:.4g} = {report.reconstruction:.4g} + {report.penalty:.4g}  {report.nonzeros:.1f} non-zeros"
+
+
+def rate(per_second: float) -> str:
+    return f"{per_second:,.0f} image-iterations/s"

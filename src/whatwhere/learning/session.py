@@ -1,7 +1,5 @@
 """What surrounds an algorithm of training: position, reports, guards, stop requests, checkpoints."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque
@@ -12,18 +10,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from whatwhere.errors import RunError, command
+from whatwhere.errors import RunError
 from whatwhere.learning.reports import (
     AsyncHostCopy,
     BatchReport,
-    BatchStats,
     EpochReport,
     EpochStats,
     TrainingCallbacks,
     TrainingState,
     measure_batch,
+    per_image,
 )
-from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder
+from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, resume_command
 from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import lam_of
@@ -47,7 +45,6 @@ class TrainingSession:
 
     engines   the name of each layer's engine, for reports
     folder    None if the run has none
-    checkpoint_due  will one follow this epoch, so that latents are better written to files as they are made?
     """
 
     recipe: Recipe
@@ -57,7 +54,6 @@ class TrainingSession:
     callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
     folder: RunFolder | None = None
     schedule: CheckpointSchedule = field(default_factory=CheckpointSchedule)
-    checkpoint_due: bool = False
     # of batches whose numbers are still on their way to the host
     _pending: deque[tuple[int, AsyncHostCopy]] = field(default_factory=deque, init=False)
 
@@ -76,9 +72,6 @@ class TrainingSession:
 
     def _begin_epoch(self) -> None:
         state = self.state
-        last = state.after(self.recipe)[0] > self.recipe.model.depth
-        expected = state.history[-1].seconds if state.history else 0.0
-        self.checkpoint_due = not last and self.schedule.due(len(state.history) + 1, expected)
         maps = state.model.spec.layers[state.layer - 1].pooled_maps
         self._stats = state.stats or EpochStats(torch.zeros(maps, dtype=torch.bool, device=state.model.device))
         self._began = time.perf_counter()
@@ -98,7 +91,7 @@ class TrainingSession:
         stopping = self.callbacks.stop() and not finished
         if self.folder is not None and finished:
             self.folder.finish(self.state)
-        elif self.checkpoint_due or stopping:
+        elif self.schedule.due(len(self.state.history)) or stopping:
             self._checkpoint()
         if stopping:
             self._raise_stopped()
@@ -109,13 +102,10 @@ class TrainingSession:
         return EpochReport(
             layer=self.state.layer,
             epoch=self.state.epoch,
-            reconstruction=stats.reconstruction / stats.images,
-            penalty=stats.penalty / stats.images,
-            nonzeros=stats.nonzeros / stats.images,
+            **per_image(stats.sums),
             dead_maps=int((~stats.active).sum()),
             seconds=stats.seconds,
             engine=self.engines[self.state.layer - 1],
-            images=int(stats.images),
             steps=self._learning.inference.steps,
             filter_seconds=end - self._inferred,
         )
@@ -157,21 +147,18 @@ class TrainingSession:
     def _report_batch(self) -> bool:
         """Check and report the first of the pending batches; True if someone asks to stop."""
         batch, measured = self._pending.popleft()
-        sums, learning = BatchStats(*measured.value().tolist()), self._learning
+        sums, learning = measured.value(), self._learning
         where = f"{self._where()}, batch {batch} of {self._batch_count}"
         check_batch(sums, where, self.state.model, learning.inference)
-        self._stats.add(sums)
+        self._stats.sums += sums[:4]
         report = BatchReport(
             layer=self.state.layer,
             epoch=self.state.epoch,
             epochs=learning.epochs,
             batch=batch,
             batches=self._batch_count,
-            images=int(sums.images),
             steps=learning.inference.steps,
-            reconstruction=sums.reconstruction / sums.images,
-            penalty=sums.penalty / sums.images,
-            nonzeros=sums.nonzeros / sums.images,
+            **per_image(sums),
         )
         self.callbacks.on_batch(report)
         return self.callbacks.stop()
@@ -212,13 +199,13 @@ class TrainingSession:
 # What stops training -------------------------------------------------------------------------------------------
 
 
-def check_batch(stats: BatchStats, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
-    """Raise if the cost of a batch is NaN or Inf or runs away."""
-    cost = stats.reconstruction + stats.penalty
+def check_batch(sums: Tensor, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
+    """Raise if the cost of a batch (`measure_batch`) is NaN or Inf or runs away."""
+    cost, zero_cost = float(sums[0] + sums[1]), float(sums[4])
     if not math.isfinite(cost):
         raise diverged(where, f"the cost is {cost}", likely_cause(model, spec))
-    if cost > RUNAWAY * stats.zero_cost:
-        problem = f"the cost is {cost / stats.zero_cost:.3g} times that of an empty reconstruction"
+    if cost > RUNAWAY * zero_cost:
+        problem = f"the cost is {cost / zero_cost:.3g} times that of an empty reconstruction"
         raise diverged(where, problem, likely_cause(model, spec))
 
 
@@ -252,4 +239,4 @@ def stopped(where: str, folder: Path | None) -> TrainingStopped:
     """The message for the person who asked to stop."""
     if folder is None:
         return TrainingStopped(f"stopped at {where}; without a folder nothing was saved")
-    return TrainingStopped(f"stopped at {where}; continue with: {command('whatwhere', 'train', '--resume', folder)}")
+    return TrainingStopped(f"stopped at {where}; continue with: {resume_command(folder)}")

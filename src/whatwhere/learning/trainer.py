@@ -19,30 +19,36 @@ from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.environment import choose_device
-from whatwhere.learning.algorithm import learn, training_phase
+from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
-from whatwhere.learning.defaults import choose_defaults
-from whatwhere.learning.first_filters import start_from_pieces
-from whatwhere.learning.image_stream import ImageStream, IterableStream, SizedStream, StreamError, open_images
-from whatwhere.learning.latent_store import LatentFiles, LatentStore
-from whatwhere.learning.memory import check_memory, latents_fit, latents_per_image, memory_errors
-from whatwhere.learning.progress import TrainingProgress
-from whatwhere.learning.reports import TrainingCallbacks, TrainingState, first_epoch
-from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, locked, writing
-from whatwhere.learning.run_reader import TrainedRun
+from whatwhere.learning.defaults import choose_defaults, start_from_pieces
+from whatwhere.learning.latent_store import (
+    LatentFiles,
+    LatentStore,
+    check_memory,
+    latents_fit,
+    latents_per_image,
+    memory_errors,
+)
+from whatwhere.learning.reports import TrainingCallbacks, TrainingProgress, TrainingState, first_epoch
+from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, TrainedRun, locked, writing
 from whatwhere.learning.session import TrainingSession
-from whatwhere.learning.streaming import learn_from_stream
 from whatwhere.learning.training_data import (
+    ImageStream,
+    IterableStream,
+    SizedStream,
     StreamData,
+    StreamError,
     TrainingData,
     images_per_epoch,
+    open_images,
     open_stream,
     split_batches,
     stream_recipe,
 )
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
-from whatwhere.spec.training import TrainingOptions
+from whatwhere.spec.tasks import TrainingOptions
 
 TrainingImages = ImageSource | Iterable[Any] | np.ndarray | str | Path
 
@@ -219,5 +225,4 @@ def open_data(job: TrainingJob, model: DeconvNet, folder: Path | None) -> Iterat
         if files is None and not in_memory:
             files = LatentFiles(Path(closing.enter_context(tempfile.TemporaryDirectory())), len(batches))
         store = LatentStore(len(batches), model.device, files, in_memory=in_memory)
-        closing.callback(store.close)
         yield TrainingData(model, images, batches, store, job.mask).checked(keep=in_memory)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.spec.distortions import Distortions
+from whatwhere.spec.tasks import Distortions
 
 ELASTIC_GRID = 4  # control points of the elastic part along each side; between them it is a smooth curve
 

@@ -4,7 +4,7 @@ from whatwhere.restoration.denoise import denoise, learn_dictionary
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser
 from whatwhere.restoration.dictionary import Dictionary, load_dictionary
 from whatwhere.restoration.inpaint import inpaint
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.tasks import RestorationSpec
 
 __all__ = [
     "Denoiser",

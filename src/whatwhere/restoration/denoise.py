@@ -13,7 +13,7 @@ from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.noise import estimate_noise
 from whatwhere.restoration.planes import PLANE_NOISE, Progress, Restore, restore_planes, to_opponent
 from whatwhere.restoration.signals import restore_signals
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.tasks import RestorationSpec
 
 Noise = float | str | tuple[float, float] | None
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from whatwhere.restoration.fill import fill_in
 from whatwhere.restoration.planes import Progress, Restore
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.tasks import RestorationSpec
 
 BLOCK = 8  # s, pixels
 MARGIN = 16  # pixels by which a picture is continued

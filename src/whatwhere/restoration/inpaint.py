@@ -11,7 +11,7 @@ from whatwhere.restoration.checks import ImagesT, as_images, as_mask, as_tensor,
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.restoration.planes import Progress, restore_planes
 from whatwhere.restoration.signals import restore_signals
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.tasks import RestorationSpec
 
 
 def inpaint(

@@ -27,7 +27,7 @@ from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.fill import ROUNDS
 from whatwhere.restoration.inpaint import inpaint
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.tasks import RestorationSpec
 
 RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
 LARGEST_RECORD = 1 << 26

@@ -15,7 +15,7 @@ from whatwhere.spec.inference import (
 )
 from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec, PoolingKind
 from whatwhere.spec.recipe import DescriptorSpec, EveryBatch, EveryEpoch, LearningSpec, Phase, Recipe, follow_depth
-from whatwhere.spec.restoration import RestorationSpec
+from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.spec.toml import build
 
 __all__ = [

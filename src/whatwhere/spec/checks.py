@@ -6,8 +6,6 @@ class Steps(Checked):
     size: Annotated[float, Within(0, 1)] | None = None  # a number from 0 to 1, or none
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import numbers

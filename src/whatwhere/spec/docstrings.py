@@ -9,8 +9,6 @@ Two spaces (or ` : `) separate a name from its text. `returns` and `yields` stan
 indented by four or more are shown as they are, and `>>>` begins an example.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

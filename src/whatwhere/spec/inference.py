@@ -3,8 +3,6 @@
 A choice between ways is a value with fields of its own (`step`, `lam`); `kind` is its name in a recipe file.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
@@ -176,7 +174,7 @@ class InferenceSpec(Checked):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
 
     @classmethod
-    def coding(cls, **overrides: Any) -> InferenceSpec:
+    def coding(cls, **overrides: Any) -> "InferenceSpec":
         """Settings for codes that are sparse and converged: momentum, and steps until the cost no longer changes.
 
         For coding, decoding and restoration. For classification the paper's few steps are better and faster.

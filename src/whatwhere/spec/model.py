@@ -1,7 +1,5 @@
 """The settings of a model: its input stage and its layers. Import them from `whatwhere.spec`, with all others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -169,14 +167,14 @@ class ModelSpec(Checked):
         return self.signal_channels if k == 1 else self.layers[k - 2].pooled_maps
 
     @classmethod
-    def paper(cls) -> ModelSpec:
+    def paper(cls) -> "ModelSpec":
         """16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2 joined to 8 of the 16 below."""
         return cls(layers=(LayerSpec(maps=16), LayerSpec(maps=48, fan_in=8)))
 
     @classmethod
     def signals(
         cls, maps: int = 8, length: int = 64, *, channels: int = 1, pool_size: int = 2, pool_stride: int = 1
-    ) -> ModelSpec:
+    ) -> "ModelSpec":
         """Waveforms of signals [N, channels, T], of both signs, each with features ≥ 0: what, when and how strongly.
 
         maps       number of waveforms

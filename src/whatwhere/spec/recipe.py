@@ -5,8 +5,6 @@ validation images (reproduction/scales/paper.toml says how).
 `spec.toml` reads and writes recipes as files.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
@@ -184,7 +182,7 @@ class Recipe(Checked):
             require(k <= depth, f"a descriptor of layer {k}", f"layers up to {depth}")
 
     @classmethod
-    def paper(cls, model: ModelSpec | None = None) -> Recipe:
+    def paper(cls, model: ModelSpec | None = None) -> "Recipe":
         """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50 steps.
 
         Another model is trained with the same settings; layers above the second with those of the second.

@@ -4,14 +4,11 @@ A model of at most 1 MB ships with the package. A larger one has a row `mirror` 
 files of a data set.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
 
-from whatwhere.data.cache import missing_files, verified_path
-from whatwhere.data.catalogue import Entry, File
+from whatwhere.data.catalogue import Entry, File, missing_files, verified_path
 from whatwhere.errors import RunError, did_you_mean
 from whatwhere.files import is_regular
 

@@ -9,9 +9,8 @@ import torch
 import tiny_training as tiny
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.learning import StreamError
-from whatwhere.learning.image_stream import IterableStream, SizedStream
 from whatwhere.learning.latent_store import LatentStore
-from whatwhere.learning.training_data import TrainingData, open_stream, stream_recipe
+from whatwhere.learning.training_data import IterableStream, SizedStream, TrainingData, open_stream, stream_recipe
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, LayerSpec, ModelSpec
 

@@ -19,8 +19,7 @@ from whatwhere.inference.plan import joint
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.checkpoint import has_checkpoint
-from whatwhere.learning.filter_problem import project_filters
-from whatwhere.learning.streaming import step_filters
+from whatwhere.learning.filter_problem import project_filters, step_filters
 from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import EveryBatch, EveryEpoch, LearningSpec, LineSearch
 

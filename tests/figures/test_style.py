@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import whatwhere as ww
 from whatwhere.figures import style
-from whatwhere.figures.tiles import (
+from whatwhere.figures.style import (
     GAP,
     columns_for,
     feature_colours,

@@ -1,7 +1,8 @@
-"""Downloading a data set: from a folder or a mirror, and one clear error if neither has it."""
+"""The cache: a file is stored complete and verified, or not at all."""
 
 import gzip
 import hashlib
+import os
 import re
 import resource
 import subprocess
@@ -13,12 +14,169 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from file_server import Mirror, serving
-from whatwhere.data import cache, catalogue, load
-from whatwhere.data.array_file import read_array
-from whatwhere.data.cache import download
-from whatwhere.data.catalogue import CATALOGUE, Entry, File, find
+from data_files import Mirror, serving
+from whatwhere.data import catalogue, load
+from whatwhere.data.arrays import read_array
+from whatwhere.data.catalogue import (
+    CATALOGUE,
+    Entry,
+    File,
+    FileStatus,
+    add,
+    cache_folder,
+    download,
+    find,
+    folder_of,
+    missing_files,
+    verified_path,
+    verify,
+)
 from whatwhere.errors import ImageError
+
+CONTENT = bytes(range(256)) * 4000
+
+
+def made(compressed: bool, content: bytes) -> Entry:
+    """A data set of one file four times over."""
+    file = File("file.gz" if compressed else "file", hashlib.sha256(content).hexdigest(), len(content))
+    return Entry("set", "A set", (file,) * 4, {"licence": "a licence"})
+
+
+@pytest.fixture(autouse=True)
+def cache_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "source"
+
+
+def cached_files() -> list[str]:
+    return sorted(str(path.relative_to(cache_folder())) for path in cache_folder().rglob("*") if path.is_file())
+
+
+def test_compressed_and_plain_sources_are_stored_decompressed(source: Path, save_gzip) -> None:
+    entry = made(False, CONTENT)
+    for write in (lambda: source.write_bytes(CONTENT), lambda: save_gzip(source, CONTENT)):
+        write()
+        add(entry, entry.files[0], source)
+        assert (folder_of(entry) / "file").read_bytes() == CONTENT
+        assert verify(entry, entry.files[0]) is FileStatus.VERIFIED
+        assert missing_files(entry) == []
+        assert cached_files() == ["set/file"]
+        (folder_of(entry) / "file").unlink()
+
+
+def test_a_file_known_compressed_is_stored_compressed(source: Path, save_gzip) -> None:
+    compressed = save_gzip(source, CONTENT).read_bytes()
+    entry = made(True, compressed)
+    add(entry, entry.files[0], source)
+    assert (folder_of(entry) / "file.gz").read_bytes() == compressed
+    source.write_bytes(CONTENT)
+    with pytest.raises(ImageError, match=r"not file\.gz of set"):
+        add(entry, entry.files[0], source)
+
+
+@pytest.mark.parametrize("bad", [CONTENT[:-1], CONTENT[:-1] + b"!", CONTENT + b"!", b"", CONTENT * 20])
+@pytest.mark.parametrize("already", [True, False])
+def test_a_wrong_source_leaves_the_cache_as_it_was(source: Path, bad: bytes, already: bool, save_gzip) -> None:
+    entry = made(False, CONTENT)
+    if already:
+        source.write_bytes(CONTENT)
+        add(entry, entry.files[0], source)
+    reason = "it has more" if len(bad) > len(CONTENT) else "or damaged"
+    for write in (lambda: source.write_bytes(bad), lambda: save_gzip(source, bad)):
+        write()
+        with pytest.raises(ImageError, match=f"not file of set.* {reason}"):
+            add(entry, entry.files[0], source)
+        assert cached_files() == (["set/file"] if already else [])
+        assert verify(entry, entry.files[0]) is (FileStatus.VERIFIED if already else FileStatus.MISSING)
+
+
+def test_a_copy_that_breaks_off_leaves_nothing(source: Path, save_gzip) -> None:
+    entry = made(False, CONTENT)
+    compressed = save_gzip(source, os.urandom(1 << 20)).read_bytes()
+    source.write_bytes(compressed[: len(compressed) // 2])
+    with pytest.raises(ImageError):
+        add(entry, entry.files[0], source)
+    assert cached_files() == []
+
+
+def test_a_file_gets_its_final_name_only_when_it_is_complete(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = made(False, CONTENT)
+    source.write_bytes(CONTENT)
+    seen = []
+    replace = os.replace
+
+    def watched(partial: Path, final: Path) -> None:
+        seen.append((Path(final).exists(), Path(partial).read_bytes() == CONTENT))
+        replace(partial, final)
+
+    monkeypatch.setattr(os, "replace", watched)
+    add(entry, entry.files[0], source)
+    assert seen == [(False, True)]
+
+
+def test_damage_is_detected(source: Path) -> None:
+    entry = made(False, CONTENT)
+    source.write_bytes(CONTENT)
+    add(entry, entry.files[0], source)
+    path = folder_of(entry) / "file"
+    path.write_bytes(CONTENT[:-1] + b"!")
+    assert verify(entry, entry.files[0]) is FileStatus.DAMAGED
+    path.write_bytes(CONTENT[:-1])
+    assert verify(entry, entry.files[0]) is FileStatus.DAMAGED
+    assert missing_files(entry)
+
+
+def test_a_folder_that_cannot_be_written_is_named(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file in the way")
+    source.write_bytes(CONTENT)
+    entry = made(False, CONTENT)
+    with pytest.raises(ImageError, match="set WHATWHERE_DATA to another folder"):
+        add(entry, entry.files[0], source)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("linux", {}, "home/.cache/whatwhere"),
+        ("linux", {"XDG_CACHE_HOME": "xdg"}, "xdg/whatwhere"),
+        ("darwin", {}, "home/Library/Caches/whatwhere"),
+        ("win32", {}, "home/AppData/Local/whatwhere/Cache"),
+        ("win32", {"LOCALAPPDATA": "local"}, "local/whatwhere/Cache"),
+        ("linux", {"WHATWHERE_DATA": "mine"}, "mine"),
+        ("win32", {"WHATWHERE_DATA": "~/mine"}, "home/mine"),
+    ],
+)
+def test_the_default_folder(
+    monkeypatch: pytest.MonkeyPatch, platform: str, variables: dict[str, str], expected: str
+) -> None:
+    for name in ("WHATWHERE_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "home")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", platform)
+    assert cache_folder() == Path(expected)
+
+
+def test_the_checksum_is_compared_at_the_first_use_and_after_a_change(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = made(False, CONTENT)
+    source.write_bytes(CONTENT)
+    add(entry, entry.files[0], source)
+    path = verified_path(entry, entry.files[0])
+    assert path.read_bytes() == CONTENT
+    with monkeypatch.context() as patch:
+        patch.setattr("whatwhere.data.catalogue.verify", lambda *_: pytest.fail("verified twice in one process"))
+        assert verified_path(entry, entry.files[0]) == path
+    path.write_bytes(CONTENT[:-1] + b"!")  # the same size
+    with pytest.raises(ImageError, match=r"damaged: its checksum is wrong; run `whatwhere info set --download`"):
+        verified_path(entry, entry.files[0])
+
 
 NOWHERE = "http://127.0.0.1:9/"
 
@@ -54,7 +212,7 @@ def entry(contents: dict[str, bytes], mirror: Mirror, tmp_path: Path, monkeypatc
 
 
 def cached(entry: Entry) -> list[str]:
-    folder = cache.folder_of(entry)
+    folder = catalogue.folder_of(entry)
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
@@ -62,11 +220,11 @@ def test_a_download_is_verified_stored_and_loaded(entry: Entry, mirror: Mirror, 
     with pytest.raises(ImageError, match="run `whatwhere info small --download`"):
         load("small")
     download(entry)
-    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in cached(entry)} == contents
+    assert {name: (catalogue.folder_of(entry) / name).read_bytes() for name in cached(entry)} == contents
     assert (len(load("small")), len(load("small", split="test"))) == (6, 3)
     download(entry)
     assert len(mirror.asked) == 4, "a file that is there already is not downloaded again"
-    (cache.folder_of(entry) / "test-labels").write_bytes(bytes(11))
+    (catalogue.folder_of(entry) / "test-labels").write_bytes(bytes(11))
     download(entry)
     assert mirror.asked[4:] == ["test-labels.gz"], "only the damaged file is downloaded again"
 
@@ -89,7 +247,7 @@ def test_a_file_stored_compressed_is_downloaded_as_it_is(entry: Entry, mirror: M
 
     entry = replace(entry, files=tuple(map(compressed, entry.files)))
     download(entry)
-    assert {name: (cache.folder_of(entry) / name).read_bytes() for name in cached(entry)} == mirror.answers
+    assert {name: (catalogue.folder_of(entry) / name).read_bytes() for name in cached(entry)} == mirror.answers
 
 
 def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> None:
@@ -98,18 +256,18 @@ def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> N
         download(entry)
     message = str(caught.value)
     assert all(file.download_name in message for file in entry.files)
-    assert str(cache.folder_of(entry)) in message
+    assert str(catalogue.folder_of(entry)) in message
     assert "whatwhere info small --download" in message
     assert cached(entry) == []
 
 
 def test_files_put_into_that_folder_are_taken(entry: Entry, mirror: Mirror) -> None:
     offline = replace(entry, mirrors=(NOWHERE,))
-    cache.folder_of(entry).mkdir(parents=True)
+    catalogue.folder_of(entry).mkdir(parents=True)
     for name, content in mirror.answers.items():
-        (cache.folder_of(entry) / name).write_bytes(content)
+        (catalogue.folder_of(entry) / name).write_bytes(content)
     download(offline)
-    assert cache.missing_files(entry) == []
+    assert catalogue.missing_files(entry) == []
 
 
 @pytest.mark.parametrize("answer", ["cut", "other", "endless", "absent"])
@@ -178,7 +336,7 @@ def test_mnist_compressed_again_is_accepted(mnist: Path, tmp_path: Path, monkeyp
 
 def test_a_cached_data_set_changed_on_the_disk_is_not_loaded(entry: Entry) -> None:
     download(entry)
-    path = cache.folder_of(entry) / "train-images"
+    path = catalogue.folder_of(entry) / "train-images"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -225,7 +383,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_the_embedded_digits() -> None:
-    assert all(cache.verify(DIGITS, file) is cache.FileStatus.VERIFIED for file in DIGITS.files)
+    assert all(catalogue.verify(DIGITS, file) is catalogue.FileStatus.VERIFIED for file in DIGITS.files)
     assert sum(file.size for file in DIGITS.files) < 1_300_000
     for split, count in (("train", 5000), ("test", 2000)):
         digits = load("digits", split=split)
@@ -263,7 +421,7 @@ def test_the_digits_are_the_first_of_mnist(mnist: object) -> None:
 
 @pytest.mark.mnist
 def test_mnist_is_verified_and_complete(mnist: object) -> None:
-    assert all(cache.verify(MNIST, file) is cache.FileStatus.VERIFIED for file in MNIST.files)
+    assert all(catalogue.verify(MNIST, file) is catalogue.FileStatus.VERIFIED for file in MNIST.files)
     for split, count in (("train", 60_000), ("test", 10_000)):
         images = load("mnist", split=split)
         assert (len(images), images.shape) == (count, (1, 28, 28))

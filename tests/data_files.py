@@ -1,9 +1,13 @@
-"""A mirror on this machine, for tests of downloads."""
+"""Files for tests of data: IDX, the simplest way, and a mirror on this machine, for downloads."""
 
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
 
 
 class Mirror(ThreadingHTTPServer):
@@ -46,3 +50,13 @@ def serving(answers: dict[str, bytes]) -> Iterator[Mirror]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    """Write an array as an IDX file, not compressed."""
+    kind = f"{values.dtype.kind}{values.dtype.itemsize}"
+    header = struct.pack(f">HBB{values.ndim}I", 0, CODES[kind], values.ndim, *values.shape)
+    path.write_bytes(header + values.astype(f">{kind}").tobytes())

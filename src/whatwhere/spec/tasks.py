@@ -1,0 +1,102 @@
+"""How a training runs, and the settings of tasks: distortions for a metric, anomaly detection, restoration."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from whatwhere.spec.checks import Checked, Count, CountOrZero, Within, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(Checked):
+    """How a training runs; the recipe says what it computes.
+
+    engine            what computes inference: one that `whatwhere info` lists; 'auto' takes the fastest that supports
+                      the model
+    device            where: cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
+    store             where latents wait for the next epoch: 'memory', 'file', or 'auto', memory if they fit
+    checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None writes one every
+                      epoch, or as seldom as limits them to a tenth of the time
+    notes             plain values for the checkpoint, such as where the images came from
+
+    >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
+    'auto'
+    """
+
+    engine: str = "auto"
+    device: str = "auto"
+    store: Literal["auto", "memory", "file"] = "auto"
+    checkpoint_every: CountOrZero | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "device", str(self.device))  # a torch.device is accepted
+        super().__post_init__()
+
+
+Share = Annotated[float, Within(0, 1)]
+
+
+@dataclass(frozen=True)
+class Distortions(Checked):
+    """How much images are distorted. Each amount is the largest one, to either side; 0 leaves a kind out.
+
+    rotation    in degrees
+    shear       columns per row, and rows per column
+    scale       share by which an image becomes larger or smaller, along each axis by itself
+    shift       share of the height and of the width
+    elastic     share of the height and of the width by which control points of a 4×4 grid move, each by itself
+    brightness  share by which all values of an image become larger or smaller
+    colour      the same for each channel by itself
+    copies      distorted copies of an image
+    seed        of the draws
+
+    >>> ww.Distortions(rotation=20, shift=0.0).copies
+    4
+    """
+
+    rotation: Annotated[float, Within(0, 180)] = 15.0
+    shear: Share = 0.2
+    scale: Share = 0.15
+    shift: Share = 0.03
+    elastic: Share = 0.04
+    brightness: Share = 0.0
+    colour: Share = 0.0
+    copies: Annotated[int, Within(2)] = 4  # they are compared with their mean
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnomalySpec(Checked):
+    """Settings of `AnomalyDetector`, chosen on validation pictures of magnetic tiles.
+
+    aligned       pictures of objects in a fixed position: a place is compared with the same place of normal pictures.
+                  Otherwise, for surfaces, with all places
+    false_alarms  share of normal pictures that may be taken for anomalies: sets the threshold
+    memory        MB that `fit` may use; of normal pictures that need more, a random sample is kept
+    seed          of the sample
+    """
+
+    aligned: bool = False
+    false_alarms: Annotated[float, Within(0, 0.5, above=True)] = 0.05
+    memory: Count = 1000
+    seed: CountOrZero = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestorationSpec(Checked):
+    """Settings of `denoise` and `inpaint` with the trained denoiser.
+
+    quality  8, 16, 32 or 64: how many shifts of its grid are averaged; time is proportional to it
+             (docs/howto/restoration.md)
+    tile     side of the tiles that a larger image is cut into, in pixels; the result does not depend on it
+
+    >>> ww.restoration.RestorationSpec(quality=32).tile
+    640
+    """
+
+    quality: int = 16
+    tile: Count = 640
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.quality in (8, 16, 32, 64), f"quality = {self.quality}", "8, 16, 32 or 64")
