@@ -24,7 +24,7 @@ EXCEPTIONS = {
     "reproduction/svm/few_label_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",
-    "benchmarks/alphacsc_comparison.py": "starts both programs at the same pieces of the signals",
+    "benchmarks/signals_peers.py": "starts both programs at the same pieces of the signals",
     "benchmarks/checkpoint_overhead.py": "times the writing of checkpoints",
     "benchmarks/coding.py": "varies the length of a block of steps",
     "benchmarks/colour.py": "another rule for the length of filters",

@@ -76,7 +76,7 @@ def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(monkeypat
     sizes = []
 
     class Spy:
-        name = "spy"
+        name, converges = "spy", False
 
         def solve(self, problem):
             sizes.append(len(problem.images))

@@ -27,13 +27,13 @@ SPEC, PHASE, FEW = SPECS["2 layers"], Phase(layer=2), InferenceSpec(steps=1)
 
 
 def test_every_engine_has_the_name_it_is_listed_by() -> None:
-    assert list(ENGINES) == ["triton", "cpu", "reference"], "fastest first"
+    assert list(ENGINES) == ["triton", "greedy", "cpu", "reference"], "fastest first"
     assert all(engine.name == name for name, engine in ENGINES.items())
     assert get_engine("reference") is REFERENCE
 
 
 def test_an_unknown_name_raises_an_error() -> None:
-    with pytest.raises(EngineError, match="'warp' was given; expected 'auto' or one of triton, cpu, reference"):
+    with pytest.raises(EngineError, match="'warp' was given; expected 'auto' or one of triton, greedy, cpu, reference"):
         get_engine("warp")
 
 

@@ -32,7 +32,7 @@ def solve(engine: Engine, problem: Problem) -> Solution:
     In the statistics, the steps that a finished image did not take have size 0 and leave all measures as they were.
     """
     spec = problem.spec
-    if spec.tolerance == 0 or spec.schedule is not None:
+    if spec.tolerance == 0 or spec.schedule is not None or engine.converges:
         return engine.solve(problem)
     active = torch.ones(len(problem.images), dtype=torch.bool, device=problem.images.device)
     solution: Solution | None = None

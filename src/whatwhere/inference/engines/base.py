@@ -7,7 +7,7 @@ from typing import Protocol
 
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference.checks import require_supported
-from whatwhere.inference.engines.cpu import CPUEngine
+from whatwhere.inference.engines.cpu import CPUEngine, GreedyEngine
 from whatwhere.inference.engines.cpu.first_use import FirstUse
 from whatwhere.inference.engines.reference import ReferenceEngine
 from whatwhere.inference.engines.triton.engine import TritonEngine
@@ -25,6 +25,11 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def converges(self) -> bool:
+        """Does `solve` itself continue until `spec.tolerance` is reached?"""
+        ...
+
     def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
         ...
@@ -39,7 +44,7 @@ class Engine(Protocol):
 
 
 REFERENCE, FIRST_USE = ReferenceEngine(), FirstUse()
-_FASTEST_FIRST: tuple[Engine, ...] = (TritonEngine(), CPUEngine(), REFERENCE)
+_FASTEST_FIRST: tuple[Engine, ...] = (TritonEngine(), GreedyEngine(), CPUEngine(), REFERENCE)
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _FASTEST_FIRST}
 
 

@@ -17,6 +17,7 @@ class ReferenceEngine:
     """`ista.solve` and `FilterMap` as they are."""
 
     name = "reference"
+    converges = False
 
     def solve(self, problem: Problem) -> Solution:
         with flushed_denormals():

@@ -14,13 +14,14 @@ from whatwhere.inference.filter_map import LinearMap
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
-__all__ = ["CPUEngine"]
+__all__ = ["CPUEngine", "GreedyEngine"]
 
 
 class CPUEngine:
     """The steps of `ista.solve` as machine code that Numba compiles on first use."""
 
     name = "cpu"
+    converges = False
 
     def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
@@ -34,7 +35,7 @@ class CPUEngine:
         from whatwhere.inference.engines.cpu.filters import CPUFilterMap
 
         problem.require_latents(k)
-        require_supported(self.name, self.unsupported_reason(problem))
+        require_supported(self.name, CPUEngine.unsupported_reason(self, problem))
         return CPUFilterMap(problem.detach(), k)
 
     def unsupported_reason(self, problem: Problem) -> str | None:
@@ -49,3 +50,28 @@ class CPUEngine:
         if any(layer.pool_maps > 1 for layer in model.spec.layers[: problem.phase.layer]):
             return "regions of several maps (pool_maps > 1) are pooled by the reference only"
         return None
+
+
+class GreedyEngine(CPUEngine):
+    """Converged codes of signals without pooling, by coordinate descent in place of steps."""
+
+    name = "greedy"
+    converges = True
+
+    def solve(self, problem: Problem) -> Solution:
+        """The codes to `tolerance`, in at most `steps` sweeps."""
+        from whatwhere.inference.engines.cpu.greedy import solve
+
+        require_supported(self.name, self.unsupported_reason(problem))
+        return solve(problem.detach())
+
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Why this engine does not support the problem; None if it does."""
+        spec, layer = problem.spec, problem.model.spec.layers[0]
+        if problem.phase.layer > 1 or layer.pool_shape != (1, 1) or layer.strides != (1, 1) or layer.pool_maps > 1:
+            return "it needs one layer without pooling (pool_size = 1)"
+        if problem.images.shape[2] != 1 or layer.filter_shape[0] != 1:
+            return "it needs signals, images of height 1"
+        if spec.tolerance == 0 or spec.alpha != 1 or spec.schedule is not None or not problem.model.tied:
+            return "it needs a tolerance above 0, alpha = 1 and no learned steps (InferenceSpec.coding())"
+        return super().unsupported_reason(problem)

@@ -124,6 +124,7 @@ class TritonEngine:
     """The steps of `ista.solve` on the GPU: the same steps from the same start, with float16 products."""
 
     name = "triton"
+    converges = False
 
     def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
