@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
     "reproduction/studies/best_search.py": "compares other forms of the cells that descriptors have",
-    "reproduction/studies/fashion_labels.py": "compares other forms of the metric and of the graph",
     "reproduction/studies/one_example.py": "compares other forms of the metric",
+    "reproduction/studies/one_rule.py": "compares other forms of the metric and of the graph",
     "reproduction/studies/pose.py": "the metric, and its distortions",
     "reproduction/studies/streaming.py": "compares other updates of the filters",
     "reproduction/studies/ten_labels.py": "compares other forms of the metric and of the graph",

@@ -142,13 +142,6 @@ def test_the_errors_with_ten_labels_are_from_their_result_files() -> None:
         assert rows[row] == [f"{error:.2f}" for error in svm_errors(few[f"mnist test svm {name}"])], row
     readme = next(cells for row, cells in rows_of(README).items() if "metric of small distortions" in row)
     assert readme == rows[ours]
-    for row, name in {f"{ours}: neighbours": ours, f"{scattering}, the same metric: neighbours": scattering}.items():
-        found = few[f"mnist test svm of the graph's classes {name}"]
-        draws = [
-            found[labels][f"graph {'uniform' if labels == '10' else 'no prior'}"] for labels in ("10", "50", "100")
-        ]
-        means = [float(cell.split(" ± ")[0]) for cell in rows[row]]
-        assert means == [round(float(np.mean(draw["draws"])), 2) for draw in draws], row
     runs = study_results("one_example")
     for row, name in {"metric of both": "both", "metric of small distortions: no label is used": "distortions"}.items():
         assert float(rows[row][1]) == runs[f"omniglot test {name}"]["test"], row
@@ -159,10 +152,10 @@ def test_the_numbers_in_sentences_are_from_the_result_files(tables: dict[str, di
     cells = tables["comparison"]
     pixels = cells[f"{MANY_LABELS[list(MANY_LABELS)[2]]} / 100 labels"].mean
     few = study_results("ten_labels")
-    graph = few["mnist test svm of the graph's classes three models, both views"]["10"]
-    uniform, default = (np.mean(graph[f"svm {prior}"]["draws"]) for prior in ("uniform", "no prior"))
+    rule = few["one rule: mnist test three models"]
+    graph = np.mean(rule["10"][rule["rule"]]["draws"])
     features = svm_errors(few["mnist test svm three models, both views"])[-1]
-    assert f"{uniform:.1f} % errors if classes are known to be equally large, {default:.1f} % if not" in text
+    assert f"{graph:.1f} % errors if classes are known to be equally large" in text
     digits = few["digits, metric of every 4, uniform, 10 labels, by draw"]["svm of the graph's classes"]
     assert f"5,000 digits on two cores with ten labels: {np.mean(digits):.1f} %" in text
     letters = study_results("one_example")["omniglot test both"]["test"]

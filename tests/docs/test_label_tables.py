@@ -131,7 +131,7 @@ def test_trials_on_fashion() -> None:
 def test_errors_on_fashion() -> None:
     few = study_results("ten_labels")
     for row, (name, rule) in {
-        "graph, the default": (f"{THREE}, first", "R"),
+        "graph, the former default without the prior": (f"{THREE}, first", "R"),
         "graph, Poisson learning alone": (f"{THREE}, first", "P"),
         "shorter walks, ridge regression on the classes": (f"{THREE}, first", NEAR),
         "… scattering": ("scattering, first", NEAR),
@@ -146,6 +146,41 @@ def test_errors_on_fashion() -> None:
     svm = few[f"fashion-mnist test svm {THREE}, first choice"]["svm"]
     shown = [float(cell) for cell in ROWS["linear SVM"][1:]]
     assert shown == pytest.approx([mean(svm[n]["1.0"]) for n in ("100", "300", "1000", "3000", "all")], abs=5.1e-2)
+
+
+RULE = "both of R 5 of P 0.003, even"
+
+
+def test_one_rule_on_validation_images() -> None:
+    few, near = study_results("ten_labels"), "near of R 5 of P"
+    for row, (features, rule) in {
+        "the former default: τ = 10⁻⁵, five rounds, neighbours": (THREE, f"{near} 1e-05, even"),
+        "τ = 0.003, five rounds, neighbours": (THREE, f"{near} 0.003, even"),
+        "… ridge regression": (THREE, "ridge of R 5 of P 0.003, even"),
+        "**… both**": (THREE, RULE),
+        "τ = 0.01, five rounds, both": (THREE, "both of R 5 of P 0.01, even"),
+        "τ = 0.003, no rounds, both": (THREE, "both of P 0.003, even"),
+        "… without the prior": (THREE, "both of P 0.003"),
+        "scattering, τ = 0.003, five rounds, both": ("scattering", RULE),
+    }.items():
+        digits, clothes = (few[f"one rule: {name} validation {features}"] for name in ("mnist", "fashion-mnist"))
+        found = [*(digits[n][rule] for n in ("10", "50", "100")), *(clothes[n][rule] for n in ("10", "100"))]
+        assert [float(cell) for cell in ROWS[row]] == [mean(text) for text in found], row
+
+
+@pytest.mark.parametrize(("name", "counts"), [("mnist", ("10", "50", "100")), ("fashion-mnist", ("10", "100"))])
+def test_one_rule_on_test_images(name: str, counts: tuple[str, ...]) -> None:
+    rows = {
+        "mnist": ("three models, both views: **the default**", "scattering, both views, the same metric: the default"),
+        "fashion-mnist": ("graph, **the default**", "… scattering, the same metric"),
+    }[name]
+    for row, features in zip(rows, (THREE, "scattering"), strict=True):
+        found = study_results("ten_labels")[f"one rule: {name} test {features}"]
+        assert found["rule"] == RULE
+        draws = [found[labels][RULE]["draws"] for labels in counts]
+        shown = [[float(part.strip("* ")) for part in cell.split("±")] for cell in ROWS[row][: len(counts)]]
+        expected = [[np.mean(each), np.std(each)] for each in draws]
+        np.testing.assert_allclose(shown, expected, atol=5.1e-3 if name == "mnist" else 5.1e-2, err_msg=row)
 
 
 def test_suggested_labels() -> None:

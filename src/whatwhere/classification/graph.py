@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
+from whatwhere.classification.neighbours import Neighbours, NewRows, neighbour_weights, symmetric_graph
 from whatwhere.classification.poisson import connected_parts, grow_regions, poisson_learning
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference.environment import choose_device
@@ -31,8 +31,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     Every row is joined to its nearest neighbours, by Euclidean distance; rows of unit length, as descriptors are, have
     the same neighbours by their cosine. Labels spread over this graph by Poisson learning, then the regions of the
-    classes settle so that few neighbours are in different ones. New rows take the mean of their neighbours. As in
-    scikit-learn's `semi_supervised`, -1 in y marks rows without a label.
+    classes settle so that few neighbours are in different ones. New rows get theirs from their neighbours and from a
+    ridge regression on the classes of all rows. As in scikit-learn's `semi_supervised`, -1 in y marks rows without a
+    label.
 
     Parameters
     ----------
@@ -93,6 +94,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         spread = self._spread(torch.from_numpy(np.flatnonzero(labelled)), torch.from_numpy(labels), shares)
         self.label_distributions_ = spread.cpu().numpy()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
         return self
 
     def _join(self) -> Tensor:
@@ -137,11 +139,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return torch.from_numpy(shares / shares.sum())
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities of the classes for new rows, (n, n_classes): the weighted mean of their neighbours."""
+        """The probabilities of the classes for new rows, (n, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        known = torch.from_numpy(self.label_distributions_)
-        return np.asarray(self.neighbours_.average(torch.tensor(X), known, self.n_neighbors).cpu().numpy())
+        return np.asarray(self.new_rows_(torch.tensor(X)).cpu().numpy())
 
     def predict(self, X: Any) -> np.ndarray:
         """The classes of new rows, (n,)."""

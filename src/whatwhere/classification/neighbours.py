@@ -1,4 +1,4 @@
-"""Nearest neighbours, and the graph that joins rows to theirs.
+"""Nearest neighbours, the graph that joins rows to theirs, and what they say of new rows.
 
 Exact neighbours are found block by block with matrix products, on the CPU or a GPU. Above `EXACT_ROWS` rows PyNNDescent
 finds approximate ones.
@@ -7,15 +7,19 @@ finds approximate ones.
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.errors import MissingExtra
 
 EXACT_ROWS = 200_000
 DISTANCES = 1 << 26  # held in memory at a time
+RIDGE = 0.1  # of the mean variance of a column
+SMALLEST = 1e-30
 NARROWING = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
 
 
@@ -25,13 +29,13 @@ class Neighbours:
     def __init__(self, rows: Tensor, device: torch.device | str = "cpu") -> None:
         self.mean = rows.mean(0, keepdim=True, dtype=torch.float64)
         self.device = torch.device(device)
-        self.rows = self._centred(rows)
+        self.rows = self.centred(rows)
         self.squares = self.rows.square().sum(1)
         self.index = approximate_index(self.rows) if len(rows) > EXACT_ROWS else None
 
     def nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Squared distances and numbers of the `count` nearest rows of each query, [n, count], nearest first."""
-        queries = self._centred(queries)
+        queries = self.centred(queries)
         if self.index is not None:
             numbers, distances = self.index.query(queries.cpu().numpy(), k=count)
             return self._squares(distances), torch.from_numpy(numbers).to(self.device).long()
@@ -47,12 +51,6 @@ class Neighbours:
         itself = found == torch.arange(len(found), device=found.device)[:, None]
         itself[:, -1] |= ~itself.any(1)  # a row with many copies may not be among its own neighbours
         return squares[~itself].view(-1, count), found[~itself].view(-1, count)
-
-    def average(self, queries: Tensor, values: Tensor, count: int) -> Tensor:
-        """The weighted mean of the values [N, K] of the `count` nearest rows of each query, [n, K]."""
-        squares, found = self.nearest(queries, min(count, len(self.rows)))
-        weights = neighbour_weights(squares.double())
-        return (weights[:, :, None] * values.to(weights)[found]).sum(1) / weights.sum(1, keepdim=True)
 
     def _squares(self, distances: Any) -> Tensor:
         return torch.from_numpy(distances).to(self.device).square()
@@ -71,8 +69,51 @@ class Neighbours:
         order = squares.argsort(dim=1, stable=True)
         return squares.gather(1, order), found.gather(1, order)
 
-    def _centred(self, rows: Tensor) -> Tensor:
+    def centred(self, rows: Tensor) -> Tensor:
         return (rows.double() - self.mean.to(rows.device)).float().to(self.device)
+
+
+class NewRows:
+    """Probabilities of new rows from those of rows that are known.
+
+    Two scores, each with a deviation of 1 over the known rows, are added; their softmax are the probabilities. One is
+    the weighted mean of the neighbours' probabilities; the other is linear, a ridge regression on the classes of all
+    known rows, which is better where neighbours are far.
+
+    neighbours     the known rows
+    probabilities  of their classes, [N, K]
+    count          of neighbours
+    """
+
+    def __init__(self, neighbours: Neighbours, probabilities: Tensor, count: int) -> None:
+        self.neighbours, self.count = neighbours, min(count, len(neighbours.rows))
+        self.probabilities = probabilities.to(neighbours.device).double()
+
+    @cached_property
+    def regression(self) -> Tensor:
+        """Weights [d, K] of the linear score, scaled."""
+        classes = F.one_hot(self.probabilities.argmax(1), self.probabilities.shape[1]).double()
+        weights = ridge_weights(self.neighbours.rows, classes - classes.mean(0))
+        return weights / (self.neighbours.rows @ weights).std(correction=0).clamp(min=SMALLEST)
+
+    def __call__(self, queries: Tensor) -> Tensor:
+        """The probabilities of rows [n, d], [n, K]."""
+        squares, found = self.neighbours.nearest(queries, self.count)
+        weights = neighbour_weights(squares.double())
+        mean = (weights[:, :, None] * self.probabilities[found]).sum(1) / weights.sum(1, keepdim=True)
+        linear = self.neighbours.centred(queries) @ self.regression
+        return (mean / self.probabilities.std(correction=0).clamp(min=SMALLEST) + linear).softmax(1)
+
+
+def ridge_weights(rows: Tensor, targets: Tensor) -> Tensor:
+    """W [d, K] of (Xᵀ X + s) W = Xᵀ T, for centred rows X [N, d]; s is a tenth of the mean diagonal element of Xᵀ X."""
+    few_rows = len(rows) < rows.shape[1]  # the smaller of two equivalent systems
+    gram = (rows @ rows.T if few_rows else rows.T @ rows).double()
+    s = (RIDGE * rows.double().square().sum() / rows.shape[1]).clamp(min=SMALLEST)
+    system = gram + s * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    if few_rows:
+        return rows.T @ torch.linalg.solve(system, targets).float()
+    return torch.linalg.solve(system, rows.T.double() @ targets).float()
 
 
 def approximate_index(rows: Tensor) -> Any:

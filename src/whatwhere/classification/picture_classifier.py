@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.classification.descriptors import describe_images
 from whatwhere.classification.metric import Metric, purpose, run_metric
-from whatwhere.classification.neighbours import Neighbours
+from whatwhere.classification.neighbours import Neighbours, NewRows
 from whatwhere.data import Images, load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import disk_errors, open_regular, write_atomic
@@ -53,12 +53,12 @@ class Describer:
 
 @dataclass(frozen=True)
 class PictureClassifier:
-    """Gives new pictures the classes of their nearest neighbours among those that it was made from.
+    """Gives new pictures classes by the pictures that it was made from, as `GraphClassifier` does.
 
     classes        their names, K
     rows           of the pictures that it was made from, [N, r]
     probabilities  of their classes, [N, K]
-    n_neighbors    whose weighted mean is taken
+    n_neighbors    that are looked at
     describe       from images to rows; None if only rows can be classified
     """
 
@@ -76,8 +76,8 @@ class PictureClassifier:
         if getattr(queries, "ndim", 0) != 2 or queries.shape[1] != self.rows.shape[1]:
             given = tuple(getattr(queries, "shape", ()))
             raise ImageError(f"rows of shape {given} were given; expected (n, {self.rows.shape[1]})")
-        mean = Neighbours(self.rows).average(torch.as_tensor(queries), self.probabilities, self.n_neighbors)
-        return np.asarray(mean.numpy())
+        known = NewRows(Neighbours(self.rows), self.probabilities, self.n_neighbors)
+        return np.asarray(known(torch.as_tensor(queries)).numpy())
 
     def predict(self, images: Any) -> np.ndarray:
         """The names of the classes, [n]."""
