@@ -11,7 +11,8 @@ JPEG or PNG files: CBSD432 (the 500 of BSDS less BSD68; Martin et al. 2001). Eve
 begin as cosines under a sine window, a tight frame, so that the first state denoises already. The loss is the mean over
 crops of the logarithm of their squared error, which is the mean PSNR. Noise levels are drawn evenly in log σ, three in
 ten from 2 to 75 of 255 and seven from 10 to 60. Products are in half precision. (The first two runs behind what ships
-were in single precision with levels from 2 to 75 only; `results/denoiser.json` has the logs of all three.)
+were in single precision with levels from 2 to 75 only; `results/denoiser.json` has the logs of all three, and of this
+script as a whole in 430 s, without torch.compile: 29.37 dB in validation at σ = 25, 0.16 below what ships.)
 """
 
 from __future__ import annotations
