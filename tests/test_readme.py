@@ -225,6 +225,9 @@ def test_the_seconds_of_denoising_are_those_that_were_measured() -> None:
         if wanted["method"] == "trained":
             assert rows[row][4] == f"{speed[str(wanted['shifts'])]['seconds']:.1f}"
     assert speed["16"]["seconds"] <= 3
+    default = rows["**trained, quality 16 (default)**"]
+    decibels = float(default[0].split("/")[1])
+    assert f"{decibels:.1f} dB on BSD68 at σ = 25, in {default[4]} s a picture" in README.read_text(encoding="utf-8")
 
 
 def test_the_speeds_are_from_their_result_files() -> None:

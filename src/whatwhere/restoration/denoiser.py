@@ -82,21 +82,21 @@ class Denoiser:
         shifts: int = 16,
         tile: int = 512,
         progress: Progress | None = None,
-        turn: int = 0,
+        first: int = 0,
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
         Less noise than it has learned is removed in part, in the share of its variance.
 
-        shifts    of the grid that are averaged: 8, 16, 32 or 64
+        shifts    of the grid that are averaged: 16 or more for the best result
         tile      side of the tiles that a larger picture is cut into; the result does not depend on it
         progress  called with the number of pixels of a tile after each
-        turn      of several on one picture: the shifts are others, until those of four turns are 64
+        first     of the 64 places of the grid, in an order in which those that follow each other are spread evenly
         """
         if noise < (least := float(self.levels[0])):
-            return plane.lerp(self.denoise(plane, least, shifts, tile, progress, turn), (noise / least) ** 2)
+            return plane.lerp(self.denoise(plane, least, shifts, tile, progress, first), (noise / least) ** 2)
         result = torch.empty_like(plane)
-        padded, places = reflect(plane - GREY, MARGIN), grid_places(shifts, turn)
+        padded, places = reflect(plane - GREY, MARGIN), grid_places(shifts, first)
         for rows, columns in tiles(plane.shape[0], plane.shape[1], tile):
             (top, bottom), (left, right) = around(rows, padded.shape[0]), around(columns, padded.shape[1])
             clean = self._mean_over_shifts(padded[top:bottom, left:right], noise, places)
@@ -169,13 +169,22 @@ def load_denoiser() -> Denoiser:
 def plane_restorer(denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None) -> Restore:
     """What restores planes with the trained denoiser."""
 
-    def denoise(plane: Tensor, noise: float, turn: int = 0, progress: Progress | None = progress) -> Tensor:
-        return denoiser.denoise(plane, noise, spec.quality, spec.tile, progress, turn)
+    def denoise(
+        plane: Tensor,
+        noise: float,
+        shifts: int = spec.quality,
+        first: int = 0,
+        progress: Progress | None = progress,
+    ) -> Tensor:
+        return denoiser.denoise(plane, noise, shifts, spec.tile, progress, first)
 
     def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
         black, white = value_range(plane, noise)
         unit, level = (plane - black) / (white - black), noise / (white - black)
-        clean = denoise_safely(denoise, unit, level) if mask is None else fill_in(denoise, unit, mask, level)
+        if mask is None:
+            clean = denoise_safely(denoise, unit, level)
+        else:
+            clean = fill_in(denoise, unit, mask, level, spec.quality)
         return black + (white - black) * clean
 
     return restore
@@ -267,11 +276,16 @@ def around(extent: slice, size: int) -> tuple[int, int]:
     return max(0, extent.start + MARGIN - REACH), min(size, extent.stop + MARGIN + REACH + BLOCK)
 
 
-def grid_places(shifts: int, turn: int = 0) -> list[tuple[int, int]]:
-    """Where the grid begins, (row, column), for 8, 16, 32 or 64 shifts: squares or a quincunx, evenly over a block."""
-    quincunx = math.isqrt(shifts) ** 2 != shifts
-    stride = BLOCK // math.isqrt(2 * shifts if quincunx else shifts)
-    down, right = ((0, 0), (1, 1), (0, 1), (1, 0))[turn % 4]
-    places = [(row, column) for row in range(0, BLOCK, stride) for column in range(0, BLOCK, stride)]
-    chosen = [(row, column) for row, column in places if not quincunx or (row + column) // stride % 2 == 0]
-    return [((row + down) % BLOCK, (column + right) % BLOCK) for row, column in chosen]
+def grid_places(shifts: int, first: int = 0) -> list[tuple[int, int]]:
+    """Where the grid begins, (row, column): `shifts` places of the order, from number `first` on."""
+    return [grid_place((first + i) % BLOCK**2) for i in range(shifts)]
+
+
+def grid_place(number: int) -> tuple[int, int]:
+    """A place of 8 × 8: the first 4 of this order are 4 apart, the first 16 are 2 apart (Bayer 1973)."""
+    row = column = 0
+    for distance in (4, 2, 1):
+        number, quarter = divmod(number, 4)
+        down, right = ((0, 0), (1, 1), (0, 1), (1, 0))[quarter]
+        row, column = row + distance * down, column + distance * right
+    return row, column

@@ -2,7 +2,8 @@
 
 The noise that is assumed falls from round to round (plug and play; Venkatakrishnan et al. 2013). At first the known
 pixels shape large structures, at last small ones. Every change is larger than the denoiser's, which closes gaps in
-fewer rounds; the denoiser's grid moves from round to round, so that few shifts of it do for many.
+fewer rounds; the denoiser's grid moves from round to round, so that few shifts of it do for many, and fewer still in
+the first rounds, whose errors the last ones correct.
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ROUNDS = 24
+ROUNDS, LAST_ROUNDS = 24, 8  # all, and those with all shifts of the grid
+EARLY_SHARE = 4  # before these: a quarter of the shifts
 RELAXATION = 1.7
 FIRST, LAST = 40 / 255, 2 / 255  # standard deviation that is assumed in the first and the last round
 
 
-def fill_in(denoise: Callable[[Tensor, float, int], Tensor], plane: Tensor, known: Tensor, noise: float) -> Tensor:
+def fill_in(
+    denoise: Callable[[Tensor, float, int, int], Tensor], plane: Tensor, known: Tensor, noise: float, shifts: int
+) -> Tensor:
     """A picture [H, W] from 0 to 1 without gaps; known [H, W] is 0 where there is one.
 
-    `denoise(plane, σ, turn)` removes noise; `noise` is that of the known pixels; with 0 they stay as they are.
+    `denoise(plane, σ, shifts, first)` removes noise; `noise` is that of the known pixels; with 0 they stay as they are.
     """
     values = plane[known > 0]
     if len(values) and values.max() == values.min():
         return torch.full_like(plane, float(values[0]))
     x = clean = smooth_fill(plane, known)
-    last = max(noise, LAST)
+    last, first = max(noise, LAST), 0
     for k in range(ROUNDS):
-        clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))), k)
+        count = shifts if k >= ROUNDS - LAST_ROUNDS else shifts // EARLY_SHARE
+        clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))), count, first)
+        first += count
         x = torch.where(known > 0, plane, x.lerp(clean, RELAXATION if k else 1.0))
     return clean if noise > 0 else x
 
