@@ -30,6 +30,7 @@ COVERED_BY = {
     "ops/connectivity.py": "ops/test_convolution.py",
     "classification/neighbours.py": "classification/test_poisson.py",
     "restoration/planes.py": "restoration/test_dictionary.py",
+    "inference/threads.py": "restoration/test_denoiser.py",
     "restoration/pursuit.py": "restoration/test_dictionary.py",
     "restoration/noise.py": "restoration/test_denoise.py",
     "restoration/anscombe.py": "restoration/test_denoise.py",

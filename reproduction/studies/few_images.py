@@ -3,7 +3,7 @@
     python -m reproduction.studies.few_images --out few_images.json
 
 50 of the first 3,000 embedded training digits are learned from, 200 of the last 2,000 are for validation, none is a
-test digit. Three sets of 50.
+test digit. Sets of 50.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import whatwhere as ww
 from whatwhere.learning.defaults import choose_defaults
 
-EPOCHS = (6, 12, 25, 50)
+EPOCHS = (12, 25, 50)
 
 
 def main() -> None:

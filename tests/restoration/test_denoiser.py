@@ -70,7 +70,7 @@ def test_a_level_between_two_is_interpolated_and_beyond_the_ends_the_nearest() -
     torch.testing.assert_close(DENOISER.at_level(3.0, DENOISER.gain), DENOISER.gain[-1])
 
 
-@pytest.mark.parametrize("shifts", [8, 16, 32, 64])
+@pytest.mark.parametrize("shifts", [4, 8, 16, 32, 64])
 def test_the_places_of_the_grid_are_spread_evenly(shifts: int) -> None:
     """Every one has its nearest neighbour, around the block's edges, at the distance that so many allow."""
     places = np.array(grid_places(shifts))
@@ -78,7 +78,7 @@ def test_the_places_of_the_grid_are_spread_evenly(shifts: int) -> None:
     away = (places[:, None] - places) % BLOCK
     distances = np.hypot(*np.moveaxis(np.minimum(away, BLOCK - away), -1, 0)) + np.diag([np.inf] * shifts)
     np.testing.assert_allclose(distances.min(1), BLOCK / math.sqrt(shifts))
-    others = {place for turn in range(4) for place in grid_places(shifts, turn)}
+    others = {place for first in range(0, 4 * shifts, shifts) for place in grid_places(shifts, first)}
     assert len(others) == min(64, 4 * shifts)
 
 
@@ -92,6 +92,19 @@ def test_the_result_does_not_depend_on_the_batch() -> None:
     a, b = noisy(picture(40, 40), 0.1)[None, None], noisy(picture(40, 40, 1), 0.1)[None, None]
     both = denoise(DENOISER, torch.cat([a, b]), 0.1)
     torch.testing.assert_close(both[1:], denoise(DENOISER, b, 0.1), rtol=0, atol=1e-6)
+
+
+def test_small_images_are_restored_at_the_same_time_as_one_by_one() -> None:
+    images = torch.stack([noisy(picture(20, 24, seed), 0.1) for seed in range(3)])[:, None]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        together = denoise(DENOISER, images, 0.1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    alone = torch.cat([denoise(DENOISER, image[None], 0.1) for image in images])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 30), (7, 9), (17, 64)])

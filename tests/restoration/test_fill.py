@@ -6,7 +6,7 @@ from torch import Tensor
 
 from pictures_to_restore import discs, error, noisy
 from whatwhere.restoration import inpaint, load_denoiser
-from whatwhere.restoration.fill import smooth_fill
+from whatwhere.restoration.fill import fill_in, smooth_fill
 
 DENOISER = load_denoiser()
 
@@ -32,6 +32,18 @@ def test_missing_pixels_are_nearer_to_the_truth_than_a_smooth_fill(missing: floa
     assert torch.equal(result[known > 0], truth[known > 0])
     smooth = smooth_fill(truth[0, 0] * known[0, 0], known[0, 0])
     assert error(result, truth) < 0.8 * error(smooth, truth[0, 0])
+
+
+def test_the_grid_moves_on_and_early_rounds_have_a_quarter_of_its_shifts() -> None:
+    calls: list[tuple[int, int]] = []
+
+    def denoise(plane: Tensor, noise: float, shifts: int, first: int) -> Tensor:
+        calls.append((shifts, first))
+        return plane
+
+    fill_in(denoise, discs(8, 8), known_pixels(discs(8, 8), 0.5), 0.0, 16)
+    assert [shifts for shifts, _ in calls] == [4] * 16 + [16] * 8
+    assert [first for _, first in calls] == [sum(shifts for shifts, _ in calls[:k]) for k in range(24)]
 
 
 def test_known_pixels_are_denoised_where_noise_is_given() -> None:

@@ -29,9 +29,10 @@ from whatwhere.anomaly.evidence import (
     units_of,
 )
 from whatwhere.anomaly.filters import Cells, cosines, learn_filters
-from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_pictures, with_channels, workers
+from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_pictures, with_channels
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.inference.threads import workers
 from whatwhere.learning import load as load_model
 from whatwhere.spec.tasks import AnomalySpec
 

@@ -11,7 +11,7 @@ from whatwhere.restoration.checks import ImagesT, Model, as_images, like, read_n
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.noise import estimate_noise
-from whatwhere.restoration.planes import PLANE_NOISE, Progress, Restore, restore_planes, to_opponent
+from whatwhere.restoration.planes import PLANE_NOISE, Progress, Restore, restore_images, to_opponent
 from whatwhere.restoration.signals import restore_signals
 from whatwhere.spec.tasks import RestorationSpec
 
@@ -55,13 +55,12 @@ def denoise(
     restore = restorer_for(model, spec or RestorationSpec(), progress)
     with torch.no_grad():
         if isinstance(level, PoissonGaussian):
-            clean = torch.stack([restore_planes(restore, image, 1.0) for image in level.stabilise(y)])
+            clean = restore_images(restore, level.stabilise(y), [1.0] * len(y))
             return like(level.restore_units(clean), images)
         sigmas = [noise_of(image) if level is None else level for image in y]
         if not any(sigmas):
             return images  # to the bit
-        parts = zip(y, sigmas, strict=True)
-        return like(torch.stack([restore_planes(restore, *part) if part[1] else part[0] for part in parts]), images)
+        return like(restore_images(restore, y, sigmas), images)
 
 
 def restorer_for(model: Model, spec: RestorationSpec, progress: Progress | None = None) -> Restore:

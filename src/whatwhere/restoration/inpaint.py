@@ -9,7 +9,7 @@ from torch import Tensor
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.checks import ImagesT, as_images, as_mask, as_tensor, check_level, like
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
-from whatwhere.restoration.planes import Progress, restore_planes
+from whatwhere.restoration.planes import Progress, restore_images
 from whatwhere.restoration.signals import restore_signals
 from whatwhere.spec.tasks import RestorationSpec
 
@@ -49,6 +49,6 @@ def inpaint(
     known = known.to(y)
     restore = plane_restorer(model, spec or RestorationSpec(), progress)
     with torch.no_grad():
-        filled = torch.stack([restore_planes(restore, *part) for part in zip(y, [noise] * len(y), known, strict=True)])
+        filled = restore_images(restore, y, [noise] * len(y), list(known))
     given = as_tensor(images).to(y.device)
     return like(filled if noise > 0 else torch.where(known > 0, given, filled.to(given.dtype)), images)

@@ -34,6 +34,9 @@ def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, 
 def share(work: Callable[[int, int], None], count: int) -> None:
     """Call `work(first, last)` on equal parts of `count` in as many threads as torch has."""
     threads = torch.get_num_threads()
+    if threads == 1:
+        work(0, count)
+        return
     ends = [count * i // threads for i in range(threads + 1)]
     list(thread_pool(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
 

@@ -9,10 +9,12 @@ transform has it, loses 1 dB and more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+
+from whatwhere.inference.threads import workers
 
 Progress = Callable[[int], None]
 """Called with the number of pixels just done."""
@@ -22,6 +24,7 @@ OPPONENT = torch.tensor(
     [[1 / 3, 1 / 3, 1 / 3], [1 / 2, 0, -1 / 2], [1 / 4, -1 / 2, 1 / 4]], dtype=torch.float64, device="cpu"
 )  # brightness, red against blue, green against both
 OFFSET = torch.tensor([0, 0.5, 0.5], dtype=torch.float64, device="cpu")
+SMALL = 128 * 128  # pixels, below which an image is too small to be shared between threads
 PLANE_NOISE: list[float] = OPPONENT.norm(dim=1).tolist()  # of noise of 1 in each channel
 
 
@@ -33,6 +36,21 @@ def to_opponent(image: Tensor) -> Tensor:
 def from_opponent(planes: Tensor) -> Tensor:
     """The inverse of `to_opponent`."""
     return torch.einsum("co,...ohw->...chw", OPPONENT.inverse().to(planes), planes - OFFSET.to(planes)[:, None, None])
+
+
+def restore_images(
+    restore: Restore, images: Tensor, noises: Sequence[float], masks: Sequence[Tensor] | None = None
+) -> Tensor:
+    """Images [N, C, H, W] restored, small ones at the same time; one without noise and without a mask as it is."""
+
+    def one(image: Tensor, noise: float, mask: Tensor | None) -> Tensor:
+        return image if noise == 0 and mask is None else restore_planes(restore, image, noise, mask)
+
+    parts = images, noises, [None] * len(images) if masks is None else masks
+    if images.device.type != "cpu" or len(images) == 1 or images[0, 0].numel() > SMALL:
+        return torch.stack(list(map(one, *parts)))
+    with workers() as each:
+        return torch.stack(list(each(one, *parts)))
 
 
 def restore_planes(restore: Restore, image: Tensor, noise: float, mask: Tensor | None = None) -> Tensor:
