@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tiny_run import PLAIN, whatwhere
-from whatwhere.data import load, load_for_training, load_groups, random_crops
+from whatwhere.data import Images, load, load_for_training, load_groups, mixed
 from whatwhere.errors import ImageError
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import load as load_model
@@ -25,6 +25,10 @@ def folder(tmp_path: Path) -> Path:
         pixels = np.stack([np.full_like(y, ord(name)), y, x], 2).astype(np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{name}.png")
     return tmp_path
+
+
+def random_crops(folder: Path, size: int | None = None, count: int | None = None, seed: int = 0) -> Images:
+    return mixed.random_crops(load_groups(folder), size, count, seed)[0]
 
 
 def test_crops_are_parts_of_their_pictures_in_proportion_to_the_area(folder: Path) -> None:

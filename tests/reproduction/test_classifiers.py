@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from reproduction import classifiers
 from reproduction.baselines import RawPixels
 from reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
-from reproduction.few_labels import t_interval
+from reproduction.few_labels import draw_errors, t_interval
 from reproduction.jobs import ClassifierSpec, DataSpec, EvaluationJob, FewLabelJob
 from reproduction.records import job_table, parse_job
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
@@ -201,3 +202,26 @@ def test_the_classifier_of_a_job_is_in_its_file() -> None:
     assert parse_job(before) == replace(few, whiten_choices=(0.0,)), "files from before have rows as they are"
     table = job_table(job((1.0,)))
     assert parse_job({key: value for key, value in table.items() if key != "classifier"}) == job((1.0,))
+
+
+def clouds(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes around three corners."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 3, count)
+    return (np.eye(3)[y] + 0.5 * generator.normal(size=(count, 3))).astype(np.float32), y
+
+
+def test_a_few_labels_are_drawn_anew_and_tested_alike() -> None:
+    rows = *clouds(600, 0), *clouds(300, 1)
+    few, many = (draw_errors(rows, count, draws=4, grid=(0.1, 1.0)) for count in (30, 300))
+    assert len(few.errors) == len(few.Cs) == 4
+    assert len(set(few.errors)) > 1
+    assert few.mean == pytest.approx(np.mean(few.errors))
+    assert few.interval[0] < few.mean < few.interval[1]
+    assert many.mean < few.mean
+
+
+def test_the_interval_of_a_mean() -> None:
+    values = [0.1, 0.2, 0.4]
+    theirs = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
+    assert t_interval(values) == pytest.approx(theirs)

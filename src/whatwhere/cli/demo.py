@@ -14,7 +14,7 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
 
     out  folder of the run and its report
     """
-    from whatwhere.cli.demo_run import few_labels_text, run_demo
+    from whatwhere.cli.demo_run import run_demo
     from whatwhere.cli.outputs import Stages
 
     done = run_demo(out, Stages(quiet).stage, overwrite=overwrite)
@@ -26,5 +26,5 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
         typer.echo(f"  {score.name:<12} {score}")
     typer.echo("test error with few labels: a graph gives all training digits a class, a linear SVM learns from these")
     for few in done.few_labels:
-        typer.echo(f"  {f'{few.labels} labels':<12} {few_labels_text(few)}")
+        typer.echo(f"  {f'{few.labels} labels':<12} {few}")
     typer.echo(f"{done.seconds:.0f} s, of which {done.learning_seconds:.0f} s of learning; see {done.report}")

@@ -61,6 +61,9 @@ class FewLabelScore:
     errors: tuple[float, ...]
     mean: float
 
+    def __str__(self) -> str:
+        return f"{self.mean:.2%} (mean of {len(self.errors)} draws: {min(self.errors):.2%} to {max(self.errors):.2%})"
+
 
 @dataclass(frozen=True)
 class Demo:
@@ -183,10 +186,6 @@ def few_label_scores(
     return tuple(scores)
 
 
-def few_labels_text(score: FewLabelScore) -> str:
-    return f"{score.mean:.2%} (mean of {len(score.errors)} draws: {min(score.errors):.2%} to {max(score.errors):.2%})"
-
-
 def demo_page(demo: Demo, test: Images) -> str:
     """The report as one HTML file; it needs no other file, and links to the explorer."""
     from whatwhere.figures import RunFigures, Section, report
@@ -212,7 +211,7 @@ def demo_page(demo: Demo, test: Images) -> str:
         Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
         Section("Errors of a linear SVM", errors, facts={score.name: str(score) for score in demo.scores}),
         Section(
-            "Errors with few labels", few, facts={f"{s.labels} labels": few_labels_text(s) for s in demo.few_labels}
+            "Errors with few labels", few, facts={f"{score.labels} labels": str(score) for score in demo.few_labels}
         ),
         drawing.draw("reconstructions"),
         drawing.draw("filters"),

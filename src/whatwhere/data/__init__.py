@@ -28,7 +28,6 @@ __all__ = [
     "load",
     "load_for_training",
     "load_groups",
-    "random_crops",
     "train_validation",
 ]
 
@@ -115,22 +114,6 @@ def load_groups(
         return groups
     masks = load(mask)
     return [(images, match_mask(masks, images)) for images, _ in groups]
-
-
-def random_crops(source: Source, size: int | None = None, count: int | None = None, *, seed: int = 0) -> Images:
-    """Square crops at random places of pictures, which may be of several sizes: what to train on.
-
-    Every picture gives a share in proportion to its area; the same seed gives the same crops.
-
-    source  pictures as `load` takes them, [N, C, H, W] if they are an array
-    size    side of a crop, in pixels; None: 64, or the smallest side of all pictures if that is less
-    count   of crops; None: as many as have the area of all pictures together, at most 10,000
-    seed    of the choice of places
-
-    >>> ww.data.random_crops(np.zeros((2, 1, 40, 40), np.uint8), size=16, count=5)[:].shape
-    torch.Size([5, 1, 16, 16])
-    """
-    return mixed.random_crops(load_groups(source), size, count, seed)[0]
 
 
 def load_for_training(
