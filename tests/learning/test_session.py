@@ -16,7 +16,7 @@ from whatwhere.inference.engines import REFERENCE
 from whatwhere.learning import BatchReport, TrainingDiverged, TrainingStopped, train
 from whatwhere.learning.algorithm import learn
 from whatwhere.learning.latent_store import LatentStore
-from whatwhere.learning.reports import TrainingProgress, TrainingState, rate
+from whatwhere.learning.reports import TrainingProgress, TrainingState, per_image, rate
 from whatwhere.learning.session import TrainingSession, likely_cause
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, Problem, load
@@ -201,3 +201,8 @@ def test_square_brackets_in_a_line_are_text(capsys):
 def test_numbers_are_written_for_people():
     assert rate(3_210_000) == "3,210,000 image-iterations/s"
     assert rate(12) == "12 image-iterations/s"
+
+
+def test_sums_are_reported_per_image():
+    expected = {"reconstruction": 4.0, "penalty": 2.0, "nonzeros": 10.0, "images": 2}
+    assert per_image(torch.tensor([8.0, 4.0, 20.0, 2.0, 99.0])) == expected
