@@ -28,7 +28,7 @@ GROUND = 0.7
 DETAIL_SIGMA, DETAIL_LAM = 2.0, 2.0  # of the input stage; the factor of λ
 NEAR = 0.02  # of white: how far a ground may be from black; a noisy one, as under a microscope, is no ground
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
-MOST_EPOCHS = 25  # of few images: 50 digits take less than 10 s on two cores
+MOST_EPOCHS = 25  # of few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
 
 
 class Defaults(NamedTuple):
