@@ -20,8 +20,9 @@ def is_reduced(picture: Any) -> bool:
     if picture.format != "TIFF":
         return False
     samples, bits = picture.tag_v2.get(SAMPLES, 1), picture.tag_v2.get(BITS, (1,))
-    dropped = samples != len(picture.getbands()) or (picture.mode == "RGB" and max(bits) > 8)
-    return dropped or picture.mode == "RGBX"
+    return bool(
+        samples != len(picture.getbands()) or picture.mode == "RGBX" or (picture.mode == "RGB" and max(bits) > 8)
+    )
 
 
 class ChannelTiff:
