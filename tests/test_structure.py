@@ -70,6 +70,8 @@ COVERED_BY = {
     "spec/recipe.py": "spec/test_spec.py",
     "model/solution.py": "inference/test_infer.py",
     "latents.py": "learning/test_latent_store.py",
+    "errors.py": "test_files.py",
+    "classification/protocol.py": "classification/test_linear_svm.py",
     "learning/reports.py": "learning/test_session.py",
     "model/problem.py": "inference/test_checks.py",
     "model/sized.py": "model/test_deconvnet.py",
