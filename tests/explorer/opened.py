@@ -1,10 +1,17 @@
-"""The page in a browser, with everything that must not happen recorded: errors, and requests to any host."""
+"""The page in a browser, with everything that must not happen recorded: errors, requests to any host; and in Node."""
 
+import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+import whatwhere.explorer
 
 STEPS = 20  # of inference, so that tests need not wait
 
@@ -95,3 +102,15 @@ class Opened:
         self.context.close()
         if kind is None:
             self.check()
+
+
+PAGE = Path(whatwhere.explorer.__file__).parent / "page"
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node, which is not installed")
+
+
+def run_node(script: Path, *arguments: object) -> Any:
+    """What a script prints, read as JSON."""
+    command = ["node", str(script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

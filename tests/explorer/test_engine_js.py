@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from explorer.node import PAGE, needs_node, run_node
+from explorer.opened import PAGE, needs_node, run_node
 from whatwhere import models
 from whatwhere.data import load as load_data
 from whatwhere.explorer.export import pack_model, pack_settings

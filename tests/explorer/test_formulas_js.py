@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import conv2d, conv_transpose2d
 
-from explorer.node import PAGE, needs_node, run_node
+from explorer.opened import PAGE, needs_node, run_node
 from explorer.test_engine_js import digit, relative
 from formula_cases import CASES, evaluate, expected, inputs
 from whatwhere import models
