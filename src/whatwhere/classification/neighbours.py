@@ -111,9 +111,8 @@ def ridge_weights(rows: Tensor, targets: Tensor) -> Tensor:
     gram = (rows @ rows.T if few_rows else rows.T @ rows).double()
     s = (RIDGE * rows.double().square().sum() / rows.shape[1]).clamp(min=SMALLEST)
     system = gram + s * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    if few_rows:
-        return rows.T @ torch.linalg.solve(system, targets).float()
-    return torch.linalg.solve(system, rows.T.double() @ targets).float()
+    solution: Tensor = torch.linalg.solve(system, targets if few_rows else rows.T.double() @ targets)
+    return (rows.T.double() @ solution if few_rows else solution).float()
 
 
 def approximate_index(rows: Tensor) -> Any:
