@@ -1,6 +1,8 @@
 """Inference on signals: as on images of height 1, of any length, with accurate times."""
 
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch
 import whatwhere as ww
 from whatwhere.errors import ImageError
 from whatwhere.inference.recordings import reach_of
+from whatwhere.model.events import Events
 
 LENGTH = 32
 
@@ -150,6 +153,45 @@ def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(batches) <= 2048 * torch.get_num_threads()
     assert recording.total <= 100_000 * 2048 / (2048 - 4 * reach_of(model.spec)) * 1.02
     assert 50 < len(seen) < 60
+
+
+def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from whatwhere.cli.encode import EncodeOptions
+    from whatwhere.cli.encoding import write_events
+    from whatwhere.inference import tiled
+
+    solve, to_csv, most = tiled.run_plan, Events.to_csv, [0, 0]
+    statistics, tables = list[weakref.ref](), list[weakref.ref]()
+
+    def solved(engine: Any, problem: Any, plan: Any) -> Any:
+        solution = solve(engine, problem, plan)
+        statistics.append(weakref.ref(solution.stats.reconstruction))
+        return solution
+
+    def written(table: Events, file: Any, *, header: bool = True) -> None:
+        tables.append(weakref.ref(table))
+        most[:] = [max(a, sum(ref() is not None for ref in b)) for a, b in zip(most, (statistics, tables), strict=True)]
+        to_csv(table, file, header=header)
+
+    monkeypatch.setattr(tiled, "run_plan", solved)
+    monkeypatch.setattr(Events, "to_csv", written)
+    x, times = simulated(500, 0.03)
+    inference = ww.InferenceSpec(lam=8.0, steps=20, tolerance=1e-6, step=ww.Fixed(momentum=True))
+    recipe = replace(ww.read_recipe("signals"), model=known_model().spec, inference=inference)
+    signals, path = ww.data.load(x, signals=True), tmp_path / "events.csv"
+    with pytest.warns(ww.errors.ConvergenceWarning, match="images did not reach tolerance"):
+        count = write_events(path, recipe, known_model(), signals, EncodeOptions(threshold=0.3), "reference")
+    assert len(tables) > 8
+    assert most[0] <= 2
+    assert most[1] <= 2
+    monkeypatch.undo()
+    with pytest.warns(ww.errors.ConvergenceWarning):
+        table = ww.find_events(known_model(), signals, inference, recipe.plan, threshold=0.3, engine="reference")
+    assert count == len(table) == pytest.approx(len(times), abs=5)
+    table.to_csv(tmp_path / "whole.csv")
+    assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
 def test_noise_sets_lambda() -> None:

@@ -1,6 +1,5 @@
 """Inference on groups of images, each of one size, for a file of codes."""
 
-import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,19 +13,21 @@ import torch
 from whatwhere.classification.picture_classifier import Progress, describe_pictures
 from whatwhere.cli.command import Settings
 from whatwhere.cli.encode import EncodeOptions
-from whatwhere.cli.outputs import write
 from whatwhere.data import Images
 from whatwhere.data.arrays import write_npz
 from whatwhere.data.codes import CodesWriter
 from whatwhere.data.pictures import picture_names
 from whatwhere.data.signals import PictureWindows
-from whatwhere.inference import find_events, infer
+from whatwhere.files import disk_errors, open_atomic
+from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
+from whatwhere.inference.recordings import iter_events
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiled
 from whatwhere.latents import SparseLatents
 from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
+from whatwhere.model.events import join_events
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import Distortions, TrainingOptions
 
@@ -43,12 +44,17 @@ Result = TypeVar("Result")
 def write_events(
     path: Path, recipe: Recipe, model: DeconvNet, signals: Images, options: EncodeOptions, engine: str = "auto"
 ) -> int:
-    """Write the events of signals as a table; returns their number."""
-    text = io.StringIO()
-    table = find_events(model, signals, recipe.inference, recipe.plan, threshold=options.threshold, engine=engine)
-    table.to_csv(text)
-    write(path, text.getvalue().encode())
-    return len(table)
+    """Write the events of signals as a table; returns their number. Those of one layer are written tile by tile."""
+    found = iter_events(model, signals, recipe.inference, recipe.plan, threshold=options.threshold, engine=engine)
+    tables = found if model.spec.depth == 1 else [join_events(list(found))]
+    count = 0
+    with disk_errors(f"writing {path}", "make room, or choose another place with --events"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(path) as file:
+            for number, table in enumerate(tables):
+                table.to_csv(file, header=number == 0)
+                count += len(table)
+    return count
 
 
 class Encoder:

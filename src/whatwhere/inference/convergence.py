@@ -77,15 +77,19 @@ def change_per_step(stats: Stats) -> Tensor:
     return torch.where(change == 0, 0, change / (max(B, 1) * after))
 
 
-def warn_unconverged(stats: Stats, spec: InferenceSpec) -> None:
-    """Warn of images that took all steps and still changed."""
+def unfinished_changes(stats: Stats, spec: InferenceSpec) -> Tensor:
+    """`change_per_step` of the images that took all steps and still changed."""
     if spec.tolerance == 0 or spec.schedule is not None or len(stats.step) < spec.steps:
-        return
+        return stats.penalty.new_zeros(0)
     change = change_per_step(stats)
-    unfinished = change[~(change <= spec.tolerance)]
+    return change[~(change <= spec.tolerance)]
+
+
+def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> None:
+    """Warn of images that took all steps and still changed, by `unfinished_changes`."""
     if len(unfinished):
         warnings.warn(
-            f"{len(unfinished)} of {len(change)} images did not reach tolerance = {spec.tolerance:g} in {spec.steps} "
+            f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in {spec.steps} "
             f"steps: their cost still changes by a share of up to {float(unfinished.max()):.2g} a step "
             "(give more steps, or a larger tolerance)",
             ConvergenceWarning,

@@ -21,7 +21,7 @@ from whatwhere.inference.checks import (
     in_model_units,
     warn_of_bytes,
 )
-from whatwhere.inference.convergence import solve, warn_unconverged
+from whatwhere.inference.convergence import solve, unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.plan import joint
@@ -119,7 +119,7 @@ def infer(
             if progress is not None:
                 progress(len(target.v))
     stats = Stats.cat([s.stats for s in solutions])
-    warn_unconverged(stats, spec)
+    warn_unconverged(unfinished_changes(stats, spec), len(source), spec)
     latents = Latents.cat([s.latents for s in solutions])
     return Solution(latents, stats, resolved.name, decoder=sized, lam=one.lam, signals=are_signals)
 

@@ -48,16 +48,38 @@ def find_events(
     >>> len(events) > 0, bool((np.diff(events["time"]) >= 0).all())
     (True, True)
     """
+    return join_events(
+        list(
+            iter_events(model, recording, spec, plan, threshold=threshold, tile=tile, engine=engine, progress=progress)
+        )
+    )
+
+
+def iter_events(
+    model: DeconvNet,
+    recording: Any,
+    spec: InferenceSpec | None = None,
+    plan: Sequence[Phase] = (),
+    *,
+    threshold: float = 0.0,
+    tile: int = TILE,
+    engine: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Events]:
+    """The events of `find_events`, a table for each tile, in memory that does not grow with their number.
+
+    For a model of one layer the tables one after the other are that of `find_events`; with two, `parent` is a row of
+    its own tile's table.
+    """
     if not model.spec.for_signals:
         raise ImageError("a model of pictures was given; expected one of signals (ModelSpec.signals)")
     spec = spec or InferenceSpec.coding(lam=AutoLam(deviations=NOISE))
-    overlap, parts = OVERLAP * reach_of(model.spec), list[Events]()
+    overlap = OVERLAP * reach_of(model.spec)
     for row, picture in enumerate(pictures_of(recording, model.spec)):
         for solved in infer_tiles(model, picture, spec, plan, tile=tile, overlap=overlap, engine=engine):
-            parts.append(events_in(model, solved, row, threshold, picture.shape[2]))
+            yield events_in(model, solved, row, threshold, picture.shape[2])
             if progress is not None:
                 progress(1)
-    return join_events(parts)
 
 
 def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError, one_or
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
-from whatwhere.inference.convergence import warn_unconverged
+from whatwhere.inference.convergence import unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
 from whatwhere.inference.plan import joint
@@ -27,7 +27,6 @@ from whatwhere.inference.target import Target, make_target
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec.checks import require, require_count
 
@@ -164,7 +163,7 @@ def infer_tiles(
     spec = resolve_lam(
         model, TileImages(picture, grid), spec, plan, mask=None if mask is None else TileImages(mask, grid)
     )
-    highest, left, stats = max(plan, key=lambda phase: phase.layer), iter(grid), []
+    highest, left, unfinished = max(plan, key=lambda phase: phase.layer), iter(grid), []
     with torch.no_grad():
         while batch := list(islice(left, batch_size)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
@@ -172,13 +171,11 @@ def infer_tiles(
             problem = Problem(model, v, highest, spec, mask=M)
             resolved = resolve(engine, problem[:1])
             solution = run_plan(resolved, problem, plan)
-            if spec.tolerance > 0:
-                stats.append(solution.stats)
+            unfinished.append(unfinished_changes(solution.stats, spec))
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
                 ended = replace(solution.latents[n : n + 1], background=target.background)
                 yield finish_tile(model, grid, place, ended, resolved.name)
-    if stats:
-        warn_unconverged(Stats.cat(stats), spec)
+    warn_unconverged(torch.cat(unfinished), len(grid), spec)
 
 
 @dataclass(frozen=True)

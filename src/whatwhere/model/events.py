@@ -76,11 +76,14 @@ class Events(np.ndarray):
             raise MissingExtra("pandas", "tables", "Events.to_pandas") from None
         return pandas.DataFrame({name: np.asarray(self[name]) for name, _ in FIELDS})
 
-    def to_csv(self, file: Any) -> None:
-        """Write a line for each event, after one with the names of the columns, to a path or an open file."""
+    def to_csv(self, file: Any, *, header: bool = True) -> None:
+        """Write a line for each event, after one with the names of the columns, to a path or an open file.
+
+        header  write the line with the names; without it, a table is continued
+        """
         formats = ["%.6g" if kind == np.float64 else "%d" for _, kind in FIELDS]
         formats[3] = "%.4f"  # the time of a long recording has more digits
-        names = ",".join(name for name, _ in FIELDS)
+        names = ",".join(name for name, _ in FIELDS) if header else ""
         np.savetxt(file, np.asarray(self), fmt=formats, delimiter=",", header=names, comments="")
 
 

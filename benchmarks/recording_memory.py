@@ -1,0 +1,83 @@
+"""The memory of finding events in recordings of 10⁵ to 10⁷ samples: the peak of a process of its own for each.
+
+    python benchmarks/recording_memory.py --out benchmarks/results/recording_memory.json
+
+A recording of ten waveforms of 64 samples, 20 events in 1,000 samples, with noise, lies in a .npy file of float32. Each
+process runs what `whatwhere encode RUN recording.npy --events events.csv` does, in one thread. The peak is that of its
+resident memory; the baseline is the peak of a recording of 10⁴ samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from signals_peers import ATOMS, LENGTH, draw_waveforms
+
+RATE = 0.002  # events of a waveform, per sample
+
+
+def write_recording(path: Path, samples: int) -> None:
+    """Piece by piece, in little memory."""
+    rng = np.random.default_rng(0)
+    D = draw_waveforms(rng)
+    file = np.lib.format.open_memmap(path, "w+", np.float32, (samples,))
+    for begin in range(0, samples, 1 << 17):
+        length = min(1 << 17, samples - begin)
+        z = (rng.random((ATOMS, length)) < RATE) * rng.uniform(0.5, 2, (ATOMS, length))
+        x = sum(np.convolve(one, d)[:length] for one, d in zip(z, D, strict=True))
+        file[begin : begin + length] = x + 0.03 * rng.standard_normal(length)
+
+
+def find(path: Path, pool: int) -> dict[str, float]:
+    """In this process: the events of a recording, written to a table."""
+    import torch
+
+    import whatwhere as ww
+    from whatwhere.cli.encode import EncodeOptions
+    from whatwhere.cli.encoding import write_events
+
+    torch.set_num_threads(1)
+    D = draw_waveforms(np.random.default_rng(0))
+    model = ww.DeconvNet(ww.ModelSpec.signals(ATOMS, LENGTH, pool_size=pool))
+    model = model.with_filters(1, torch.tensor(D, dtype=torch.float32)[None, :, None])
+    recipe = ww.read_recipe("signals")
+    begun, table = time.process_time(), path.with_suffix(".csv")
+    events = write_events(table, recipe, model, ww.data.load(path, signals=True), EncodeOptions(threshold=0.3))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"peak_mb": peak, "events": events, "seconds": time.process_time() - begun}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--samples", type=int, nargs="+", default=[10**4, 10**5, 10**6, 10**7])
+    parser.add_argument("--pool", type=int, default=1, help="pool_size of the model")
+    parser.add_argument("--find", type=Path, help="what a process of its own runs")
+    args = parser.parse_args()
+    if args.find:
+        print(json.dumps(find(args.find, args.pool)))
+        return
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for samples in args.samples:
+            path = Path(folder) / "recording.npy"
+            write_recording(path, samples)
+            command = [sys.executable, __file__, "--find", str(path), "--pool", str(args.pool)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            rows.append({"samples": samples, "pool_size": args.pool, **json.loads(done.stdout.splitlines()[-1])})
+            rows[-1]["over_the_first_mb"] = rows[-1]["peak_mb"] - rows[0]["peak_mb"]
+            print(rows[-1], flush=True)
+    if args.out:
+        args.out.write_text(json.dumps({"rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
