@@ -32,6 +32,7 @@ EXCEPTIONS = {
     "benchmarks/explorer_engine.py": "the engine of the explorer's page",
     "benchmarks/labelling.py": "the labelling page and its server",
     "benchmarks/large_pictures.py": "the writer of `whatwhere encode`",
+    "benchmarks/recording_memory.py": "the writer of `whatwhere encode --events`",
     "benchmarks/learning_curve.py": "notes the model in the course of a training",
     "benchmarks/sporco_comparison.py": "starts both programs at the same latents, with the same step",
 }

@@ -98,7 +98,7 @@ def compare_pooling(data: dict[str, Tensor], args: argparse.Namespace) -> list[d
 
 def learn_features(x: Tensor, maps: int, length: int, noise: float, args: argparse.Namespace) -> ww.DeconvNet:
     recipe = replace(ww.read_recipe("signals"), model=ww.ModelSpec.signals(maps, length))
-    inference = {"lam": {"kind": "auto", "noise": noise}, "steps": 30}
+    inference = {"lam": {"kind": "auto", "deviations": noise}, "steps": 30}
     recipe = ww.override(
         recipe, {"learning": {"each": {"epochs": args.epochs, "inference": inference}}, "batch_size": 100}
     )

@@ -39,7 +39,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Images are arrays or tensors of shape (n, H, W) or (n, C, H, W), or rows of pixels (n, d). A row is a square image
     if d is a square number, otherwise a single line of pixels, unless `shape` is given. Arrays give arrays, and
-    tensors give tensors. NaN marks unknown pixels. Images are divided by the largest value seen in `fit`. The result of
+    tensors give tensors. With a `filter_size` of height 1, such as (1, 16), three axes are signals (n, C, T). NaN marks
+    unknown pixels. Images are divided by the largest value seen in `fit`. The result of
     `transform` for an image does not depend on the other images.
 
     Parameters
