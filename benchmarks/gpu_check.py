@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("inference/test_engines_triton.py", "nn/test_triton_pooling.py", "inference/test_trained_model.py")
+TESTS = ("inference/test_engines_triton.py", "nn/test_triton_pooling.py", "inference/test_engines_base.py")
 IMAGES, STEPS, REPEATS = 6000, 50, 3
 
 

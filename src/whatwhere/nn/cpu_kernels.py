@@ -49,13 +49,6 @@ GEOMETRY = np.dtype(
 Geometry = Any  # one such record
 
 
-class Map(NamedTuple):
-    """The flat memory of a map, and its strides: of images, channels, rows, columns, and where the map begins."""
-
-    memory: Array
-    strides: Array
-
-
 class Region(NamedTuple):
     """LANES regions: where elements, weights and values begin, the axes, and how far OUTSIDE is from weights, or 0."""
 
@@ -69,22 +62,15 @@ class Region(NamedTuple):
 # --- copies between maps and work memory
 
 
-@inline_jit
-def row_start(row: int, g: Geometry, strides: Array) -> tuple[int, int]:
-    """The offset of the plane of a row of regions, and its number y in the plane."""
-    plane, y = row // g.rows, row % g.rows
-    return strides[4] + plane // g.channels * strides[0] + plane % g.channels * strides[1], y
-
-
 @jit
-def copy_pairs(map: Map, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
-    """The same for regions of 2×2 side by side, in loops that the compiler vectorises."""
+def copy_pairs(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+    """`copy_elements` for regions of 2×2 side by side, in loops that the compiler vectorises."""
     noinline()
-    (z, strides), M = map, g.pitch
+    M = g.pitch
     for row in range(rows[0], rows[1]):
-        plane, y = row_start(row, g, strides)
         for i in range(2):
-            at, of = plane + (2 * y + i) * strides[2], 2 * i * M + (row - rows[0]) * g.columns
+            at = (row // g.rows * g.height + 2 * (row % g.rows) + i) * g.width
+            of = 2 * i * M + (row - rows[0]) * g.columns
             if to_work:
                 for x in range(g.columns):
                     work[of + x] = z[at + 2 * x]
@@ -96,24 +82,22 @@ def copy_pairs(map: Map, g: Geometry, rows: tuple[int, int], work: Array, to_wor
 
 
 @jit
-def copy_elements(map: Map, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+def copy_elements(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
     """The elements of a tile to work memory, with zeros outside the map; or back, added where regions overlap."""
     noinline()
-    (z, strides), M = map, g.pitch
-    step = g.stride_x * strides[3]
-    if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1 and strides[3] == 1:
-        return copy_pairs(map, g, rows, work, to_work)
+    M, step = g.pitch, g.stride_x
+    if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1:
+        return copy_pairs(z, g, rows, work, to_work)
     for row in range(rows[0], rows[1]):
-        plane, y = row_start(row, g, strides)
+        plane, y = row // g.rows * g.height * g.width, row % g.rows
         for i in range(g.size_y):
             line, of = y * g.stride_y - g.padding_y + i, i * g.size_x * M + (row - rows[0]) * g.columns
-            at = plane + line * strides[2] - g.padding_x * strides[3]
             for j in range(g.size_x):
-                to, start = of + j * M, at + j * strides[3]
+                to, start = of + j * M, plane + line * g.width - g.padding_x + j
                 first, last = 0, g.columns
                 if g.inside == 0:
-                    first = max(0, -((j - g.padding_x) // g.stride_x))
-                    last = min(g.columns, (g.width - 1 + g.padding_x - j) // g.stride_x + 1)
+                    first = max(0, -((j - g.padding_x) // step))
+                    last = min(g.columns, (g.width - 1 + g.padding_x - j) // step + 1)
                     last = last if 0 <= line < g.height else first
                 if to_work:
                     if g.inside == 0:
@@ -129,19 +113,21 @@ def copy_elements(map: Map, g: Geometry, rows: tuple[int, int], work: Array, to_
 
 
 @jit
-def copy_values(map: Map, g: Geometry, rows: tuple[int, int], work: Array, start: int, to_work: bool) -> None:
-    """A number for each region of a tile to work memory from `start` on; or back."""
+def copy_values(map: Array, g: Geometry, rows: tuple[int, int], work: Array, k: int, to_work: bool) -> None:
+    """Value k of each region of a tile, from a map [N, C, h, w] of p, or of μ or γ [N, 2, C, h, w], or back."""
     noinline()
-    values, strides = map
+    start = (g.size_y * g.size_x + 2 * (g.size_y + g.size_x) + k) * g.pitch
+    axes, axis = (1, 0) if k == 0 else (2, (k - 1) % 2)
     for row in range(rows[0], rows[1]):
-        plane, y = row_start(row, g, strides)
-        at, to = plane + y * strides[2], start + (row - rows[0]) * g.columns
+        plane, y = row // g.rows, row % g.rows
+        before = (plane // g.channels * axes + axis) * g.channels + plane % g.channels
+        at, to = (before * g.rows + y) * g.columns, start + (row - rows[0]) * g.columns
         if to_work:
             for x in range(g.columns):
-                work[to + x] = values[at + x * strides[3]]
+                work[to + x] = map[at + x]
         else:
             for x in range(g.columns):
-                values[at + x * strides[3]] = work[to + x]
+                map[at + x] = work[to + x]
 
 
 @jit
@@ -243,11 +229,10 @@ def compute(work: Array, at: Region, operation: int, how: tuple[float, float, in
 
 @cached_jit
 def run(source: str) -> Any:
-    def run(rows: tuple[int, int], geometry: Array, how: Any, arrays: Any, strides: Array, work: Array) -> None:
+    def run(rows: tuple[int, int], geometry: Array, how: Any, maps: Any, work: Array) -> None:
         """An operation on the rows of regions first … last, a tile at a time.
 
-        arrays, strides  [12, 5] of the maps: z, p, μ_y, μ_x, γ_y, γ_x that are read, then those that are written; maps
-                         that are not given have no elements
+        maps  flat: z, p, μ and γ that are read, then those that are written; those that are not given have no elements
         """
         source  # noqa: B018
         g = geometry[0]
@@ -258,17 +243,17 @@ def run(source: str) -> Any:
             tile = start, min(start + g.tile, rows[1])
             if g.inside == 0:
                 mark_outside(g, tile, work, (elements + weights) * M)
-            if len(arrays[0]) > 0:
-                copy_elements(Map(arrays[0], strides[0]), g, tile, work, True)
+            if len(maps[0]) > 0:
+                copy_elements(maps[0], g, tile, work, True)
             for k in range(VALUES):
-                if len(arrays[1 + k]) > 0:
-                    copy_values(Map(arrays[1 + k], strides[1 + k]), g, tile, work, values + k * M, True)
+                if len(maps[1 + (k + 1) // 2]) > 0:
+                    copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
             for m in range(0, (tile[1] - tile[0]) * g.columns, LANES):
                 compute(work, Region(m, elements * M + m, values + m, axes, outside), g.operation, how)
             for k in range(VALUES):
-                if len(arrays[7 + k]) > 0:
-                    copy_values(Map(arrays[7 + k], strides[7 + k]), g, tile, work, values + k * M, False)
-            if len(arrays[6]) > 0:
-                copy_elements(Map(arrays[6], strides[6]), g, tile, work, False)
+                if len(maps[5 + (k + 1) // 2]) > 0:
+                    copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
+            if len(maps[4]) > 0:
+                copy_elements(maps[4], g, tile, work, False)
 
     return run

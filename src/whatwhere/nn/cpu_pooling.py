@@ -20,28 +20,38 @@ from whatwhere.nn import cpu_kernels as kernels
 
 TILE = 512  # regions that are processed together, about
 PER_THREAD = 20_000  # regions for which another thread pays
-Given = Tensor | None
 
 
 def launch(
-    operation: str, geometry: Sequence[int], tensors: Sequence[Given], fit: Sequence[float] = (0.0, 0.0, 2)
+    operation: str, geometry: Sequence[int], tensors: Sequence[Tensor | None], fit: Sequence[float] = (0.0, 0.0, 2)
 ) -> None:
     """Run an operation on all rows of regions, in as many threads as pay; see `fused` for what it is given.
 
     tensors  z, p, μ and γ that are read, and then those that are written
     """
-    p = next(tensor for tensor in (tensors[1], tensors[5]) if tensor is not None)
-    if tensors[4] is not None and leaves_out_or_adds(geometry):
-        tensors[4].zero_()
-    if p.numel() == 0:
-        return
+    own = [None if tensor is None else tensor.detach().contiguous() for tensor in tensors]
+    p = next(tensor for tensor in (own[1], own[5]) if tensor is not None)
+    if own[4] is not None and leaves_out_or_adds(geometry):
+        own[4].zero_()
+    if p.numel() > 0:
+        run_in_threads(operation, tuple(geometry), p, [p.new_empty(0) if t is None else t for t in own], fit)
+    for given, computed in zip(tensors[4:], own[4:], strict=True):
+        if given is not None and computed is not None and not given.is_contiguous():
+            given.copy_(computed)
+
+
+def run_in_threads(
+    operation: str, geometry: tuple[int, ...], p: Tensor, tensors: Sequence[Tensor], fit: Sequence[float]
+) -> None:
+    """The same on tensors that are contiguous."""
     (n, channels), rows = p.shape[:2], p.shape[2]
-    planes, (record, length), maps = n * channels, describe(tuple(geometry), channels, operation), flat_maps(tensors)
+    planes, (record, length) = n * channels, describe(geometry, channels, operation)
+    maps = tuple(tensor.view(-1).numpy() for tensor in tensors)
     how = float(fit[0]), float(fit[1]), int(fit[2])
 
     def work(first: int, last: int) -> None:
         memory = torch.zeros(length, dtype=p.dtype).numpy()
-        kernels.run((first * rows, last * rows), record, how, *maps, memory)
+        kernels.run((first * rows, last * rows), record, how, maps, memory)
 
     threads = max(1, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
     if threads == 1:
@@ -69,29 +79,6 @@ def describe(geometry: tuple[int, ...], channels: int, operation: str) -> tuple[
     number = kernels.OPERATIONS.index(operation)
     record = np.array([(*geometry, channels, inside, overlap, tile, pitch, number)], kernels.GEOMETRY)
     return record, (size_y * size_x + 2 * (size_y + size_x) + kernels.VALUES) * pitch
-
-
-def flat_maps(tensors: Sequence[Given]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """The memory of z, p, μ and γ as flat arrays, twice, with μ and γ [N, 2, C, h, w] once for each axis."""
-    arrays: list[np.ndarray | None] = []
-    steps: list[tuple[int, ...]] = []
-    for tensor, axes in zip(tensors, (1, 1, 2, 2) * 2, strict=True):
-        if tensor is None or tensor.numel() == 0:
-            arrays += [None] * axes
-            steps.append((0,) * (3 + axes))
-            continue
-        steps.append(tensor.stride())
-        length = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, steps[-1], strict=True))
-        arrays += [torch.as_strided(tensor.detach(), (length,), (1,)).numpy()] * axes
-    given = next(array for array in arrays if array is not None)
-    return tuple(given[:0] if array is None else array for array in arrays), stride_table(tuple(steps))
-
-
-@lru_cache(256)
-def stride_table(steps: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """Strides of images, channels, rows and columns of every map, and where it begins: [12, 5]."""
-    rows = [(own[0], *own[-3:], axis * own[1]) for own in steps for axis in range(len(own) - 3)]
-    return np.array(rows, np.int64)
 
 
 @cache

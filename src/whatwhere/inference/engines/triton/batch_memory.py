@@ -16,7 +16,7 @@ from whatwhere.inference.engines.triton.shapes import (
     up_size,
 )
 from whatwhere.inference.engines.triton.step import MARKED_IMAGES
-from whatwhere.inference.engines.triton.weights import OUT_OF_BOUNDS, Strided, take_theta
+from whatwhere.inference.engines.triton.weights import Strided, take_theta
 from whatwhere.inference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
@@ -44,7 +44,7 @@ class BatchMemory:
             return torch.empty(*shape, dtype=dtype, device=images.device)
 
         self.images, self.mask = empty(N, C, height, width), empty(N, C, height, width) if masked else None
-        self.common = empty(6)  # scales and a flag, by the names of `weights`
+        self.common = empty(5)  # scales, by the names of `weights`
         self.gradient_unit = empty(1)  # of an error that is not weighted
         self.p = [  # what `down` unpools at once, it stores as float16 · scale
             empty(N, *s.grid, s.maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
@@ -71,8 +71,7 @@ class BatchMemory:
         ]
         self.down = [empty(*down_size(s), dtype=HALF) for s in self.shapes]
         self.up = [empty(*up_size(s), dtype=HALF) for s in self.shapes]
-        self.filters: list[Tensor | None] = [None] * (2 * self.top)  # whose matrices these are: down, then up
-        self.versions = [0] * (2 * self.top)
+        self.sources: list[tuple[Tensor, int]] = []  # what is laid out, and its versions
 
         top, bottom = self.shapes[-1], self.shapes[0]
         self.gradient = empty(self.sample, *top.grid, top.maps)
@@ -101,7 +100,6 @@ class BatchMemory:
         if self.mask is not None:
             assert problem.mask is not None
             self.mask.copy_(problem.mask.expand_as(problem.images))
-        self.common[OUT_OF_BOUNDS.value].zero_()
         if start is not None:
             assert start.p is not None
             self.load_latents(start.p, start.pooling_params)
@@ -115,14 +113,10 @@ class BatchMemory:
         self.p[-1].copy_(p.permute(0, 2, 3, 1))
         if self.features is not self.p[-1]:
             self.features.copy_(self.p[-1])
-        moments = self.spec.moments
         for known, own, planes, shape in zip(theta, self.theta, self.weights, self.shapes, strict=True):
             mu, gamma = (Strided(x, x.stride()) for x in (known.mu, known.gamma))
             rows, programs = self.regions(shape, self.N)
-            take_theta[programs](
-                mu, gamma, (own, planes, self.common), rows, (moments.gamma_min, moments.gamma_max),
-                SHAPE=shape, **ELEMENTWISE,
-            )  # fmt: skip
+            take_theta[programs](mu, gamma, own, planes, rows, SHAPE=shape, **ELEMENTWISE)
 
     @staticmethod
     def regions(shape: LayerShape, images: int, tile: int = ELEMENTWISE["M"]) -> tuple[int, tuple[int]]:
@@ -136,19 +130,18 @@ class BatchMemory:
         unit = to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
         weight = torch.ones_like(unit) if self.mask is None else to_unit(largest(self.mask)).square()
         error = unit * weight
-        self.common[:5].copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
+        self.common.copy_(torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error]))
 
     def load_filters(self, model: DeconvNet) -> None:
-        """Lay out the filters that are not here yet, and find how much larger than an error its gradient may be."""
+        """Lay out filters that are not here yet, and find how much larger than an error its gradient may be."""
+        if self.holds(model):
+            return
         upward = model.upward[: self.top]
-        if not self.holds(model):
-            self.gradient_unit[0] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in upward]).prod())
-        for matrices, lay_out, first in ((self.down, down_matrix, 0), (self.up, up_matrix, self.top)):
-            for k, matrix in enumerate(matrices):
-                f = self.both_passes(model)[first + k]
-                if self.filters[first + k] is not f or self.versions[first + k] != f._version:
-                    matrix.copy_(lay_out(f, self.shapes[k]))
-                    self.filters[first + k], self.versions[first + k] = f, f._version
+        self.gradient_unit[0] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in upward]).prod())
+        for k, shape in enumerate(self.shapes):
+            self.down[k].copy_(down_matrix(model.filters[k], shape))
+            self.up[k].copy_(up_matrix(upward[k], shape))
+        self.sources = [(f, f._version) for f in self.both_passes(model)]
 
     def both_passes(self, model: DeconvNet) -> tuple[Tensor, ...]:
         """The filters of the pass down, then those of the pass up."""
@@ -156,8 +149,10 @@ class BatchMemory:
 
     def holds(self, model: DeconvNet) -> bool:
         """Whether the filters of this model are here."""
-        known = zip(self.both_passes(model), self.filters, self.versions, strict=True)
-        return all(f is own and f._version == version for f, own, version in known)
+        if not self.sources:
+            return False
+        known = zip(self.both_passes(model), self.sources, strict=True)
+        return all(f is own and f._version == version for f, (own, version) in known)
 
     def latents(self) -> Latents:
         """A copy of what was inferred, shaped as everywhere else; in memory the maps come last, as `load` likes it."""

@@ -31,6 +31,7 @@ from whatwhere.inference.engines.triton.step import (
 )
 from whatwhere.inference.engines.triton.weights import (
     ERROR_SCALE,
+    MAPS,
     SCALE,
     UNSCALE,
     Tile,
@@ -215,3 +216,55 @@ def unpool(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.cons
         mark_active(tensors.active, p_hat, tile.row, 0, numbers, SHAPE)
     if RULE.measure:
         measure_features(tensors, p_hat, part, exists, RULE.alpha)
+
+
+@triton.jit
+def unpool_overlapping(p, weights, z, common, rows, SHAPE: tl.constexpr, M: tl.constexpr):
+    """z(i) = Σ w(i) p(j) over the regions j that hold i: of an element of a cell these are REACH along an axis."""
+    S_Y: tl.constexpr = SHAPE.pool_shape[0]
+    S_X: tl.constexpr = SHAPE.pool_shape[1]
+    CELL_Y: tl.constexpr = SHAPE.cell[0]
+    CELL_X: tl.constexpr = SHAPE.cell[1]
+    DOWN: tl.constexpr = SHAPE.strides[0]
+    RIGHT: tl.constexpr = SHAPE.strides[1]
+    REACH_Y: tl.constexpr = (S_Y + DOWN - 1) // DOWN
+    REACH_X: tl.constexpr = (S_X + RIGHT - 1) // RIGHT
+    H: tl.constexpr = SHAPE.cells[0]
+    W: tl.constexpr = SHAPE.cells[1]
+    tile, _ = own_tile(rows, SHAPE.maps, M)
+    image, c_y, c_x = tile.row // (H * W), tile.row // W % H, tile.row % W
+    elements = ()  # all of them before the first is stored, so that the compiler reads what they share once
+    for a in tl.static_range(CELL_Y):
+        for c in tl.static_range(CELL_X):
+            total = tl.zeros((M, MAPS), tl.float32)
+            for o_y in tl.static_range(REACH_Y):
+                for o_x in tl.static_range(REACH_X):
+                    if a % DOWN + o_y * DOWN < S_Y and c % RIGHT + o_x * RIGHT < S_X:  # a name would be no constant
+                        r_y = c_y * (CELL_Y // DOWN) + a // DOWN - o_y
+                        r_x = c_x * (CELL_X // RIGHT) + c // RIGHT - o_x
+                        total += region_element(
+                            (p, weights), (image, r_y, r_x), tile,
+                            a % DOWN + o_y * DOWN, c % RIGHT + o_x * RIGHT, SHAPE,
+                        )  # fmt: skip
+            elements = elements + (total,)  # noqa: RUF005
+    c_scale = tl.load(common + SCALE)
+    AREA: tl.constexpr = SHAPE.cell_area
+    first = plane_offset(tile, AREA, SHAPE.maps)
+    for i in tl.static_range(AREA):
+        tl.store(z + first + i * SHAPE.maps, (elements[i] * c_scale).to(z.dtype.element_ty), mask=tile.here)
+
+
+@triton.jit
+def region_element(source, region, tile, i: tl.constexpr, j: tl.constexpr, SHAPE: tl.constexpr):
+    """w(i) p(j) of element (i, j) of one region for every row; 0 where there is no such region or element."""
+    H: tl.constexpr = SHAPE.grid[0]
+    W: tl.constexpr = SHAPE.grid[1]
+    p, weights = source
+    image, r_y, r_x = region
+    exists = tile.here & ((r_y >= 0) & (r_y < H) & (r_x >= 0) & (r_x < W))[:, None]
+    own = Tile((image.to(tl.int64) * H + r_y) * W + r_x, tile.b, exists)
+    feature = tl.load(p + plane_offset(own, 1, SHAPE.maps), mask=exists, other=0.0)
+    planes = load_planes(weights, own, exists & some_in_row(feature != 0), SHAPE)
+    w = region_weights(planes, feature, SHAPE)
+    inside = (SHAPE.unpooled[0] - r_y * SHAPE.strides[0] > i) & (SHAPE.unpooled[1] - r_x * SHAPE.strides[1] > j)
+    return tl.where(inside[:, None], feature * w[i] * w[SHAPE.pool_shape[0] + j], 0.0)

@@ -47,7 +47,7 @@ class TritonFilterMap:
         shape, largest = workspace.shapes[k - 1], f.abs().amax()
         unit = largest.where(largest > 0, torch.ones_like(largest))  # directions may be too large for float16
         workspace.down[k - 1].copy_(down_matrix(f / unit, shape))
-        workspace.filters[k - 1] = None
+        workspace.sources.clear()  # one of the matrices is another
         if subtract:
             workspace.images.div_(unit)
         workspace.reconstruct(workspace.N, top=k, subtract=subtract)

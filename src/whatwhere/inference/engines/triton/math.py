@@ -15,6 +15,16 @@ def place(errors, i: tl.constexpr, PLACES: tl.constexpr):
 
 
 @triton.jit
+def element(errors, i: tl.constexpr, SHAPE: tl.constexpr):
+    """The same, where regions overlap from a tuple of their elements."""
+    if SHAPE.tiled:  # noqa: SIM108
+        error = place(errors, i, SHAPE.places)
+    else:
+        error = errors[i]
+    return error
+
+
+@triton.jit
 def axis_means(w, first: tl.constexpr, like, S: tl.constexpr):
     """Σ q x and Σ q x² along the axis whose S weights begin with `first`, shaped `like` a tensor."""
     mean, square = like * 0, like * 0
@@ -32,12 +42,11 @@ def pooled(errors, w, SHAPE: tl.constexpr):
 
     In 2 × 2 the first is `formulas.pair_moment` of the errors pooled along the other axis, the second is 0.
     """
-    PLACES: tl.constexpr = SHAPE.places
     S_Y: tl.constexpr = SHAPE.pool_shape[0]
     S_X: tl.constexpr = SHAPE.pool_shape[1]
     if S_Y == 2 and S_X == 2:
-        e_00, e_01 = place(errors, 0, PLACES), place(errors, 1, PLACES)
-        e_10, e_11 = place(errors, 2, PLACES), place(errors, 3, PLACES)
+        e_00, e_01 = element(errors, 0, SHAPE), element(errors, 1, SHAPE)
+        e_10, e_11 = element(errors, 2, SHAPE), element(errors, 3, SHAPE)
         r_0, r_1 = w[2] * e_00 + w[3] * e_01, w[2] * e_10 + w[3] * e_11
         c_0, c_1 = w[0] * e_00 + w[1] * e_10, w[0] * e_01 + w[1] * e_11
         g = w[0] * r_0 + w[1] * r_1
@@ -52,7 +61,7 @@ def pooled(errors, w, SHAPE: tl.constexpr):
             y = i - (S_Y - 1) / 2
             for j in tl.static_range(S_X):
                 x = j - (S_X - 1) / 2
-                slope = w[i] * w[S_Y + j] * place(errors, i * S_X + j, PLACES)
+                slope = w[i] * w[S_Y + j] * element(errors, i * S_X + j, SHAPE)
                 g += slope
                 first_y += slope * (y - mean_y)
                 first_x += slope * (x - mean_x)

@@ -11,7 +11,7 @@ side in one row,
 With cells of 2 × 2 and filters of 5 × 5 that is 9 taps for 25, each row read a third as often, for 1.44 times the
 products.
 
-Regions that overlap are no cells: `regions` goes between them and the cells, whose sides are the regions' strides.
+Regions that overlap are no cells: those have the sides of the regions' strides, and the error at z goes through memory.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 
 from whatwhere.model import DeconvNet
+from whatwhere.ops.pooling import Regions
+from whatwhere.spec import LayerSpec
 
 Pair = tuple[int, int]  # along rows and columns
 CHUNK = 16  # maps that one program of the upward pass takes: the least that the tensor cores accept
@@ -68,7 +70,7 @@ def depth_block(inner: int) -> int:
 class LayerShape:
     """The sizes of one layer: B maps of z over C maps below. What has two numbers has them along rows and columns.
 
-    Kernels take it whole, as one constant that they are compiled for.
+    Kernels take it whole, as one constant that they are compiled for. `layer_shape` computes it.
     """
 
     maps: int
@@ -78,121 +80,62 @@ class LayerShape:
     pool_shape: Pair  # of a region
     strides: Pair
     filter_shape: Pair  # K × L
+    tiled: bool  # regions are cells, so that one kernel goes from the error below to the features
+    weight_planes: int  # how many numbers a region's weights are stored as (`weights`)
+    ragged: tuple[bool, bool]  # whether the last region reaches beyond z
+    cell: Pair  # sides of a cell: multiples of the strides, so that an element's place in its regions is known
+    cell_area: int  # elements of a cell in one map
+    cell_row: int  # in all maps
+    cells: Pair  # of z
+    taps: Pair  # R: how many cells a block reaches
+    blocks: Pair  # of the map below
+    block_row: int  # elements of the map below in a block, all maps
+    group: Pair  # blocks that the downward pass makes at a time
+    group_taps: Pair  # how many cells a group of blocks reaches
+    groups: Pair
+    group_sides: Pair  # elements of the map below in a group of blocks
+    group_row: int  # in all maps
+    can_skip: bool  # the downward pass can leave out cells that nothing uses: long rows, taps that fit in 32 bits
+    chunks: int  # programs of the upward pass that share the maps
+    places: int  # elements of a cell, rounded up to a power of two as the kernels need it
+    down_tile: int  # columns that one program of the downward pass takes
+    down_depth: int
+    up_depth: int
 
-    @property
-    def tiled(self) -> bool:
-        """Whether regions are cells, so that one kernel goes from the error below to the features."""
-        return self.strides == self.pool_shape
 
-    @property
-    def weight_planes(self) -> int:
-        """How many numbers a region's weights are stored as (`weights`)."""
-        return sum(map(planes_of, self.pool_shape))
-
-    @property
-    def cell(self) -> Pair:
-        """The sides of a cell: multiples of the strides, so that an element's place in its regions is known."""
-        return cell_sides(self.pool_shape, self.strides)
-
-    @property
-    def cell_area(self) -> int:
-        """Elements of a cell in one map."""
-        return math.prod(self.cell)
-
-    @property
-    def cells(self) -> Pair:
-        """Cells of z."""
-        return both(ceil_div, self.unpooled, self.cell)
-
-    @property
-    def taps(self) -> Pair:
-        """R: how many cells a block reaches."""
-        return both(lambda s, K: 1 + (s + K - 2) // s, self.cell, self.filter_shape)
-
-    @property
-    def group_taps(self) -> Pair:
-        """How many cells a group of blocks reaches."""
-        return both(lambda R, g: R + g - 1, self.taps, self.group)
-
-    @property
-    def can_skip(self) -> bool:
-        """Whether the downward pass can leave out cells that nothing uses: long rows, and taps that fit in 32 bits."""
-        return self.tiled and self.cell_row >= 64 and math.prod(self.group_taps) < 32
-
-    @property
-    def blocks(self) -> Pair:
-        """Blocks of the map below."""
-        return both(ceil_div, self.below[1:], self.cell)
-
-    @property
-    def cell_row(self) -> int:
-        """Elements of z in a cell, all maps."""
-        return self.cell_area * self.maps
-
-    @property
-    def block_row(self) -> int:
-        """Elements of the map below in a block, all maps."""
-        return self.cell_area * self.below[0]
-
-    @property
-    def group(self) -> Pair:
-        """Blocks that the downward pass makes at a time: 4 where a block of 1 would leave the tensor cores idle, as
-        over images."""
-        if 4 * self.block_row > 64:
-            return 1, 1
-        return (1, 4) if self.blocks[0] == 1 else (2, 2)
-
-    @property
-    def groups(self) -> Pair:
-        return both(ceil_div, self.blocks, self.group)
-
-    @property
-    def group_sides(self) -> Pair:
-        """Elements of the map below in a group of blocks, along rows and columns."""
-        return both(operator.mul, self.group, self.cell)
-
-    @property
-    def group_row(self) -> int:
-        """Elements of the map below in a group of blocks, all maps."""
-        return math.prod(self.group) * self.block_row
-
-    @property
-    def chunks(self) -> int:
-        """Programs that share the maps."""
-        return ceil_div(self.maps, CHUNK)
-
-    @property
-    def places(self) -> int:
-        """Elements of a cell, rounded up to a power of two as the kernels need it."""
-        return power_of_two(self.cell_area)
-
-    @property
-    def ragged(self) -> tuple[bool, bool]:
-        """Whether the last region reaches beyond z, along rows and columns."""
-        last = both(lambda n, t: (n - 1) * t, self.grid, self.strides)
-        rows, columns = (start + s > n for start, s, n in zip(last, self.pool_shape, self.unpooled, strict=True))
-        return rows, columns
-
-    @property
-    def down_tile(self) -> int:
-        """Columns that one program of the downward pass takes."""
-        return depth_block(self.group_row)
-
-    @property
-    def down_depth(self) -> int:
-        return depth_block(self.cell_row)
-
-    @property
-    def up_depth(self) -> int:
-        return depth_block(self.block_row)
+def layer_shape(spec: LayerSpec, below: tuple[int, int, int], regions: Regions) -> LayerShape:
+    """The shape of a layer over maps of this size."""
+    maps, unpooled, grid = regions.shape[0], regions.shape[1:], regions.grid[1:]
+    cell = cell_sides(spec.pool_shape, spec.strides)
+    area, tiled = math.prod(cell), spec.strides == spec.pool_shape
+    blocks, taps = both(ceil_div, below[1:], cell), both(lambda s, K: 1 + (s + K - 2) // s, cell, spec.filter_shape)
+    block_row, cell_row = area * below[0], area * maps
+    group = (1, 1)
+    if 4 * block_row <= 64:  # a block of 1 would leave the tensor cores idle, as over images
+        group = (1, 4) if blocks[0] == 1 else (2, 2)
+    group_taps, group_row = both(lambda R, g: R + g - 1, taps, group), math.prod(group) * block_row
+    ends = both(lambda n, t: (n - 1) * t, grid, spec.strides)
+    ends = both(operator.add, ends, spec.pool_shape)
+    return LayerShape(
+        maps=maps, below=below, unpooled=unpooled, grid=grid,
+        pool_shape=spec.pool_shape, strides=spec.strides, filter_shape=spec.filter_shape,
+        tiled=tiled, weight_planes=sum(map(planes_of, spec.pool_shape)),
+        ragged=(ends[0] > unpooled[0], ends[1] > unpooled[1]),
+        cell=cell, cell_area=area, cell_row=cell_row, cells=both(ceil_div, unpooled, cell),
+        taps=taps, blocks=blocks, block_row=block_row,
+        group=group, group_taps=group_taps, groups=both(ceil_div, blocks, group),
+        group_sides=both(operator.mul, group, cell), group_row=group_row,
+        can_skip=tiled and cell_row >= 64 and math.prod(group_taps) < 32,
+        chunks=ceil_div(maps, CHUNK), places=power_of_two(area),
+        down_tile=depth_block(group_row), down_depth=depth_block(cell_row), up_depth=depth_block(block_row),
+    )  # fmt: skip
 
 
 def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[LayerShape]:
     """The shapes of layers 1 … layer for images of this size."""
     below, shapes = (model.spec.signal_channels, height, width), []
     for spec, regions in zip(model.spec.layers, model.at(height, width).regions[:layer], strict=False):
-        sizes = regions.shape[1:], regions.grid[1:], spec.pool_shape, spec.strides, spec.filter_shape
-        shapes.append(LayerShape(regions.shape[0], below, *sizes))
+        shapes.append(layer_shape(spec, below, regions))
         below = regions.grid
     return shapes
 

@@ -22,7 +22,7 @@ MARKED_IMAGES = tl.constexpr(64)  # images that share a mark
 
 
 # What the kernels over regions read and write of one layer, in the layouts of `down`. `error` is the one at the layer
-# below, and for `regions.pool` the one at z; `features` are those after the last step, if p is ahead of them; `rates`
+# below, where regions overlap the one at z; `features` are those after the last step, if p is ahead of them; `rates`
 # multiply an image's step of θ in a schedule; `uphill` to `squares` are parts of an image's sums; `active` says which
 # regions of the top have a feature (`mark_active`); `common` are the numbers that `weights` names.
 Tensors = namedtuple(

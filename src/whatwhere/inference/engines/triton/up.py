@@ -1,20 +1,20 @@
-"""The way up: the error below a layer to its features, in one kernel where regions lie side by side within a map.
+"""The way up: the error below a layer to its features, in one kernel where regions lie side by side.
 
-Layouts are those of `down`.
+Regions that overlap share elements, so that the error at z goes through memory, cell by cell: `propagate` writes it,
+`up` reads the elements of each region. Layouts are those of `down`.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.math import fitted, moved, place, pooled
+from whatwhere.inference.engines.triton.math import element, fitted, moved, pooled
 from whatwhere.inference.engines.triton.step import mark_active, some_in_row, store_unpooled, take_step
 from whatwhere.inference.engines.triton.weights import (
     ERROR_SCALE,
     ERROR_UNSCALE,
     GRADIENT_SCALE,
     MAPS,
-    OUT_OF_BOUNDS,
     SCALE,
     UNSCALE,
     Tile,
@@ -31,9 +31,9 @@ from whatwhere.inference.engines.triton.weights import (
 
 @triton.jit
 def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.constexpr, M: tl.constexpr):
-    """The error at z (a product), pooled with the weights: g. Then, all in registers, θ moves where the rule asks it:
-    only where there are features, or in the first step everywhere if any θ is out of its bounds, so that it comes
-    within them. By its role,
+    """The error at z (a product, or what `propagate` left where regions overlap), pooled with the weights: g.
+    Then, all in registers, θ moves where the rule asks it:
+    only where there are features, but in the first step everywhere, so that θ comes within its bounds. By its role,
 
     between     g is handed to the layer above
     gradient    g is stored and unpooled, for the line search
@@ -41,15 +41,19 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
     """
     B: tl.constexpr = SHAPE.maps
     common, rows = tensors.common, numbers.rows
-    row, errors = errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
-    errors *= tl.load(common + ERROR_UNSCALE)
-
+    if SHAPE.tiled:
+        row, errors = errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
+        errors *= tl.load(common + ERROR_UNSCALE)
+    else:
+        row = tl.program_id(0) // SHAPE.chunks * M + tl.arange(0, M)
     chunk = tl.program_id(0) % SHAPE.chunks
     b = chunk * MAPS + tl.arange(0, MAPS)
     here = (row < rows)[:, None] & (b < B)[None, :]
     tile = Tile(row, b, here)
     at, part = plane_offset(tile, 1, B), row * SHAPE.chunks + chunk
     room_y, room_x = room(row, SHAPE)
+    if not SHAPE.tiled:
+        errors = gather(tensors, tile, room_y, room_x, SHAPE)
     if RULE.fit:
         y, x = fitted(errors, room_y, room_x, numbers, SHAPE, RULE.fit)
         store_theta(tensors.theta, tile, here, y, x, B)
@@ -59,13 +63,13 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
         planes = load_planes(tensors.weights, tile, here, SHAPE)
     if RULE.keep:
         store_planes(tensors.weights_before, tile, here, planes, SHAPE)
-    w = region_weights(planes, place(errors, 0, SHAPE.places), SHAPE)
+    w = region_weights(planes, element(errors, 0, SHAPE), SHAPE)
     g, first_y, first_x, second_y, second_x = pooled(errors, w, SHAPE)
     p_hat = g * 0 if RULE.fit else tl.load(tensors.p + at, mask=here, other=0.0).to(tl.float32)
-    if RULE.role == "between":
+    if RULE.role == "between" and SHAPE.tiled:
         p_hat *= tl.load(common + UNSCALE)
     if RULE.move:
-        rate, moving = movement(tensors, numbers, tile, p_hat, numbers.pooling_rate, SHAPE, RULE)
+        rate, moving = movement(tensors, numbers, tile, p_hat, SHAPE, RULE)
         y, x = load_theta(tensors.theta, tile, moving, B)
         y = moved(y, (first_y, second_y), rate, numbers.gamma_bounds, SHAPE.pool_shape[0])
         x = moved(x, (first_x, second_x), rate, numbers.gamma_bounds, SHAPE.pool_shape[1])
@@ -79,27 +83,47 @@ def up(tensors, numbers, SHAPE: tl.constexpr, ABOVE: tl.constexpr, RULE: tl.cons
         store_error(tensors.error_above, g * tl.load(common + ERROR_SCALE), tile, SHAPE, ABOVE)
     if RULE.role == "gradient":
         g = store_gradient(tensors, g, tile, part, rows, SHAPE)
-        store_unpooled(g * c, tensors.z, w, tile, here, SHAPE)
+        if SHAPE.tiled:
+            store_unpooled(g * c, tensors.z, w, tile, here, SHAPE)
     if RULE.role == "step":
         new = take_step(tensors, tile, part, (g, p_hat), numbers, SHAPE, RULE)
-        if not RULE.momentum:
+        if SHAPE.tiled and not RULE.momentum:
             changed = here if RULE.fit else here & some_in_row((new != 0) | (p_hat != 0))
             store_unpooled(new * c, tensors.z, region_weights(planes, new, SHAPE), tile, changed, SHAPE)
             mark_active(tensors.active, new, row, numbers.first_image, numbers, SHAPE)
 
 
 @triton.jit
-def movement(tensors, numbers, tile, p_hat, rate, SHAPE: tl.constexpr, RULE: tl.constexpr):
-    """λ β_U p̂ of every region, `rate` times p̂, and where θ moves."""
+def gather(tensors, tile, room_y, room_x, SHAPE: tl.constexpr):
+    """The error at every element of regions that overlap, from cells of z; 0 beyond the map."""
+    S_Y: tl.constexpr = SHAPE.pool_shape[0]
+    S_X: tl.constexpr = SHAPE.pool_shape[1]
+    CELL_Y: tl.constexpr = SHAPE.cell[0]
+    CELL_X: tl.constexpr = SHAPE.cell[1]
+    H: tl.constexpr = SHAPE.grid[0]
+    W: tl.constexpr = SHAPE.grid[1]
+    image, unit = (tile.row // (H * W)).to(tl.int64), tl.load(tensors.common + ERROR_UNSCALE)
+    elements = ()
+    for i in tl.static_range(S_Y):
+        y = tile.row // W % H * SHAPE.strides[0] + i
+        for j in tl.static_range(S_X):
+            x = tile.row % W * SHAPE.strides[1] + j
+            cell = (image * SHAPE.cells[0] + y // CELL_Y) * SHAPE.cells[1] + x // CELL_X
+            at = ((cell * CELL_Y + y % CELL_Y) * CELL_X + x % CELL_X)[:, None] * SHAPE.maps + tile.b[None, :]
+            inside = tile.here & (room_y > i) & (room_x > j)
+            elements += (tl.load(tensors.error + at, mask=inside, other=0.0).to(tl.float32) * unit,)
+    return elements
+
+
+@triton.jit
+def movement(tensors, numbers, tile, p_hat, SHAPE: tl.constexpr, RULE: tl.constexpr):
+    """λ β_U p̂ of every region, and where θ moves: where there are features, in the first step everywhere."""
     row = tile.row
-    rate = rate * p_hat
+    rate = numbers.pooling_rate * p_hat
     if RULE.scheduled:
         image = row // (SHAPE.grid[0] * SHAPE.grid[1])
         rate *= tl.load(tensors.rates + image, mask=row < numbers.rows, other=0.0)[:, None]
-    active = some_in_row(p_hat != 0)
-    return rate, tile.here & (
-        active | (numbers.is_first * tl.load(tensors.common + OUT_OF_BOUNDS + 0 * row) > 0)[:, None]
-    )
+    return rate, tile.here & (some_in_row(p_hat != 0) | (numbers.is_first > 0))
 
 
 @triton.jit
@@ -180,3 +204,15 @@ def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: t
             piece = tl.where(ends, 0, piece)
         t_y = tl.where(ends, t_y + 1, t_y)
     return row, tl.reshape(total, (M, SHAPE.places, MAPS))
+
+
+@triton.jit
+def propagate(tensors, z_error, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: tl.constexpr):
+    """The error at z of a tile of cells, in the scale of the error below."""
+    AREA: tl.constexpr = SHAPE.cell_area
+    B: tl.constexpr = SHAPE.maps
+    row, errors = errors_at_z(tensors, rows, SHAPE, BY_IMAGE, M)
+    place, b = tl.arange(0, SHAPE.places), tl.program_id(0) % SHAPE.chunks * MAPS + tl.arange(0, MAPS)
+    at = (row.to(tl.int64)[:, None, None] * AREA + place[None, :, None]) * B + b[None, None, :]
+    here = (row < rows)[:, None, None] & (place < AREA)[None, :, None] & (b < B)[None, None, :]
+    tl.store(z_error + at, errors.to(z_error.dtype.element_ty), mask=here)

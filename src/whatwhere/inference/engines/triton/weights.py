@@ -23,7 +23,6 @@ MAPS = tl.constexpr(CHUNK)
 # within its range: images and features come near 1, as does an error weighted by M², and a gradient near the error it
 # comes from, for the line search, which asks for no more than its direction.
 SCALE, UNSCALE, GRADIENT_SCALE, ERROR_SCALE, ERROR_UNSCALE = (tl.constexpr(i) for i in range(5))
-OUT_OF_BOUNDS = tl.constexpr(5)  # 1 if the solve starts from a θ out of its bounds, else 0
 axis_planes_of = triton.constexpr_function(planes_of)
 
 
@@ -162,28 +161,17 @@ def room(row, SHAPE: tl.constexpr):
 
 
 @triton.jit
-def take_theta(mu, gamma, stored, rows, gamma_bounds, SHAPE: tl.constexpr, M: tl.constexpr):
-    """Take μ and γ [N, 2, B, h, w], in memory in any order, into `stored` = (θ, weights, common); set OUT_OF_BOUNDS if
-    any of them is."""
+def take_theta(mu, gamma, theta, weights, rows, SHAPE: tl.constexpr, M: tl.constexpr):
+    """Take μ and γ [N, 2, B, h, w], in memory in any order, into θ, and store the weights of all regions."""
     tile, _ = own_tile(rows, SHAPE.maps, M)
-    row, here = tile.row, tile.here
-    theta, weights, common = stored
     taken = ()
     for axis in tl.static_range(2):
-        centre = tl.load(strided(mu, tile, axis, SHAPE), mask=here, other=0.0)
-        precision = tl.load(strided(gamma, tile, axis, SHAPE), mask=here, other=0.0)
-        outside = (
-            (tl.abs(centre) > (SHAPE.pool_shape[axis] - 1) / 2)
-            | (precision < gamma_bounds[0])
-            | (precision > gamma_bounds[1])
-        )
-        is_out = tl.max((here & outside).to(tl.int32), axis=1) > 0
-        tl.store(common + OUT_OF_BOUNDS + 0 * row, 1.0 + 0.0 * row, mask=is_out)
-        taken += ((centre, precision),)
+        centre = tl.load(strided(mu, tile, axis, SHAPE), mask=tile.here, other=0.0)
+        taken += ((centre, tl.load(strided(gamma, tile, axis, SHAPE), mask=tile.here, other=0.0)),)
     y, x = taken
-    store_theta(theta, tile, here, y, x, SHAPE.maps)
-    room_y, room_x = room(row, SHAPE)
-    store_planes(weights, tile, here, region_planes(y, x, room_y, room_x, SHAPE), SHAPE)
+    store_theta(theta, tile, tile.here, y, x, SHAPE.maps)
+    room_y, room_x = room(tile.row, SHAPE)
+    store_planes(weights, tile, tile.here, region_planes(y, x, room_y, room_x, SHAPE), SHAPE)
 
 
 @triton.jit

@@ -12,7 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
-from whatwhere.inference.engines.triton import down, regions, step, sums, up
+from whatwhere.inference.engines.triton import down, step, sums, up
 from whatwhere.inference.engines.triton.batch_memory import ELEMENTWISE, BatchMemory
 from whatwhere.inference.engines.triton.step import Numbers, Rule, Tensors
 
@@ -187,7 +187,7 @@ class Workspace(BatchMemory):
             down.unpool[programs](tensors, numbers, SHAPE=shape, RULE=rule, **ELEMENTWISE)
         if not shape.tiled:
             rows = count * shape.cells[0] * shape.cells[1]
-            regions.unpool[(triton.cdiv(rows, REGIONS["M"]) * shape.chunks,)](
+            down.unpool_overlapping[(triton.cdiv(rows, REGIONS["M"]) * shape.chunks,)](
                 p[images], weights, self.z[k - 1][images], self.common, rows, SHAPE=shape, **REGIONS
             )
 
@@ -203,7 +203,7 @@ class Workspace(BatchMemory):
         shape, spec, count = self.shapes[k - 1], self.spec, images.stop - images.start
         above, cells = self.shapes[min(k, self.top - 1)], count * shape.cells[0] * shape.cells[1]
         by_image = count >= UP["M"] and shape.block_row >= 64
-        rule = replace(self.rule, role=role, move=move, keep=keep, fit=spec.moments.power if fit else 0)
+        rule = replace(self.rule, role=role, move=move and not fit, keep=keep, fit=spec.moments.power if fit else 0)
         tiles = triton.cdiv(count, UP["M"]) * (cells // count) if by_image else triton.cdiv(cells, UP["M"])
         programs, tensors = (tiles * shape.chunks,), self.tensors(k, images, t)
         rows, region_programs = self.regions(shape, count, REGIONS["M"])
@@ -219,9 +219,9 @@ class Workspace(BatchMemory):
             up.up[programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **options)
             return
         z_error = self.z_error[k - 1][images]
-        regions.propagate[programs](tensors, z_error, cells, SHAPE=shape, BY_IMAGE=by_image, **UP)
+        up.propagate[programs](tensors, z_error, cells, SHAPE=shape, BY_IMAGE=by_image, **UP)
         tensors = tensors._replace(error=z_error)
-        regions.pool[region_programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **REGIONS)
+        up.up[region_programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **REGIONS)
         if role == "gradient":
             self.unpool(k, images, self.gradient, before=True)
         elif role == "step" and not spec.momentum:
