@@ -79,7 +79,6 @@ COVERED_BY = {
     "restoration/signals.py": "restoration/test_restore_signals.py",
     "nn/cpu_*": "nn/test_cpu_pooling.py",
     "nn/fused.py": "nn/test_functional.py",
-    "nn/operator.py": "nn/test_transforms.py",
     "nn/plain.py": "nn/test_functional.py",
     "nn/triton_overlap.py": "nn/test_triton_pooling.py",
     "nn/triton_region.py": "nn/test_triton_pooling.py",

@@ -110,9 +110,10 @@ def scatter_one(state: Array, filters: Array, layer: Layer, feature: tuple[float
 
     The stored filter has a border of zeros, a region but one wide, so that shifted reads stay inside it.
     """
-    K, L, above, beside, line, C = layer.size_y, layer.size_x, layer.pool_y - 1, layer.pool_x - 1, layer.line, out.maps
-    f = layer.scatter + (b * (K + 2 * above) + above) * line + beside * C
-    if above == 1 and beside == 1:
+    K, L, line, C = layer.size_y, layer.size_x, layer.line, out.maps
+    margin_y, margin_x = layer.pool_y - 1, layer.pool_x - 1
+    f = layer.scatter + (b * (K + 2 * margin_y) + margin_y) * line + margin_x * C
+    if margin_y == 1 and margin_x == 1:
         z00, z01 = element(state, layer, feature, 0, 0), element(state, layer, feature, 0, 1)
         z10, z11 = element(state, layer, feature, 1, 0), element(state, layer, feature, 1, 1)
         for y in range(out.rows):

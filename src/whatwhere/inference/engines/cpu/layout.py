@@ -156,8 +156,8 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
             up, down = transform_filters(upward), transform_filters(rotated.transpose(0, 1))
         else:
             up, down = direct[:0], rotated.permute(0, 2, 3, 1) if few else rotated.permute(2, 3, 1, 0)
-        beside, above = int(row["pool_x"]) - 1, int(row["pool_y"]) - 1
-        scatter = pad(wide, (beside, beside, above, above)).permute(1, 2, 3, 0).flatten(2)
+        margin_y, margin_x = int(row["pool_y"]) - 1, int(row["pool_x"]) - 1
+        scatter = pad(wide, (margin_x, margin_x, margin_y, margin_y)).permute(1, 2, 3, 0).flatten(2)
         if few:  # a vector must not reach into the next row
             scatter = pad(scatter, (0, round_up(scatter.shape[2]) + LANES - scatter.shape[2]))
         row["line"] = scatter.shape[2]

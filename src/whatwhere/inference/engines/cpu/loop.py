@@ -81,9 +81,9 @@ def advance(source: str) -> Any:
                         continue
                     propagate(state, network)
                 if config.line_search:
-                    above, below = line_search_norms(state, network, target.mask)
-                    all.norms[n, 0], all.norms[n, 1] = above, below
+                    squares, gained = line_search_norms(state, network, target.mask)
+                    all.norms[n, 0], all.norms[n, 1] = squares, gained
                     if config.own_step:
-                        all.beta[n, t] = formulas.line_search(above, config.lam * below)
+                        all.beta[n, t] = formulas.line_search(squares, config.lam * gained)
 
     return advance
