@@ -13,7 +13,7 @@ import tiny_run as tiny
 import whatwhere as ww
 from explorer.opened import Opened
 from whatwhere.classification.label_tables import read_labels
-from whatwhere.explorer.label_page import LabelPage, page
+from whatwhere.explorer.label_page import LabelPage, classes_page, page
 from whatwhere.explorer.server import PageServer
 from whatwhere.spec.tasks import TrainingOptions
 
@@ -241,3 +241,12 @@ def test_the_command_serves_the_page_until_it_is_ended(
     for thread in threading.enumerate():
         if thread.name == "labelling":
             thread.join()
+
+
+def test_names_with_html_in_them_are_text_on_the_page_of_classes() -> None:
+    session = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0))
+    session.label({0: "<b>cat", 3: "dog"})
+    written = classes_page(session, ww.data.load(np.zeros((12, 8, 8), np.uint8)))
+    assert "<b>" not in written
+    assert written.count("<figcaption>") == written.count("<img ") == 10 + 12  # worth labelling next, and all classes
+    assert "&lt;b&gt;cat, 100%" in written
