@@ -15,8 +15,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.anomaly.evidence import surface_of
-from whatwhere.anomaly.filters import cosines, learn_filters
-from whatwhere.anomaly.pictures import open_pictures
+from whatwhere.anomaly.filters import SIGNAL, cosines, learn_filters
+from whatwhere.anomaly.pictures import SMALL_BYTES, open_pictures
 from whatwhere.errors import ImageError, RunError, SpecError
 
 
@@ -173,9 +173,9 @@ def test_signals_are_pictures_of_height_one(tmp_path: Path) -> None:
 def test_filters_of_signals_are_those_of_the_formula() -> None:
     """Responses to normal signals have variance 1, and a constant has no influence."""
     signals = list(torch.from_numpy(heart_beats(6, 0)[0][:, None]))
-    filters = learn_filters(signals, cosines(), (1, 2), aligned=False)
-    assert filters.kernels.shape == (2, 1, 7, 1, 13)
-    assert learn_filters([signal + 1 for signal in signals], cosines(), (1, 2), aligned=False).dark == 0  # no logarithm
+    filters = learn_filters(signals, cosines(), SIGNAL, aligned=False)
+    assert filters.kernels.shape == (3, 1, 7, 1, 13)
+    assert learn_filters([signal + 1 for signal in signals], cosines(), SIGNAL, aligned=False).dark == 0  # no logarithm
     responses = torch.cat([filters.responses(filters.planes(signal)[0])[0].flatten(1) for signal in signals], 1)
     assert 0.7 < responses.var(1).mean() < 1.3
     torch.testing.assert_close(filters(signals[0]).peaks, filters(signals[0] + 2).peaks, atol=2e-3, rtol=0)
@@ -324,31 +324,32 @@ def test_a_random_sample_is_kept_of_more_than_fits() -> None:
         detector.partial_fit(surface(30, seed=part))
     kept = [number for _, number, _ in detector.sample_.kept]
     assert detector.sample_.seen == 90
-    assert detector.sample_.size == len(kept) * 48 * 56 <= 125_000
+    assert detector.sample_.size == len(kept) * 48 * 56 * SMALL_BYTES <= 8_000_000
     assert min(kept) < 30 < 60 < max(kept)  # early and late ones
 
 
-def test_fit_needs_no_more_memory_than_stated() -> None:
-    """The peak of the process, above that of a fit to two pictures, for six times as many pictures as can be kept."""
-    code = """
+@pytest.mark.parametrize(("shape", "count"), [("100, 100", 600), ("50, 50", 600), ("1, 2500", 600)])
+def test_fit_needs_no_more_memory_than_stated(shape: str, count: int) -> None:
+    """The peak of the process, above that of a fit to two pictures, for more pictures than can be kept."""
+    code = f"""
 import resource, sys, torch, whatwhere as ww
 class Many(list):
     def __len__(self): return int(sys.argv[1])
-    def __getitem__(self, n): return torch.rand(100, 100, generator=torch.Generator().manual_seed(n))
-ww.AnomalyDetector(memory=64).fit(Many())
+    def __getitem__(self, n): return torch.rand({shape}, generator=torch.Generator().manual_seed(n))
+ww.AnomalyDetector(memory=128).fit(Many())
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
 """
-    few, many = (float(subprocess.check_output([sys.executable, "-c", code, count])) for count in ("2", "600"))
-    assert many - few < 64  # MB
+    few, many = (float(subprocess.check_output([sys.executable, "-c", code, n])) for n in ("2", str(count)))
+    assert many - few < 128  # MB
 
 
 def test_the_patches_that_a_defect_was_compared_with(fitted: ww.AnomalyDetector) -> None:
     damaged, mask = scratched(surface(1, seed=6))
     patch, *normal = fitted.compared(damaged[0], next(fitted.detect(open_pictures(damaged))).anomaly_map)
-    assert patch.shape == (1, 16, 16)
+    assert patch.shape == (1, 12, 12)
     assert len(normal) == 4
-    kept = torch.stack(fitted.sample_.pictures)[:, 0].unfold(1, 16, 1).unfold(2, 16, 1).flatten(0, 2)
+    kept = torch.stack(fitted.sample_.pictures)[:, 0].unfold(1, 12, 1).unfold(2, 12, 1).flatten(0, 2)
     assert all((kept == one).flatten(1).all(1).any() for one in normal)
-    windows = damaged[0, 0].unfold(0, 16, 1).unfold(1, 16, 1)
+    windows = damaged[0, 0].unfold(0, 12, 1).unfold(1, 12, 1)
     place = (windows == patch[0]).flatten(2).all(2).nonzero()[0]
-    assert mask[0, place[0] : place[0] + 16, place[1] : place[1] + 16].any()
+    assert mask[0, place[0] : place[0] + 12, place[1] : place[1] + 12].any()

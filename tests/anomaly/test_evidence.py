@@ -18,14 +18,14 @@ from whatwhere.anomaly.evidence import (
     steps,
     together,
 )
-from whatwhere.anomaly.filters import SIDE, Cells, centred, learn_filters, matched
+from whatwhere.anomaly.filters import LARGE, SIDE, SMALL, Cells, centred, learn_filters, matched
 from whatwhere.anomaly.threshold import choose_threshold, pictures_needed
 
 
 def cells(seed: int) -> Cells:
     generator = torch.Generator().manual_seed(seed)
     energy = torch.randn(5, 12, 14, generator=generator)
-    return Cells(energy, torch.rand(6, 12, 14, generator=generator), torch.ones(12, 14, dtype=torch.bool))
+    return Cells(energy, torch.rand(6, 12, 14, generator=generator), torch.ones(12, 14, dtype=torch.bool), LARGE)
 
 
 def test_each_kind_of_evidence_sees_its_own_defect() -> None:
@@ -73,8 +73,8 @@ def test_units_and_the_soft_maximum() -> None:
 
 
 def test_distance_from_the_border() -> None:
-    assert border_distance((3, 5)).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
-    assert border_distance((1, 5)).tolist() == [[0, 1, 2, 1, 0]]  # a signal has two ends
+    assert border_distance((3, 5), 3).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
+    assert border_distance((1, 5), 3).tolist() == [[0, 1, 2, 1, 0]]  # a signal has two ends
 
 
 def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None:
@@ -108,7 +108,7 @@ def test_matched_filters_are_those_of_the_formula() -> None:
 
 def test_responses_to_normal_pictures_have_variance_one_and_ignore_exposure() -> None:
     pictures = list(surface(12, height=60, width=60))
-    filters = learn_filters(pictures, ww.load("photographs").filters[0][0], (1,), aligned=False)
+    filters = learn_filters(pictures, ww.load("photographs").filters[0][0], SMALL, aligned=False)
     planes = [filters.planes(picture)[0] for picture in pictures]
     responses = torch.cat([filters.responses(plane)[0].flatten(1) for plane in planes], 1)
     assert 0.7 < responses.var(1).mean() < 1.3

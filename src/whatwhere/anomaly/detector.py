@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whatwhere.anomaly.aligned import OBJECT, learn_object
 from whatwhere.anomaly.evidence import (
-    SIGNAL,
+    RECORDING,
     SMALL_SURFACE,
     SURFACE,
     Each,
@@ -28,8 +28,8 @@ from whatwhere.anomaly.evidence import (
     together,
     units_of,
 )
-from whatwhere.anomaly.filters import Cells, cosines, learn_filters
-from whatwhere.anomaly.pictures import PictureList, Sample, Source, open_pictures, with_channels
+from whatwhere.anomaly.filters import LARGE, SIGNAL, SMALL, SMALL_OBJECT, Cells, cosines, learn_filters
+from whatwhere.anomaly.pictures import PictureList, Sample, Source, is_large, open_pictures, with_channels
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.inference.threads import workers
@@ -44,11 +44,6 @@ except ImportError:
 
 FEATURES = "photographs"  # the model whose first layer is looked for
 FOLDS = 4  # a normal picture is judged by what was learned from the others
-SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
-SMALL_SCALES: tuple[int, ...] = (1,)
-LARGE_SCALES: tuple[int, ...] = (2, 4)
-SIGNAL_SCALES: tuple[int, ...] = (1, 2, 4)
-BYTES = 64  # that `fit` needs for each value of a normal picture
 COMPARED = 4  # normal patches that are shown
 Progress = Callable[[int], None]
 
@@ -128,7 +123,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def partial_fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> AnomalyDetector:
         """Learn from more normal pictures, together with those that are kept of the ones before."""
         spec = self._spec()
-        sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000 // BYTES, spec.seed)
+        sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
         for picture in open_pictures(X):
             if not picture.isfinite().any():
                 raise ImageError(f"normal picture {sample.seen} has no known pixel; remove it")
@@ -184,7 +179,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
         They are of several normal pictures, if there are several.
         """
-        picture, cell = with_channels(picture, self.sample_.channels), self.filters_.cell
+        picture, search = with_channels(picture, self.sample_.channels), self.filters_.search
+        cell, side = search.cell, (search.around + 1) * search.cell
         row, column = (
             int(n) for n in np.unravel_index(int(anomaly_map.nan_to_num(-np.inf).argmax()), anomaly_map.shape)
         )
@@ -193,8 +189,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             shown.setdefault(number, place)
             if len(shown) == COMPARED:
                 break
-        normal = [cut(pictures[n], (r + 0.5) * cell, (c + 0.5) * cell, 4 * cell) for n, (r, c) in shown.items()]
-        return [cut(picture, row, column, 4 * cell), *normal]
+        normal = [cut(pictures[n], (r + 0.5) * cell, (c + 0.5) * cell, side) for n, (r, c) in shown.items()]
+        return [cut(picture, row, column, side), *normal]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file, which appears complete or not at all; nothing is pickled."""
@@ -221,18 +217,17 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """The kinds of evidence, as in `evidence.SURFACE`."""
         if self.aligned:
             return OBJECT
-        return (
-            SIGNAL if self.filters_.for_signals else SMALL_SURFACE if self.filters_.scales == SMALL_SCALES else SURFACE
-        )
+        return {LARGE: SURFACE, SMALL: SMALL_SURFACE, SIGNAL: RECORDING}[self.filters_.search]
 
     def _learn(self, spec: AnomalySpec, each: Each) -> None:
         """Filters, what is normal, the units of evidence, and the threshold, from the pictures that are kept."""
         pictures = self.sample_.pictures
-        side = float(np.median([picture[0].numel() for picture in pictures])) ** 0.5
-        features, scales = load_model(FEATURES).filters[0][0], SMALL_SCALES if side < SMALL else LARGE_SCALES
         if all(picture.shape[1] == 1 for picture in pictures):
-            features, scales = cosines(), SIGNAL_SCALES
-        self.filters_ = learn_filters(pictures, features, scales, spec.aligned)
+            features, search = cosines(), SIGNAL
+        else:
+            small = SMALL_OBJECT if spec.aligned else SMALL
+            features, search = load_model(FEATURES).filters[0][0], LARGE if any(map(is_large, pictures)) else small
+        self.filters_ = learn_filters(pictures, features, search, spec.aligned)
         cells: list[Cells] = list(each(self.filters_, pictures))
         if not all(found.known.any() for found in cells):
             raise ImageError("a normal picture has no place of known pixels; remove it")
@@ -273,7 +268,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         by_kind_and_cell = in_units(maps, self.map_units_[..., None, None])
         # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
         by_cell = by_kind_and_cell.sum(0) if self.aligned else together(by_kind_and_cell)
-        whole = [side * self.filters_.cell for side in by_cell.shape]
+        whole = [side * self.filters_.search.cell for side in by_cell.shape]
         pixels = F.interpolate(by_cell[None, None], whole, mode="bilinear")[0, 0, :height, :width]
         pixels = torch.where(picture.isfinite().all(0), pixels, torch.nan)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))

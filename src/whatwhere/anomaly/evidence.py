@@ -29,7 +29,7 @@ Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
 SURFACE = {"spots": (1.0, 1.0), "texture": (0.9, 1.0), "rows": (1.0, 1.0), "columns": (1.0, 1.0), "whole": (1.0, 1.0)}
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
-SIGNAL = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
+RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much it counts. The more
 all of them count, the more the largest alone decides.
 """
@@ -37,12 +37,9 @@ all of them count, the more the largest alone decides.
 SOFT = 1.0  # units: T of the soft maximum
 UNUSUAL = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
-OWN = 0.5  # share of the mean energies of a picture that is taken off: a texture is judged by itself
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
-NEAREST = 30  # of them
-TOGETHER = 16_384  # places that are compared at a time, so that memory is bounded
-EDGE = 3  # cells from the border at which a place counts as inside
+TOGETHER = 128  # places that are compared at a time, so that memory is bounded
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
 
@@ -57,9 +54,11 @@ class Gaussian:
     @classmethod
     def of(cls, vectors: Sequence[Tensor]) -> Gaussian:
         """From vectors [D, n] of each picture; correlations are shrunk, and deviations are at least `LEAST`."""
-        x = torch.cat(list(vectors), 1).double()
-        mean = x.mean(1, keepdim=True)
-        covariance = (x - mean) @ (x - mean).mT / x.shape[1]
+        count = sum(x.shape[1] for x in vectors)
+        mean = torch.stack([x.double().sum(1, keepdim=True) for x in vectors]).sum(0) / count
+        covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+        for x in vectors:
+            covariance += (x - mean) @ (x - mean).mT / count
         deviation = covariance.diagonal().sqrt().clamp_min(LEAST)
         correlation = (1 - SHRINKAGE) * covariance / torch.outer(deviation, deviation)
         correlation.diagonal().fill_(1.0)
@@ -83,9 +82,10 @@ class NormalSurface:
     texture        the distribution of the energies of places
     bank           [D, M]: whitened energies of normal places
     places         [3, M]: the picture, the row and the column of each
-    edge           [2, EDGE + 1]: mean and deviation of the texture's evidence, by the distance from the border
+    edge           [2, around + 1]: mean and deviation of the texture's evidence, by the distance from the border
     rows, columns  distributions of the differences of bands
     whole          distribution of the mean energies
+    nearest        as in `Search`
     """
 
     peaks: Tensor
@@ -96,17 +96,19 @@ class NormalSurface:
     rows: Gaussian
     columns: Gaussian
     whole: Gaussian
+    nearest: int
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
         """The evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         middle, spread = self.peaks[..., None, None]
-        mean, deviation = self.edge[:, border_distance(size)]
+        mean, deviation = self.edge[:, border_distance(size, cells.search.around)]
+        texture = self.far(texture_of(cells)).view(size)
         rows = self.rows.surprise(steps(profile(cells, 2)))
         columns = self.columns.surprise(steps(profile(cells, 1)))
         return {
             "spots": ((log_peaks(cells) - middle) / spread).amax(0),
-            "texture": around(((self.far(texture_of(cells)).view(size) - mean) / deviation)[None])[0],
+            "texture": around(((texture - mean) / deviation)[None], cells.search.around)[0],
             "rows": largest_step(rows, size[0])[:, None].expand(size),
             "columns": largest_step(columns, size[1])[None].expand(size),
             "whole": self.whole.surprise(mean_energy(cells)).expand(size),
@@ -117,10 +119,12 @@ class NormalSurface:
 
         but  number of a picture whose places are left out
         """
-        bank, found = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank, []
+        bank = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank
+        lengths, found = bank.square().sum(0), []
         for x in self.texture.whiten(texture).split(TOGETHER, 1):
-            squares = x.square().sum(0)[:, None] + bank.square().sum(0) - 2 * x.mT @ bank
-            found.append(squares.topk(min(NEAREST, bank.shape[1]), largest=False).values.mean(1))
+            without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)  # the squared distances less |x|²
+            nearest = without_x.topk(min(self.nearest, bank.shape[1]), largest=False).values.mean(1)
+            found.append(x.square().sum(0) + nearest)
         return log_distance(torch.cat(found))
 
     def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
@@ -132,7 +136,7 @@ class NormalSurface:
 
 def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalSurface:
     """What these normal pictures are like."""
-    known = [cells.known.flatten() for cells in pictures]
+    search, known = pictures[0].search, [cells.known.flatten() for cells in pictures]
     textures = [texture_of(cells) for cells in pictures]
     texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
     places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)
@@ -143,14 +147,15 @@ def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> Nor
         texture,
         texture.whiten(torch.cat(textures, 1)[:, chosen]),
         places[:, chosen],
-        torch.tensor([[0.0], [1.0]]).repeat(1, EDGE + 1),
+        torch.empty(0),
         Gaussian.of([steps(profile(cells, 2)) for cells in pictures]),
         Gaussian.of([steps(profile(cells, 1)) for cells in pictures]),
         Gaussian.of([mean_energy(cells) for cells in pictures]),
+        search.nearest,
     )
     far = torch.cat(list(each(normal.far, textures, range(len(textures)))))
-    distance = torch.cat([border_distance(cells.known.shape).flatten() for cells in pictures])
-    by_distance = [far[(distance == d) & torch.cat(known)] for d in range(EDGE + 1)]
+    distance = torch.cat([border_distance(cells.known.shape, search.around).flatten() for cells in pictures])
+    by_distance = [far[(distance == d) & torch.cat(known)] for d in range(search.around + 1)]
     usual = far[torch.cat(known)]
     edge = [mean_and_deviation(values if len(values) > 1 else usual) for values in by_distance]
     return replace(normal, edge=torch.stack(edge, 1))
@@ -206,7 +211,7 @@ def together(evidence: Tensor) -> Tensor:
 
 def texture_of(cells: Cells) -> Tensor:
     """The energies around every cell, less a share of their mean in the picture, [D, n]."""
-    return (around(cells.energy) - OWN * mean_energy(cells)[..., None]).flatten(1)
+    return (around(cells.energy, cells.search.around) - cells.search.own * mean_energy(cells)[..., None]).flatten(1)
 
 
 def mean_energy(cells: Cells) -> Tensor:
@@ -247,11 +252,11 @@ def largest_step(values: Tensor, size: int) -> Tensor:
     return F.max_pool1d(padded, reach, 1)[0]
 
 
-def border_distance(size: tuple[int, ...]) -> Tensor:
-    """How many cells every cell is away from the border, up to EDGE, [rows, columns]."""
-    far = torch.tensor([EDGE])  # signals have no border above and below
+def border_distance(size: tuple[int, ...], most: int) -> Tensor:
+    """How many cells every cell is away from the border, up to `most`, [rows, columns]."""
+    far = torch.tensor([most])  # signals have no border above and below
     rows, columns = (torch.minimum(torch.arange(n), torch.arange(n).flip(0)) if n > 1 else far for n in size)
-    return torch.minimum(rows[:, None], columns).clamp(max=EDGE)
+    return torch.minimum(rows[:, None], columns).clamp(max=most)
 
 
 def places_of(cells: Cells, picture: int) -> Tensor:

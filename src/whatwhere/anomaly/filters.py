@@ -30,9 +30,31 @@ NOISE = 1e-3  # of the mean variance: smaller variances are taken for rounding
 LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
 PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
-CELL = 4  # side of a cell, in pixels of the finest filters
-AROUND = 3  # cells: what a place is like is the mean of a square around it
 QUIET = 0.01  # added to an energy before its logarithm is taken
+
+
+@dataclass(frozen=True)
+class Search:
+    """How finely pictures are searched.
+
+    scales   how many pixels of the picture are one pixel of a filter
+    cell     side of a cell, in pixels of the picture
+    around   cells: what a place is like is the mean of a square of this side around it
+    own      share of the mean energies of a picture that is taken off a place's: a texture is judged by itself
+    nearest  number of normal places that a place is compared with
+    """
+
+    scales: tuple[int, ...]
+    cell: int
+    around: int = 3
+    own: float = 0.5
+    nearest: int = 30
+
+
+LARGE = Search(scales=(2, 4), cell=8)
+SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5)
+SMALL_OBJECT = Search(scales=(1,), cell=4)
+SIGNAL = Search(scales=(1, 2, 4), cell=4)
 
 
 @dataclass(frozen=True)
@@ -43,11 +65,13 @@ class Cells:
             of aligned objects the roots of the means of positive and of negative responses, of unit length together
     peaks   [2 R, rows, columns]: the largest response, and the largest negative one
     known   [rows, columns]: whether at least half of the pixels are known
+    search  what they were found by
     """
 
     energy: Tensor
     peaks: Tensor
     known: Tensor
+    search: Search
 
 
 @dataclass(frozen=True)
@@ -57,20 +81,14 @@ class Filters:
     dark     added to the brightness before its logarithm is taken; 0: values are used as they are
     mixing   [C, C]: makes the channels uncorrelated
     kernels  [scales, C, F, SIDE, SIDE], of signals [scales, C, F, 1, SIDE]
-    scales   how many pixels of the picture are one pixel of a filter
     aligned  whether the pictures are of aligned objects
     """
 
     dark: float
     mixing: Tensor
     kernels: Tensor
-    scales: tuple[int, ...]
+    search: Search
     aligned: bool
-
-    @property
-    def cell(self) -> int:
-        """Side of a cell, in pixels of the picture."""
-        return CELL * min(self.scales)
 
     @property
     def for_signals(self) -> bool:
@@ -96,29 +114,29 @@ class Filters:
         weights, size = self.kernels.flatten(1, 2)[:, :, None], self.kernels.shape[-2:]
         return [
             F.conv2d(padded(shrink(planes, scale), size), weight, groups=len(planes))[0]
-            for scale, weight in zip(self.scales, weights, strict=True)
+            for scale, weight in zip(self.search.scales, weights, strict=True)
         ]
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
         """The responses in squares of pixels."""
-        share = mean_pool(known[None].float(), self.cell)[0]
-        sides = [self.cell // scale for scale in self.scales]
+        cell = self.search.cell
+        share, sides = mean_pool(known[None].float(), cell)[0], [cell // scale for scale in self.search.scales]
         if self.aligned:
             signs = [mean_pool(torch.cat([r, -r]).relu(), side) for r, side in zip(responses, sides, strict=True)]
-            roots = around(torch.cat(signs)).sqrt() * (share >= 0.5)
-            return Cells(roots / roots.norm().clamp_min(QUIET), roots[:0], share >= 0.5)
+            roots = around(torch.cat(signs), self.search.around).sqrt() * (share >= 0.5)
+            return Cells(roots / roots.norm().clamp_min(QUIET), roots[:0], share >= 0.5, self.search)
         sizes = [mean_pool(r.abs(), side) for r, side in zip(responses, sides, strict=True)]
         peaks = [max_pool(torch.cat([r, -r]), side) for r, side in zip(responses, sides, strict=True)]
-        light = mean_pool(planes, self.cell)
+        light = mean_pool(planes, cell)
         energy = torch.cat([torch.cat(sizes).add(QUIET).log(), light])
-        return Cells(energy, torch.cat(peaks), share >= 0.5)
+        return Cells(energy, torch.cat(peaks), share >= 0.5, self.search)
 
 
-def learn_filters(pictures: Sequence[Tensor], features: Tensor, scales: tuple[int, ...], aligned: bool) -> Filters:
+def learn_filters(pictures: Sequence[Tensor], features: Tensor, search: Search, aligned: bool) -> Filters:
     """The filters that separate features [F, k, k], or [F, 1, k] of signals, from normal pictures, each [C, H, W]."""
     size = (1 if features.shape[1] == 1 else SIDE, SIDE)
     dark, mixing = learn_channels(pictures, logarithm=not aligned and size[0] > 1)
-    plain = Filters(dark, mixing, torch.empty(0), scales, aligned)
+    plain, scales = Filters(dark, mixing, torch.empty(0), search, aligned), search.scales
     if aligned:
         kernels = centred(features).unflatten(1, size).expand(len(scales), len(mixing), -1, -1, -1)
         return replace(plain, kernels=kernels.float().contiguous())
@@ -204,6 +222,6 @@ def max_pool(values: Tensor, side: int) -> Tensor:
     return F.max_pool2d(values[None], side, ceil_mode=True)[0]
 
 
-def around(values: Tensor) -> Tensor:
-    """The mean of the square around every cell, [D, rows, columns]; at the border, of the cells that exist."""
-    return F.avg_pool2d(values[None], AROUND, 1, AROUND // 2, count_include_pad=False)[0]
+def around(values: Tensor, side: int) -> Tensor:
+    """The mean of a square around every cell, [D, rows, columns]; at the border, of the cells that exist."""
+    return F.avg_pool2d(values[None], side, 1, side // 2, count_include_pad=False)[0]

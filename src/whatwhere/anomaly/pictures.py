@@ -18,6 +18,9 @@ from whatwhere.data.pictures import Pictures
 from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError
 
+SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
+LARGE_BYTES, SMALL_BYTES = 64, 384  # that `fit` needs for each value of a normal picture
+
 Source = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
 """What `load` takes, or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; NaN is an unknown pixel.
 Signals, which have height 1, are `load(…, signals=True)`.
@@ -72,16 +75,26 @@ def with_channels(picture: Tensor, channels: int) -> Tensor:
     raise ImageError(f"a picture of {len(picture)} channels was given; expected {channels}, as in fit")
 
 
+def is_large(picture: Tensor) -> bool:
+    """Whether a picture [C, H, W] is too large to be searched at its full resolution; signals never are."""
+    return picture.shape[1] > 1 and picture[0].numel() >= SMALL**2
+
+
+def memory_of(picture: Tensor) -> int:
+    """The bytes that `fit` needs for a normal picture."""
+    return picture.numel() * (LARGE_BYTES if is_large(picture) else SMALL_BYTES)
+
+
 @dataclass
 class Sample:
-    """A random sample of the pictures seen so far, which holds at most `limit` values, and always one picture.
+    """A random sample of the pictures seen so far, for which `fit` needs at most `limit` bytes, and always one picture.
 
     Each picture gets a random key, and those of the largest keys are kept, so that a picture's chance does not depend
     on when it came.
 
     seen  number of pictures
     kept  (key, number, picture), a heap
-    size  number of their values
+    size  bytes that `fit` needs for them
     """
 
     limit: int
@@ -97,9 +110,9 @@ class Sample:
     def keep(self, number: int, picture: Tensor) -> None:
         key = random.Random(f"{self.seed} {number}").random()
         heapq.heappush(self.kept, (key, number, picture))
-        self.size += picture.numel()
+        self.size += memory_of(picture)
         while self.size > self.limit and len(self.kept) > 1:
-            self.size -= heapq.heappop(self.kept)[2].numel()
+            self.size -= memory_of(heapq.heappop(self.kept)[2])
 
     @property
     def numbers(self) -> list[int]:
