@@ -156,7 +156,7 @@ def test_the_numbers_in_sentences_are_from_the_result_files(tables: dict[str, di
     graph = np.mean(rule["10"][rule["rule"]]["draws"])
     features = svm_errors(few["mnist test svm three models, both views"])[-1]
     assert f"{graph:.1f} % errors if classes are known to be equally large" in text
-    digits = few["digits, metric of every 4, uniform, 10 labels, by draw"]["svm of the graph's classes"]
+    digits = few["digits, metric of every 4, default, 10 labels, by draw"]["svm of the graph's classes"]
     assert f"5,000 digits on two cores with ten labels: {np.mean(digits):.1f} %" in text
     letters = study_results("one_example")["omniglot test both"]["test"]
     assert f"one example of each of 20 new letters: {letters:.1f} %" in text
