@@ -62,7 +62,8 @@ def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:
     np.savetxt(tmp_path / "normal.csv", recording)
     recording[200:210] += 5.0
     np.savetxt(tmp_path / "new.csv", recording)
-    whatwhere("anomaly", "fit", tmp_path / "normal.csv", "--out", tmp_path / "detector")
+    printed = whatwhere("anomaly", "fit", tmp_path / "normal.csv", "--out", tmp_path / "detector")
+    assert "50 % of normal pictures (2.5 to 98 %); 5 % takes at least 19 pictures" in printed
     whatwhere("anomaly", "score", tmp_path / "detector", tmp_path / "new.csv", "--out", tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text()
     assert 'class="anomaly"' in page

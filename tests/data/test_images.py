@@ -54,6 +54,9 @@ def test_a_float_that_is_not_finite_raises(bad: float) -> None:
         load(raw)
     with pytest.raises(ImageError, match="expected finite values"):
         Images(raw[:, None], None, "raw")[:]
+    if np.isnan(bad):
+        with pytest.raises(ImageError, match="allow_nan=True"):
+            load(raw)
 
 
 def test_rows_are_chosen_by_slice_list_array_tensor_mask_and_number(grey: np.ndarray) -> None:

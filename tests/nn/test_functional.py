@@ -224,6 +224,12 @@ INVALID = {
     "integers": lambda z: F.gaussian_pool2d(z.long(), 2),
     "a matrix": lambda z: F.gaussian_pool2d(z[0, 0], 2),
     "no kernel": lambda z: F.gaussian_pool2d(z, 0),
+    "a fraction": lambda z: F.gaussian_pool2d(z, 2.0),
+    "a pair of fractions": lambda z: F.gaussian_pool2d(z, (2.0, 2.0)),
+    "a tensor as Gaussians": lambda z: F.gaussian_pool2d(z, 2, where=given(z).mu),
+    "indices of max pooling": lambda z: F.gaussian_unpool2d(
+        *torch.nn.functional.max_pool2d(z, 2, return_indices=True), 2
+    ),
     "three numbers": lambda z: F.gaussian_pool2d(z, (2, 2, 2)),
     "too much padding": lambda z: F.gaussian_pool2d(z, 2, 2, 2),
     "another grid": lambda z: F.gaussian_pool2d(z, 2, where=given(z)),

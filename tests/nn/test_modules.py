@@ -121,6 +121,11 @@ INVALID = {
 }
 
 
+def test_a_layer_with_learned_gaussians_names_the_channels_that_it_expects() -> None:
+    with pytest.raises(SpecError, match="an input of 2 channels was given; expected 3"):
+        INVALID["other channels"]()
+
+
 @pytest.mark.parametrize("what", INVALID)
 def test_invalid_arguments_raise_an_error(what: str) -> None:
     with pytest.raises(SpecError):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from whatwhere.errors import SpecError
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import GaussianPool1d, GaussianPool2d, GaussianUnpool1d, GaussianUnpool2d
 
@@ -38,3 +39,22 @@ def test_gradients_reach_input_and_learned_gaussians() -> None:
     assert pool.mu.grad is not None
     assert pool.mu.grad[1].abs().sum() > 0
     assert torch.autograd.gradcheck(GaussianPool1d(2, form="plain"), (z,))
+
+
+INVALID = {
+    "images": (lambda: GaussianPool1d(2)(torch.zeros(1, 3, 8, 8)), r"expected signals \[N, C, T\]"),
+    "samples alone": (lambda: GaussianPool1d(2)(torch.zeros(8)), r"expected signals \[N, C, T\]"),
+    "indices of max pooling": (
+        lambda: GaussianUnpool1d(2)(*torch.nn.functional.max_pool1d(torch.zeros(1, 3, 8), 2, return_indices=True)),
+        "expected PoolingParams",
+    ),
+    "a stride of 0": (lambda: GaussianPool1d(2, stride=0), "must be at least 1"),
+    "a pair": (lambda: GaussianPool1d((2, 2)), "expected an integer"),
+}
+
+
+@pytest.mark.parametrize("what", INVALID)
+def test_invalid_arguments_raise_an_error(what: str) -> None:
+    call, message = INVALID[what]
+    with pytest.raises(SpecError, match=message):
+        call()

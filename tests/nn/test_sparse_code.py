@@ -13,7 +13,7 @@ from torch.export import Dim, ExportedProgram
 from examples import SPECS, random_images
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, save
 from whatwhere.nn import SparseCode2d
 from whatwhere.spec import InferenceSpec, Schedule, StepSpec
 
@@ -161,5 +161,11 @@ def test_the_same_seed_draws_the_same_filters_and_a_state_is_loaded() -> None:
 def test_what_does_not_fit_is_an_error() -> None:
     with pytest.raises(ImageError, match=r"an input of shape \[2, 3, 8, 8\] was given; expected \[N, 1, H, W\]"):
         layer()(torch.rand(2, 3, 8, 8, dtype=torch.float64))
+    with pytest.raises(ImageError, match="of type ndarray was given; expected a tensor"):
+        layer()(torch.rand(2, 1, 8, 8, dtype=torch.float64).numpy())
     with pytest.raises(SpecError, match="steps"):
         SparseCode2d(1, maps=2, steps=0)
+    with pytest.raises(SpecError, match="model = 'mnist' was given; expected a DeconvNet"):
+        SparseCode2d.from_model("mnist")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="a SparseCode2d was given; expected a DeconvNet"):
+        save(layer(), "model.safetensors")  # type: ignore[arg-type]

@@ -72,8 +72,9 @@ def write_page(drawings: Iterable[Drawing], scores: np.ndarray, normal: np.ndarr
 {100 * threshold.false_alarms:.2g} % are expected to be ({100 * low:.2g} to {100 * high:.2g} % with a probability of
 95 %, if the {len(normal):,} normal pictures are independent).</p>
 {histogram(scores, normal, threshold.value)}
-<p>Red: how unlike normal pictures a place is. A yellow line encloses what exceeds the threshold. Point at a picture to
-see it without them. Below it: its least normal patch, and the normal patches that are most like it.</p>
+<p>Red: how unlike normal pictures a place is. A yellow line encloses what exceeds the threshold. Normal pictures may
+have such places, too: the score compares a picture with normal ones of such a surface. Point at a picture to see it
+without them. Below it: its least normal patch, and the normal patches that are most like it.</p>
 <div class="scale"></div>
 <div class="ends"><span>{threshold.value:.1f}</span><span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
 {rest}<ol>{"".join(items)}</ol>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,9 +57,11 @@ def fit(
         facts = {"threshold": threshold.value, "false_alarms": threshold.false_alarms, "interval": [low, high]}
         typer.echo(json.dumps({"detector": str(out), "pictures": len(pictures), **facts}))
         return
+    fewest = math.ceil(1 / spec.false_alarms) - 1
+    few = f"; {100 * spec.false_alarms:.2g} % takes at least {fewest:,} pictures" if len(pictures) < fewest else ""
     typer.echo(
         f"{printable(out)}: fitted to {len(pictures):,} pictures; scores above {threshold.value:.2f} are anomalies, "
-        f"{100 * threshold.false_alarms:.2g} % of normal pictures ({100 * low:.2g} to {100 * high:.2g} %)"
+        f"{100 * threshold.false_alarms:.2g} % of normal pictures ({100 * low:.2g} to {100 * high:.2g} %){few}"
     )
 
 

@@ -168,8 +168,8 @@ SHARED = parse(
 
     run        a run folder, a model file (.safetensors), or a model known by name (`whatwhere info` lists them)
     images     a data set by name (digits, which is included, mnist, fashion-mnist or kmnist; mnist:test for its test
-               images), an IDX, .npy or .npz file, a picture or a folder of pictures. A name comes first: write ./digits
-               for a folder of that name
+               images), an IDX, .npy or .npz file, a picture, a folder of pictures, or a recording (.wav, .csv). A name
+               comes first: write ./digits for a folder of that name
     pictures   a picture, or a folder of pictures
     model      a model known by name (`whatwhere info` lists them), a run folder or a model file
     preset     how images are inferred. recipe: as in the run, by default by the paper's 50 steps; coding: with

@@ -39,7 +39,8 @@ def train(
 
     out     folder of a new run
     resume  folder of a run to continue from its last checkpoint, with the settings that it began with
-    recipe  paper, the paper's settings; differences from them in a TOML file; demo, or photographs, for restoration
+    recipe  paper, the paper's settings; differences from them in a TOML file; demo; photographs, for restoration; or
+            signals, for recordings
     """
     from whatwhere.learning import TrainingCallbacks
     from whatwhere.learning import train as train_model

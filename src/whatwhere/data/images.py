@@ -190,8 +190,13 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
         known = ~np.isnan(raw) if allow_nan else True
         low, high = raw.min(initial=0, where=known), raw.max(initial=0, where=known)
     largest = np.finfo(np.float32).max
-    if not (low >= -largest and high <= largest):  # NaN is neither
-        raise ImageError(f"{name}: pixels from {low} to {high}; expected finite values: replace or remove the others")
+    if np.isnan(low):
+        raise ImageError(
+            f"{name}: NaN was found; expected finite values, or allow_nan=True (commands: --mask nan) if NaN marks "
+            "unknown ones"
+        )
+    if not (low >= -largest and high <= largest):
+        raise ImageError(f"{name}: values from {low} to {high}; expected finite values: replace or remove the others")
     return float(low), float(high)
 
 

@@ -33,7 +33,7 @@ from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem, lam_of
 from whatwhere.ops import formulas
 from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
-from whatwhere.spec.checks import require_count
+from whatwhere.spec.checks import require, require_count, shown
 from whatwhere.spec.inference import DistillSpec
 
 SMALLEST = 1e-12  # a step of 0 has no logarithm
@@ -57,6 +57,7 @@ class UnrolledInference(nn.Module):
     ) -> None:
         super().__init__()
         require_count("steps", steps)
+        require(isinstance(model, DeconvNet), f"model = {shown(model)}", "a DeconvNet, such as ww.load('mnist')")
         inference = inference if inference is not None else InferenceSpec()
         schedule = inference.schedule or Schedule(steps=tuple(first_guess(model, steps, inference)))
         if len(schedule.steps) != steps:

@@ -22,6 +22,7 @@ from whatwhere.errors import RunError, SpecError
 from whatwhere.files import is_folder, is_regular, open_regular, write_atomic
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
+from whatwhere.spec.checks import require
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere model 2"
@@ -49,6 +50,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     >>> ww.load("model.safetensors") == model
     True
     """
+    require(isinstance(model, DeconvNet), f"a {type(model).__name__}", "a DeconvNet (of a layer or a run, its `model`)")
     write_checked(Path(path), FORMAT, spec_fields(model.spec), model_tensors(model), key="spec")
 
 

@@ -53,6 +53,7 @@ def gaussian_pool2d(
     """
     if where is None:
         return _fit_pool(input, (kernel_size, stride, padding, ceil_mode), fit, False, form)[0]
+    require_params(where)
     if input.dim() == 3:
         return gaussian_pool2d(
             input[None], kernel_size, stride, padding, ceil_mode, where.map(_batched), fit=fit, form=form
@@ -114,6 +115,7 @@ def gaussian_unpool2d(
     >>> torch.allclose(gaussian_pool2d(z, 2, where=where), p, atol=1e-6)
     True
     """
+    require_params(where)
     if input.dim() == 3:
         unpooled = gaussian_unpool2d(
             input[None], where.map(_batched), kernel_size, stride, padding, output_size, form=form
@@ -198,9 +200,18 @@ def _geometry(
 def _pair(value: Size2, name: str) -> tuple[int, int]:
     if isinstance(value, int):
         return value, value
-    if len(value) != 2:
-        raise SpecError(f"{name} {tuple(value)}: give one number, or one for rows and one for columns")
+    if not isinstance(value, tuple | list) or len(value) != 2 or not all(isinstance(side, int) for side in value):
+        raise SpecError(f"{name} = {value!r}: expected an integer, or one for rows and one for columns")
     return value[0], value[1]
+
+
+def require_params(where: object) -> None:
+    """Raise a SpecError for what are no Gaussians, such as the indices of max pooling."""
+    if not isinstance(where, PoolingParams):
+        raise SpecError(
+            f"where is a {type(where).__name__}; expected PoolingParams(mu, gamma), as pooling with return_where=True "
+            "returns them"
+        )
 
 
 def _checked(where: PoolingParams, maps: Tensor, regions: Regions) -> PoolingParams:

@@ -85,6 +85,10 @@ class GaussianPool2d(nn.Module):
                 return F.gaussian_pool2d(input, *regions, fit=self.fit, form=self.form)
             return F.gaussian_pool2d_with_where(input, *regions, fit=self.fit, form=self.form)
         if self.gaussians == "learned":
+            if input.dim() in (3, 4) and input.shape[-3] != self.mu.shape[1]:
+                raise SpecError(
+                    f"an input of {input.shape[-3]} channels was given; expected {self.mu.shape[1]}, as `channels` says"
+                )
             where = self.learned(input.dim() == 4)
         assert where is not None
         p = F.gaussian_pool2d(input, *regions, where, form=self.form)

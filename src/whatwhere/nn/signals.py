@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whatwhere.errors import SpecError
 from whatwhere.latents import PoolingParams
+from whatwhere.nn.functional import require_params
 from whatwhere.nn.modules import GaussianPool2d, GaussianUnpool2d
 
 
@@ -28,11 +30,11 @@ class GaussianPool1d(GaussianPool2d):
     def __init__(
         self, kernel_size: int, stride: int | None = None, padding: int = 0, ceil_mode: bool = False, **options: Any
     ) -> None:
-        super().__init__((1, kernel_size), (1, stride or kernel_size), (0, padding), ceil_mode, **options)
+        super().__init__((1, kernel_size), None if stride is None else (1, stride), (0, padding), ceil_mode, **options)
 
     def forward(self, input: Tensor, where: PoolingParams | None = None) -> Tensor | tuple[Tensor, PoolingParams]:
         """Pool z [N, C, T] or [C, T], with `where` if gaussians='input'."""
-        pooled = super().forward(input.unsqueeze(-2), None if where is None else _with_height(where))
+        pooled = super().forward(_as_maps(input), None if where is None else _with_height(where))
         if isinstance(pooled, Tensor):
             return pooled.squeeze(-2)
         p, theta = pooled
@@ -54,15 +56,23 @@ class GaussianUnpool1d(GaussianUnpool2d):
     """
 
     def __init__(self, kernel_size: int, stride: int | None = None, padding: int = 0, **options: Any) -> None:
-        super().__init__((1, kernel_size), (1, stride or kernel_size), (0, padding), **options)
+        super().__init__((1, kernel_size), None if stride is None else (1, stride), (0, padding), **options)
 
     def forward(self, input: Tensor, where: PoolingParams, output_size: Any = None) -> Tensor:
         """Unpool p [N, C, t] or [C, t]."""
         samples = output_size if output_size is None or isinstance(output_size, int) else output_size[-1]
         size = None if samples is None else (1, samples)
-        return super().forward(input.unsqueeze(-2), _with_height(where), size).squeeze(-2)
+        return super().forward(_as_maps(input), _with_height(where), size).squeeze(-2)
+
+
+def _as_maps(signals: Tensor) -> Tensor:
+    """Signals [N, C, T] or [C, T] as maps of height 1."""
+    if signals.dim() not in (2, 3):
+        raise SpecError(f"a tensor of shape {tuple(signals.shape)} was given; expected signals [N, C, T] or [C, T]")
+    return signals.unsqueeze(-2)
 
 
 def _with_height(where: PoolingParams) -> PoolingParams:
     """μ and γ [..., C, t] of samples with those of rows, which have one element: [..., 2, C, 1, t]."""
+    require_params(where)
     return where.map(lambda theta: torch.stack([torch.zeros_like(theta), theta], -3).unsqueeze(-2))

@@ -36,7 +36,7 @@ INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     r"""Read a recipe: the paper's settings with the file's differences.
 
-    path  of a TOML file, or the name of an included recipe: 'demo' or 'photographs'
+    path  of a TOML file, or the name of an included recipe: 'paper', 'demo', 'pictures', 'photographs' or 'signals'
 
     >>> from pathlib import Path
     >>> _ = Path("mine.toml").write_text("seed = 1\n[learning.each]\nepochs = 10\n")
