@@ -230,11 +230,10 @@ def test_scores_do_not_depend_on_the_batch_or_the_threads(fitted: ww.AnomalyDete
     expected, threads = fitted.score_samples(pictures), torch.get_num_threads()
     np.testing.assert_array_equal([fitted.score_samples(picture[None])[0] for picture in pictures], expected)
     try:
-        for count in (1, 3):
-            torch.set_num_threads(count)
-            again = ww.AnomalyDetector().fit(surface(20))
-            np.testing.assert_array_equal(again.score_samples(pictures), expected)
-            assert torch.get_num_threads() == count
+        torch.set_num_threads(3)  # `fitted` had one
+        again = ww.AnomalyDetector().fit(surface(20))
+        np.testing.assert_array_equal(again.score_samples(pictures), expected)
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)
 
@@ -328,7 +327,7 @@ def test_a_random_sample_is_kept_of_more_than_fits() -> None:
     assert min(kept) < 30 < 60 < max(kept)  # early and late ones
 
 
-@pytest.mark.parametrize(("shape", "count"), [("100, 100", 600), ("50, 50", 600), ("1, 2500", 600)])
+@pytest.mark.parametrize(("shape", "count"), [("100, 100", 300), ("1, 2500", 600)])
 def test_fit_needs_no_more_memory_than_stated(shape: str, count: int) -> None:
     """The peak of the process, above that of a fit to two pictures, for more pictures than can be kept."""
     code = f"""

@@ -255,7 +255,8 @@ def test_fewer_steps_are_the_first_of_a_schedule(engine: str, steps: int) -> Non
     expected = infer(model, images, InferenceSpec(step=Schedule(steps=SCHEDULE[:2])), engine=engine)
     found = infer(model, images, InferenceSpec(step=Schedule(steps=SCHEDULE), steps=steps), engine=engine)
     assert found.stats.step.shape == (steps, 2)
-    assert torch.equal(found.stats.cost, expected.stats.cost[: steps + 1])
+    # the order of a sum may depend on what follows
+    torch.testing.assert_close(found.stats.cost, expected.stats.cost[: steps + 1], rtol=1e-14, atol=0)
 
 
 def test_a_schedule_is_written_and_read() -> None:

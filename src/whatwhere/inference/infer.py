@@ -33,6 +33,8 @@ from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.checks import require_count
 
+ROUNDING = 1e-6  # a smaller share by which an objective fell may be rounding
+
 
 def infer(
     model: DeconvNet,
@@ -141,7 +143,7 @@ def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> So
     The sizes of a schedule suit images like those that it was learned from; on others a step may be too long.
     """
     cost = solution.stats.cost
-    worse = ~(cost[-1] < cost[0]) & (cost[0] > 0)  # an objective of 0 cannot be lowered
+    worse = ~(cost[-1] < (1 - ROUNDING) * cost[0]) & (cost[0] > 0)  # an objective of 0 cannot be lowered
     if problem.spec.schedule is None or not worse.any():
         return solution
     searched = replace(problem.spec, step=LineSearch())
