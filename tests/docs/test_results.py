@@ -249,3 +249,17 @@ def test_the_noise_is_estimated_as_reported() -> None:
         within = int((np.abs(np.array(ratios) - 1) <= 0.05).sum())
         assert f"| {sigma} | {np.mean(ratios):.3f} | {np.std(ratios):.3f} | {within} |" in text
         assert abs(np.mean(ratios) - 1) < 0.05
+
+
+def test_mnist1d_is_reported_as_measured() -> None:
+    found = results("mnist1d.json")
+    accuracy = {name: 100 * np.mean(row["test"]) for name, row in found["pooling"].items()}
+    linear = found["features"]["linear"]
+    source = (ROOT / "examples/gallery/20_ten_classes_of_signals.py").read_text(encoding="utf-8")
+    for score, what in (
+        (100 * linear["test_on_the_signals"], "with a linear classifier of the samples"),
+        (100 * linear["test"], "with one of the features"),
+        (accuracy["max"], "with max pooling"),
+        (accuracy["gaussian"], "with Gaussian pooling"),
+    ):
+        assert f"{score:.1f} % {what}" in " ".join(source.split())
