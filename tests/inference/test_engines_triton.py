@@ -137,11 +137,12 @@ layers, signals = (waves, replace(waves, filter_size=(1, 5), pool_stride=(1, 2))
 Workspace(Problem(DeconvNet(ModelSpec(layers=layers)), signals, Phase(layer=2, update_pooling=(1, 2)), still)).run()
 for pooling in ("gaussian", "max"):
     model = DeconvNet(replace(paper, layers=tuple(replace(layer, pooling_kind=pooling) for layer in paper.layers)))
+    joint = Phase(layer=2, update_pooling=(1, 2))
+    phases = (Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(2,)), joint)
     for spec in (training, inference):
-        for layer, update in ((1, (1,)), (2, (2,)), (2, (1, 2))):
-            phase = Phase(layer=layer, update_pooling=update)
+        for phase in phases if pooling == "gaussian" else (joint,):
             Workspace(Problem(model, v, phase, spec)).run()
-            Workspace(Problem(model, v, phase, spec, mask=v)).run()
+        Workspace(Problem(model, v, joint, spec, mask=v)).run()
     if pooling == "gaussian":
         scheduled = InferenceSpec(step=Schedule(steps=[StepSpec(size=0.01, threshold=0.01, extrapolation=0.5)] * 2))
         Workspace(Problem(model, v, Phase(layer=2, update_pooling=(1, 2)), scheduled), from_zero=True).run()
