@@ -62,6 +62,12 @@ def test_empty_fields_of_a_table_are_unknown(tmp_path: Path) -> None:
         ww.data.load(tmp_path / "a.csv")
 
 
+def test_an_empty_line_of_one_channel_is_an_unknown_sample(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("volt\n1\n\n\n4\n\n")
+    signals = ww.data.load(tmp_path / "a.csv", allow_nan=True)
+    np.testing.assert_array_equal(signals[0], [[1, np.nan, np.nan, 4]])
+
+
 @pytest.mark.parametrize("text", ["", "time,value\n", "1,2\n3,x\n", "1,2\n3\n"])
 def test_what_is_wrong_with_a_table(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text)
@@ -76,7 +82,7 @@ def test_what_is_wrong_with_arrays_and_wav_files(tmp_path: Path) -> None:
         ww.data.load(np.zeros((1, 1, 1, 5)), signals=True)
     with pytest.warns(UserWarning, match="transposed"):
         ww.data.load(np.zeros((500, 2)), signals=True)
-    with pytest.raises(ImageError, match=r"expected \[N, H, W\]"):  # without signals=True it is no picture
+    with pytest.raises(ImageError, match=r"expected \[N, H, W\].*signals=True"):  # no picture
         ww.data.load(np.zeros((2, 500)))
     pytest.importorskip("scipy")
     (tmp_path / "a.wav").write_bytes(b"RIFF1234WAVEnothing")

@@ -223,3 +223,9 @@ def test_what_is_wrong_with_signals() -> None:
         ww.infer(ww.DeconvNet(ww.ModelSpec.paper()), torch.zeros(1, 1, 50))
     with pytest.raises(ImageError, match="2 channels"):
         ww.infer(known_model(), torch.zeros(1, 2, 50))
+
+
+@pytest.mark.parametrize("recording", ["recording.npy", [0.0, 1.0], ww.data.load(np.zeros((2, 8, 8)))])
+def test_what_is_no_recording_raises_an_error_with_its_type(recording: object) -> None:
+    with pytest.raises(ImageError, match=f"of type {type(recording).__name__} was given"):
+        ww.find_events(ww.DeconvNet(ww.ModelSpec.signals(2, 9)), recording)

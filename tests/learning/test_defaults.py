@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -108,3 +109,10 @@ def test_a_data_loader_with_a_length_needs_no_image_count() -> None:
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(v), batch_size=4)
     expected = tiny.train(tiny.stream_recipe(), v, image_count=10)
     assert tiny.same_filters(tiny.train(tiny.stream_recipe(), loader).model, expected.model)
+
+
+def test_recordings_have_the_recipe_for_signals() -> None:
+    recordings = ww.data.load(np.random.default_rng(0).normal(size=(3, 2, 400)), signals=True)
+    recipe = choose_defaults(recordings).recipe
+    assert recipe.model.for_signals
+    assert recipe.model.channels == 2

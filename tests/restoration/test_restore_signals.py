@@ -50,3 +50,11 @@ def test_what_is_wrong(model: ww.DeconvNet, clean: torch.Tensor) -> None:
         ww.restoration.denoise(model, clean[0], 0.1)
     with pytest.raises(SpecError, match="noise of counts"):
         ww.restoration.denoise(model, clean, "poisson")
+
+
+def test_what_is_wrong_with_signals_and_masks() -> None:
+    model, signals = ww.DeconvNet(ww.ModelSpec.signals(1, 16, pool_size=1)), torch.rand(1, 1, 50)
+    with pytest.raises(ImageError, match=r"a Signals was given; expected floats \[N, 1, T\]"):
+        ww.restoration.denoise(model, ww.data.load(signals.numpy(), signals=True))
+    with pytest.raises(ImageError, match="a mask of shape"):
+        ww.restoration.inpaint(model, signals, torch.ones(1, 1, 20))

@@ -180,7 +180,7 @@ def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
 
 
 def _read_csv(path: Path) -> np.ndarray:
-    """Values [T, C]; a first line of names is skipped, an empty field is NaN."""
+    """Values [T, C]; a first line of names is skipped, an empty field (of one channel: an empty line) is NaN."""
     with open_regular(path) as file:
         lines = file.read().decode(errors="replace").splitlines()
     comma = next((mark for mark in ",;\t" if lines and mark in lines[0]), ",")
@@ -190,6 +190,10 @@ def _read_csv(path: Path) -> np.ndarray:
         lines = lines[1:]
     if not any(line.strip() for line in lines):
         raise ImageError(f"{path}: no samples; expected a line for each sample, a column for each channel")
+    while not lines[-1].strip():
+        lines.pop()
+    if not any(comma in line for line in lines):
+        lines = [line if line.strip() else "nan" for line in lines]  # which `loadtxt` would skip
     try:
         return np.loadtxt(lines, delimiter=comma, converters=_number, ndmin=2, comments=None, dtype=np.float32)
     except ValueError as error:

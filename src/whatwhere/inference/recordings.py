@@ -88,7 +88,12 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
         signals = recording.with_white(spec.input.white)
         yield from (signals.recording(row) for row in range(len(signals)))
         return
-    floats = recording.is_floating_point() if isinstance(recording, Tensor) else np.asarray(recording).dtype.kind == "f"
+    if not isinstance(recording, Tensor | np.ndarray):
+        raise ImageError(
+            f"a recording of type {type(recording).__name__} was given; expected an array, a tensor, or what "
+            "whatwhere.data.load(…, signals=True) reads"
+        )
+    floats = recording.is_floating_point() if isinstance(recording, Tensor) else recording.dtype.kind == "f"
     if not floats or not 1 <= recording.ndim <= 3:
         raise ImageError(
             f"a recording of {recording.dtype} and shape {list(recording.shape)} was given; expected floats [T], [C, T]"

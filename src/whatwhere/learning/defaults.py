@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.data.signals import Signals
 from whatwhere.inference.auto_lam import sample_rows
 from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.target import make_target
@@ -41,6 +42,8 @@ class Defaults(NamedTuple):
 
 def choose_defaults(images: ImageSource) -> Defaults:
     """The recipe for images [N, C, H, W], and how many of them each layer learns from."""
+    if isinstance(images, Signals):
+        images = images.as_images()
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
     recipe, words = signals_recipe() if sample.shape[2] == 1 else pictures_recipe(sample)
     most = max(1, VALUES // sample[0].numel())

@@ -51,7 +51,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         text = read_regular(path, LONGEST).decode("utf-8")
     except FileNotFoundError:
-        raise SpecError(f"{path} was given as a recipe; there is no such file") from None
+        included = ", ".join(INCLUDED)
+        raise SpecError(f"{path} was given as a recipe; there is no such file; included are {included}") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte, or bytes that are not UTF-8
         reason = getattr(error, "strerror", None) or error
         raise SpecError(f"{shown(os.fspath(path))} was given as a recipe; it cannot be read: {reason}") from None
