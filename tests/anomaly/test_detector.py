@@ -210,6 +210,10 @@ def test_few_identical_and_tiny_pictures_give_finite_results(normal: torch.Tenso
 def test_no_picture_raises() -> None:
     with pytest.raises(ImageError):
         ww.AnomalyDetector().fit([])
+    with pytest.raises(ImageError, match="picture 0 is a str; expected an array or a tensor"):
+        ww.AnomalyDetector().fit(["a.png", "b.png"])
+    with pytest.raises(ImageError, match=r"one picture is array\[None\]"):
+        ww.AnomalyDetector().fit(np.zeros((40, 40)))
 
 
 @pytest.mark.parametrize(

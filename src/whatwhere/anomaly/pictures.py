@@ -58,6 +58,9 @@ def open_pictures(source: Source) -> PictureList:
 
 def one_picture(values: Any, number: int) -> Tensor:
     """A picture [H, W], [C, H, W] or [H, W, C] of a list, as [C, H, W]."""
+    if not isinstance(values, np.ndarray | Tensor | list):
+        kind = type(values).__name__
+        raise ImageError(f"picture {number} is a {kind}; expected an array or a tensor (of files, give their folder)")
     shape = tuple(np.shape(values))
     if len(shape) not in (2, 3):
         raise ImageError(f"picture {number} has the shape {shape}; expected [H, W], [C, H, W] or [H, W, C]")

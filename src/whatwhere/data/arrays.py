@@ -308,9 +308,10 @@ def as_pixels(values: Pixels, name: str, channels: Channels | None = None) -> Pi
             "floats, which are used as they are; convert the array, for instance with array.astype('uint8')"
         )
     if len(shape) not in (3, 4) or 0 in shape:
+        one = "; one picture is array[None]" if len(shape) == 2 else ""
         signals = "; recordings are read with signals=True (train: --recipe signals)" if len(shape) in (1, 2) else ""
         raise ImageError(
-            f"{name}: an array of shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W, C]{signals}"
+            f"{name}: an array of shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W, C]{one}{signals}"
         )
     if len(shape) == 3:
         return ChannelsFirst(values, (shape[0], 1, *shape[1:]))
