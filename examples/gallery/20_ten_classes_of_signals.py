@@ -27,7 +27,7 @@ x = torch.tensor(scale * sines.sum(-1) + slope * np.linspace(-1, 1, 40) + 0.5 * 
 
 how = {"filter_size": (1, 11), "pool_size": (1, 2), "lam": 20, "descriptor": ww.DescriptorSpec(cell_statistic="max")}
 rows = ww.DeconvNetFeatures(maps=(32,), nonnegative=False, **how).fit(x[:2000, None]).transform(x[:, None])
-linear, correct = LogisticRegression(C=10, max_iter=500), {}
+linear, correct = LogisticRegression(C=3, max_iter=500), {}
 for name, given in {"samples": x, "features": rows}.items():
     correct[f"linear,\n{name}"] = linear.fit(given[:2000], y[:2000]).score(given[2000:], y[2000:])
 for name, pool in {"max": torch.nn.MaxPool1d, "Gaussian": ww.nn.GaussianPool1d}.items():
@@ -35,7 +35,7 @@ for name, pool in {"max": torch.nn.MaxPool1d, "Gaussian": ww.nn.GaussianPool1d}.
     layers = [(torch.nn.Conv1d(channels, 16, 5, padding=2), torch.nn.ReLU(), pool(2)) for channels in (1, 16, 16)]
     network = torch.nn.Sequential(*sum(layers, ()), torch.nn.Flatten(), torch.nn.Linear(80, 10))
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
-    for batch in torch.randint(2000, (600, 100)):
+    for batch in torch.randint(2000, (300, 200)):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(network(x[batch, None]), y[batch]).backward()
         optimizer.step()
