@@ -97,8 +97,8 @@ def compute():
 def run():
     with PageServer(lambda path: None) as server:
         threading.Thread(target=compute, daemon=True).start()
-        print("serving", flush=True)
         try:
+            print("serving", flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
             print("ended")
