@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +25,16 @@ import whatwhere as ww
 from reproduction.studies.denoiser import (
     BLOCK,
     DEVICE,
-    HELD_OUT,
     LEVELS,
-    LOSS_SCALE,
     MARGIN,
     NAMES,
     Steps,
     denoise_crops,
     grid,
     psnr,
-    random_crops,
-    random_levels,
     read,
-    scale_gradients,
+    split,
+    train,
 )
 from whatwhere.restoration.denoiser import reflect
 from whatwhere.restoration.planes import PLANE_NOISE, from_opponent, to_opponent
@@ -106,38 +102,18 @@ def loss(model: Steps, x: Tensor, y: Tensor, sigma: Tensor, shifts: list[tuple[i
 
 def learn(name: str, training: Tensor, held: list[Tensor], a: argparse.Namespace) -> list[dict[str, float]]:
     """The log of a run of a.seconds."""
-    torch.manual_seed(0)
-    random, model, smooth = np.random.default_rng(0), ColourSteps().to(DEVICE), ColourSteps().to(DEVICE)
-    own = {n: (getattr(model, n) != 0).float() for n in NAMES} if name == "planes" else {}
-    slow = [getattr(model, n) for n in NAMES]
-    optimizer = torch.optim.Adam([{"params": slow}, {"params": [model.t, model.g]}], betas=(0.9, 0.99))
-    log, began, update, reported = [{"update": 0, "seconds": 0.0} | evaluate(smooth, held)], time.time(), 0, 0.0
-    print(name, log[-1], flush=True)
-    while (elapsed := time.time() - began - reported) < a.seconds and update < a.updates:
-        rate = a.rate * min(1.0, (update + 1) / 200) * (0.01 + 0.99 * (1 + math.cos(math.pi * elapsed / a.seconds)) / 2)
-        for group, factor in zip(optimizer.param_groups, (1, 10), strict=True):
-            group["lr"] = factor * rate
-        x = random_crops(training, a.batch, a.crop, random).contiguous()
-        sigma = random_levels(a.batch)
-        y = x + (sigma / 255)[:, None, None, None] * torch.randn_like(x)
-        optimizer.zero_grad(set_to_none=True)
-        (LOSS_SCALE * loss(model, x, y, sigma, grid(SHIFTS))).backward()
-        scale_gradients(list(model.parameters()))
-        for n, mask in own.items():
-            getattr(model, n).grad.mul_(mask)
-        optimizer.step()
-        update += 1
-        with torch.no_grad():
-            for old, new in zip(smooth.parameters(), model.parameters(), strict=True):
-                old.lerp_(new, 1 - min(0.999, update / (update + 9)))
-        if update % a.every == 0:
-            paused = time.time()
-            log.append({"update": update, "seconds": round(elapsed, 1)} | evaluate(smooth, held))
-            reported += time.time() - paused
-            print(name, log[-1], flush=True)
-    log.append({"update": update, "seconds": round(elapsed, 1)} | evaluate(smooth, held))
-    print(name, log[-1], flush=True)
-    torch.save({n: v.half() for n, v in smooth.state_dict().items()}, a.out / f"{name}.pt")
+    model, smooth, log = ColourSteps().to(DEVICE), ColourSteps().to(DEVICE), []
+    for parameter in (getattr(model, n) for n in NAMES if name == "planes"):
+        parameter.register_hook(lambda gradient, own=parameter != 0: gradient * own)
+
+    def note(update: int, seconds: float, average: dict[str, Tensor]) -> None:
+        smooth.load_state_dict(average)
+        log.append({"update": update, "seconds": round(seconds, 1)} | evaluate(smooth, held))
+        print(name, log[-1], flush=True)
+        torch.save({n: v.half() for n, v in average.items()}, a.out / f"{name}.pt")
+
+    note(0, 0.0, model.state_dict())
+    train(model, training, a, loss, note)
     return log
 
 
@@ -149,13 +125,11 @@ def main() -> None:
     for name, value in {"updates": 10**6, "batch": 8, "crop": 112, "every": 4000, "held": 31}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--rate", type=float, default=3e-4)
+    parser.set_defaults(shifts=SHIFTS, seed=0)
     a = parser.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    pictures = list(read(a.archive, "RGB").values())
-    held = pictures[::HELD_OUT][: a.held]
-    kept = [x if x.shape[0] < x.shape[1] else x.transpose(0, 1) for i, x in enumerate(pictures) if i % HELD_OUT]
-    training = torch.stack([x[:320, :480].permute(2, 0, 1) for x in kept]).to(DEVICE)
+    training, held = split(list(read(a.archive, "RGB").values()), 31)
+    held = held[: a.held]
     result: dict[str, Any] = {"pictures": len(held), "shifts": SHIFTS, "shipped": evaluate(None, held)}
     print(result, flush=True)
     for name in ("joint", "planes"):

@@ -2,19 +2,18 @@
 
     python -m reproduction.studies.denoising trained bsd68.tar set12.tar --shifts 64 --out results.jsonl
     python -m reproduction.studies.denoising nlm bsd68.tar set12.tar --out results.jsonl           # scikit-image
-    python -m reproduction.studies.denoising trained cbsd432.tar --every 14 --colour --out results.jsonl
+    python -m reproduction.studies.denoising trained cbsd432.tar --held-out 31 --colour --out results.jsonl
 
-An archive holds pictures; `--every 14` takes those that `studies/denoiser.py` keeps for validation. SSIM has a Gaussian
-window of σ = 1.5, 11 × 11 pixels. Total variation has a weight of σ; non-local means have patches of 7 × 7 within
-21 × 21 pixels and h = 0.8 σ in the fast mode, as scikit-image advises.
+An archive holds pictures; `--held-out` takes those that `studies/denoiser.py` keeps from training, `--model` numbers
+that it exported instead of those that ship. SSIM has a Gaussian window of σ = 1.5, 11 × 11 pixels. Total variation has
+a weight of σ; non-local means have patches of 7 × 7 within 21 × 21 pixels and h = 0.8 σ in the fast mode, as
+scikit-image advises.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import tarfile
 import time
 from collections.abc import Callable
 from functools import cache
@@ -24,24 +23,28 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor
 
+from reproduction.studies.denoiser import DEVICE, held_out, psnr, read
+
 Method = Callable[[Tensor, float, argparse.Namespace], Any]  # [C, H, W] from 0 to 1, σ → the same without noise
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @cache
-def denoiser() -> Any:
+def denoiser(file: Path | None) -> Any:
     import whatwhere as ww
 
-    return ww.restoration.load_denoiser().to(DEVICE)
+    if file is None:
+        return ww.restoration.load_denoiser().to(DEVICE)
+    return ww.restoration.Denoiser(**{n: v.float() for n, v in load_file(file).items()}).to(DEVICE)
 
 
 def trained(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     import whatwhere as ww
 
     spec = ww.restoration.RestorationSpec(quality=a.shifts)
-    return ww.restoration.denoise(denoiser(), noisy[None], sigma, spec=spec)[0]
+    return ww.restoration.denoise(denoiser(a.model), noisy[None], sigma, spec=spec)[0]
 
 
 def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
@@ -114,10 +117,6 @@ METHODS: dict[str, Method] = {
 }
 
 
-def psnr(a: Tensor, b: Tensor) -> float:
-    return float(-10 * torch.log10((a - b).square().mean()))
-
-
 def ssim(a: Tensor, b: Tensor) -> float:
     """Wang et al. 2004, the mean over the inside of pictures [C, H, W] from 0 to 1."""
     x = torch.arange(11, dtype=torch.float64) - 5
@@ -135,17 +134,6 @@ def ssim(a: Tensor, b: Tensor) -> float:
     return float((top / ((ma * ma + mb * mb + c1) * (va + vb + c2))).mean())
 
 
-def read(archive: str, colour: bool) -> list[Tensor]:
-    """The pictures of an archive by name, [C, H, W] from 0 to 1."""
-    from PIL import Image
-
-    with tarfile.open(archive) as tar:
-        streams = {Path(m.name).stem: tar.extractfile(m) for m in tar if m.isfile()}
-        opened = [Image.open(io.BytesIO(streams[name].read())) for name in sorted(streams)]  # type: ignore[union-attr]
-    pixels = [np.atleast_3d(np.array(picture.convert("RGB" if colour else "L"))) for picture in opened]
-    return [torch.from_numpy(p).permute(2, 0, 1).float() / 255 for p in pixels]
-
-
 @torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -154,14 +142,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sigmas", type=int, nargs="+", default=[15, 25, 50])
     parser.add_argument("--shifts", type=int, default=32)
-    parser.add_argument("--every", type=int, default=1, help="take every n-th picture")
+    parser.add_argument("--held-out", type=int, choices=(31, 40))
+    parser.add_argument("--model", type=Path)
     parser.add_argument("--learn", action="store_true", help="adapt the dictionary to each picture")
     parser.add_argument("--colour", action="store_true")
     a = parser.parse_args()
     for archive in a.archives:
+        pictures = list(read(archive, "RGB" if a.colour else "L").values())
+        chosen = held_out(len(pictures), a.held_out) if a.held_out else range(len(pictures))
         for sigma in a.sigmas:
             rows = []
-            for i, clean in enumerate(read(archive, a.colour)[:: a.every]):
+            for i, number in enumerate(chosen):
+                pixels = pictures[number].float() / 255
+                clean = pixels.permute(2, 0, 1) if a.colour else pixels[None]
                 random = torch.Generator().manual_seed(1000 * sigma + i)
                 noisy = clean + sigma / 255 * torch.randn(clean.shape, generator=random)
                 wall, processor = time.time(), time.process_time()
