@@ -1,25 +1,73 @@
 """Labels that are suggested against labels at random: errors on all pictures, against the number of labels.
 
-    python -m reproduction.studies.labelling ROWS.npz --out FILE.json [--sets digits fashion tiles] [--processes 1]
+    python -m reproduction.studies.labelling DATA --out FILE.json [--sets digits fashion defects tiles] [--processes 1]
 
-ROWS.npz holds descriptors NAME [N, r] and classes NAME_y [N] of every set (`describe_pictures`). A person is simulated
-who always labels the first suggestion with its true class; the first picture of all is drawn at random, by the seed.
+DATA is a folder with Fashion-MNIST (`fashion-mnist/`) and the magnetic tiles (`magnetic-tiles.zip`). Every set is
+described first, as `ww.Labelling` does it; descriptors are kept next to FILE. A person is simulated who always labels
+the first suggestion with its true class; the first picture of all is drawn at random, by the seed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 import whatwhere as ww
+from reproduction.studies.anomaly_tiles import KINDS, read_tiles
+from whatwhere.inference.learned_steps import resolve_steps
 
+SIDE = 64  # of the tiles, in pixels
 COUNTS = (5, 10, 15, 20, 25, 30, 40, 50, 60)
 ESTIMATED = (20, 30, 60)  # numbers of labels at which the session's own estimate of the error is kept
+
+
+def digits(data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The 5,000 embedded digits by the model `mnist` and its learned steps."""
+    images = ww.data.load("digits")
+    model, inference = resolve_steps(ww.load("mnist"), "learned")
+    run = ww.learning.TrainedRun("mnist", replace(ww.Recipe.paper(), inference=inference, plan=()), model)
+    return described(images, run), np.asarray(images.labels)
+
+
+def fashion(data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The first 10,000 training images by both layers of the model `fashion`, 50 steps."""
+    os.environ["WHATWHERE_DATA"] = str(data)
+    images = ww.data.load("fashion-mnist").subset(np.arange(10_000), "10,000 clothes")
+    return described(images, "fashion"), np.asarray(images.labels)
+
+
+def tiles(data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """All 811 tiles in 64 × 64 pixels, by a model that learns from them; classes: kinds of defect, and none."""
+    return surfaces(data, lambda kind: True)
+
+
+def defects(data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The 236 tiles that have a defect."""
+    return surfaces(data, lambda kind: kind in KINDS)
+
+
+SETS = {"digits": digits, "fashion": fashion, "defects": defects, "tiles": tiles}
+
+
+def surfaces(data: Path, wanted: Callable[[str], bool]) -> tuple[np.ndarray, np.ndarray]:
+    found = [picture for picture in read_tiles(str(data / "magnetic-tiles.zip")) if wanted(picture["kind"])]
+    small = [F.interpolate(torch.from_numpy(p["pixels"])[None, None], (SIDE, SIDE), mode="area") for p in found]
+    return described(torch.cat(small), None), np.array([picture["kind"] for picture in found])
+
+
+def described(images: Any, run: Any) -> np.ndarray:
+    return ww.Labelling(images, run=run, options=ww.learning.TrainingOptions()).rows.numpy()
 
 
 def simulate(rows: np.ndarray, y: np.ndarray, seed: int, suggested: bool, most: int = 60) -> dict:
@@ -41,32 +89,33 @@ def simulate(rows: np.ndarray, y: np.ndarray, seed: int, suggested: bool, most: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", type=Path)
+    parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sets", nargs="+", default=["digits", "fashion", "tiles"])
+    parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
-    jobs = [
-        (options.rows, name, kind, seed)
-        for name in options.sets
-        for kind in ("suggested", "random")
-        for seed in range(options.seeds)
-    ]
+    for name in options.sets:
+        if not (kept := options.out.with_name(f"{name}.npz")).exists():
+            rows, y = SETS[name](options.data)
+            np.savez(kept, rows=rows, y=y)
+            print(name, rows.shape, flush=True)
+    kinds, seeds = ("suggested", "random"), range(options.seeds)
+    jobs = [(options.out, name, kind, seed) for name in options.sets for kind in kinds for seed in seeds]
     with get_context("spawn").Pool(options.processes) as pool:
         for key, found in pool.imap_unordered(run, jobs, chunksize=1):
-            results[key] = found
+            for part, value in found.items():
+                results.setdefault(part, {})[key] = value
             print(key, {k: round(100 * v, 2) for k, v in found["errors"].items()}, flush=True)
-            options.out.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+            options.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
 def run(job: tuple[Path, str, str, int]) -> tuple[str, dict]:
     """One simulation, and its name in the file of results."""
-    file, name, kind, seed = job
-    data = np.load(file)
-    rows, y = data[name].astype(np.float32), data[f"{name}_y"]
-    return f"{name} {kind} {seed}", simulate(rows, y, seed, kind == "suggested")
+    out, name, kind, seed = job
+    data = np.load(out.with_name(f"{name}.npz"))
+    return f"{name} {kind} {seed}", simulate(data["rows"].astype(np.float32), data["y"], seed, kind == "suggested")
 
 
 if __name__ == "__main__":
