@@ -176,8 +176,40 @@ def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() ->
     chosen = {"method": "trained", "data": "bsd68", "sigma": 25, "shifts": 16}
     (denoised,) = (row for row in rows if chosen.items() <= row.items())
     assert f"{denoised['psnr']:.1f} dB on BSD68 at σ = 25" in text
-    tiles = json.loads((ROOT / "reproduction/results/anomaly.json").read_text(encoding="utf-8"))["tiles"]
+    tiles = anomaly_results()["tiles"]
     assert f"AUROC {tiles['AnomalyDetector']['test']['image']:.2f} on magnetic tiles" in text
+
+
+def anomaly_results() -> dict[str, Any]:
+    return dict(json.loads((ROOT / "reproduction/studies/results/anomaly.json").read_text(encoding="utf-8")))
+
+
+DETECTORS = {
+    "`AnomalyDetector`": "AnomalyDetector",
+    "the same, 10 normal pictures": "AnomalyDetector, 10 normal pictures",
+    "one-class SVM on its descriptors": "one-class SVM on our descriptors",
+    "isolation forest on its descriptors": "isolation forest on our descriptors",
+    **{name: name for name in ("PCA of patches", "nearest raw patches", "nearest scattering patches")},
+}
+
+
+def test_the_numbers_of_the_anomaly_page_are_from_its_result_file() -> None:
+    results, page = anomaly_results(), ROOT / "docs/howto/anomaly.md"
+    text, rows = " ".join(page.read_text(encoding="utf-8").replace("**", "").split()), rows_of(page)
+    for row, method in DETECTORS.items():
+        test = results["tiles"][method]["test"]
+        expected = f"{test['image']:.3f} ± {test['standard error']:.3f}"
+        pixels = f"{test['pixel']:.3f}" if "pixel" in test else ""
+        assert [rows[row][0].replace("**", ""), rows[row][1]] == [expected, pixels], row
+    by_kind = results["tiles"]["AnomalyDetector"]["test"]["by kind"]
+    for value in (*by_kind.values(), *(row["all"] for row in results["textures, pixels"].values())):
+        assert f"{value:.3f}" in text
+    for name, draws in results["textures, other draws"].items():
+        mean, before = (
+            np.mean([draw["all"] for draw in rows.values()])
+            for rows in (draws, results["before"]["textures, other draws"][name])
+        )
+        assert f"{mean:.3f} ({before:.3f})" in text, name
 
 
 DENOISED = {  # a row of the how-to, and what the result file says of it

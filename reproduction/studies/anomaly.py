@@ -4,7 +4,7 @@
 
 It needs kymatio for one method; TEXTURES is a folder of brick.png, grass.png and gravel.png of scikit-image's data.
 NAMES: of the rows to measure (all). The settings for small pictures are chosen on the mean of `DRAWS` of the textures.
-Results go to reproduction/results/anomaly.json, which also keeps earlier results.
+Results go to reproduction/studies/results/anomaly.json, which also keeps earlier results.
 
 Tried without gain, on the validation part or on textures: other scales and cells, filters of 9 and 17 pixels, reflected
 borders, less whitening, eigenvectors as features, energies by sign, mean squares, several quantiles of a map, light and
@@ -36,7 +36,7 @@ from reproduction.studies.anomaly_tiles import (
     validate_maps,
 )
 
-RESULTS = Path(__file__).parents[1] / "results" / "anomaly.json"
+RESULTS = Path(__file__).parent / "results" / "anomaly.json"
 
 
 # Textures and digits of before ----------------------------------------------------------------------------------
