@@ -25,7 +25,6 @@ import torch.nn.functional as F
 
 import whatwhere as ww
 from reproduction.studies.anomaly_tiles import KINDS, read_tiles
-from whatwhere.inference.learned_steps import resolve_steps
 
 SIDE = 64  # of the tiles, in pixels
 COUNTS = (5, 10, 15, 20, 25, 30, 40, 50, 60)
@@ -35,8 +34,11 @@ ESTIMATED = (20, 30, 60)  # numbers of labels at which the session's own estimat
 def digits(data: Path) -> tuple[np.ndarray, np.ndarray]:
     """The 5,000 embedded digits by the model `mnist` and its learned steps."""
     images = ww.data.load("digits")
-    model, inference = resolve_steps(ww.load("mnist"), "learned")
-    run = ww.learning.TrainedRun("mnist", replace(ww.Recipe.paper(), inference=inference, plan=()), model)
+    model = ww.load("mnist")
+    assert model.source is not None
+    steps = ww.LearnedSteps.load(model.source)
+    recipe = replace(ww.Recipe.paper(), inference=steps.spec, plan=())
+    run = ww.learning.TrainedRun("mnist", recipe, steps.model_for(model))
     return described(images, run), np.asarray(images.labels)
 
 

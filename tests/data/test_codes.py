@@ -49,6 +49,7 @@ def test_codes_are_decoded_to_the_reconstruction(tmp_path: Path, spec: ModelSpec
     for i, (p, image) in enumerate(zip(features, images, strict=True)):
         assert torch.equal(codes.latents(i).p[0], p)
         torch.testing.assert_close(codes.decode(model, i), image, rtol=0, atol=1e-6)
+    assert codes.decode(model.to("meta"), 0).is_meta  # where the model is, though files are read into memory
     np.testing.assert_array_equal(codes.labels, np.arange(len(features)))
 
 

@@ -137,7 +137,8 @@ def test_waveforms_are_learned_with_it() -> None:
     changes = {"epochs": 2, "inference": {"lam": 2.0, "tolerance": 1e-2}}
     for update in ("batch", "epoch"):
         each = {**changes, "update": {"kind": update}}
-        run = ww.train(signals, ww.override(recipe, {"learning": {"each": each}, "batch_size": 2}), start=model)
+        brief, here = {"learning": {"each": each}, "batch_size": 2}, ww.TrainingOptions(device="cpu")
+        run = ww.train(signals, ww.override(recipe, brief), start=model, options=here)
         assert {row.engine for row in run.history} == {"greedy"}
         before, after = (
             float(ww.infer(one, signals, replace(CODING, tolerance=1e-4)).stats.cost[-1].sum())

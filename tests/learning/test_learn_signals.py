@@ -45,14 +45,14 @@ def correlation(model: ww.DeconvNet) -> float:
 
 def test_waveforms_are_found_again(tmp_path: Path) -> None:
     """From an array, and to the bit the same from its file on the command line."""
-    x, options = simulated(), ww.TrainingOptions(engine="reference")
+    x, options = simulated(), ww.TrainingOptions(engine="reference", device="cpu")
     run = ww.train(x, recipe(), options=options)
     assert correlation(run.model) > 0.95
     assert run.history[-1].cost < run.history[0].cost
     np.save(tmp_path / "x.npy", x)
     (tmp_path / "mine.toml").write_text(to_toml(recipe()))
     whatwhere("train", tmp_path / "x.npy", "--recipe", tmp_path / "mine.toml", "--out", tmp_path / "run",
-              "--set", "engine=reference", "--quiet")  # fmt: skip
+              "--set", "engine=reference", "--device", "cpu", "--quiet")  # fmt: skip
     assert ww.load(tmp_path / "run") == run.model
     table = tmp_path / "events.csv"
     whatwhere("encode", tmp_path / "run", tmp_path / "x.npy", "--events", table, "--set", "threshold=0.7",

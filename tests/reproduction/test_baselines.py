@@ -75,9 +75,9 @@ def test_k_means_averages_the_answers_of_all_patches_on_a_grid(digits, monkeypat
 def test_the_same_seed_gives_the_same_rows(digits):
     method = baselines.KMeans(centroids=8, patches=500, iterations=3)
     first, again = (method.describe(*digits)[0] for _ in range(2))
-    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(first, again, atol=1e-4)  # a GPU adds in another order every time
     other = replace(method, seed=1).describe(*digits)[0]
-    assert not np.array_equal(first, other)
+    assert np.abs(first - other).max() > 0.1
 
 
 def test_every_baseline_has_its_name_and_default_settings():

@@ -208,7 +208,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return rows if self.invariant_to is None else self.metric_(rows).numpy()
 
     def _model_in_use(self) -> DeconvNet:
-        return self.model_.to(choose_device(self.device))
+        return self.model_.to(choose_device(self.device, self.engine))
 
     # Input ---------------------------------------------------------------------------------------------------
 

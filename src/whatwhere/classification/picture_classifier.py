@@ -160,7 +160,7 @@ def describe_pictures(
     if run is None and kept is not None and kept.exists():
         run = kept
     trained = run if isinstance(run, TrainedRun) else read_run(run) if run else learn(images, kept, options, progress)
-    model = trained.model.to(choose_device(options.device))
+    model = trained.model.to(choose_device(options.device, options.engine))
     recipe, engine = trained.recipe, options.engine
     advance = counted(progress, "learning what does not matter", len(images))
     metric = run_metric(trained.folder, model, images, recipe, how, engine=engine, progress=advance)

@@ -89,7 +89,7 @@ def classify(
         classify_new(run, images, out, (overwrite, json_, quiet))
         return
     execution, options, stages = settings.of(TrainingOptions), settings.of(ClassifyOptions), Stages(quiet)
-    recipe, model = with_preset(*open_run(run, execution.device), preset, settings)
+    recipe, model = with_preset(*open_run(run, execution.device, execution.engine), preset, settings)
     if labels is not None and labels.suffix.lower() == ".csv":
         label_all(run, images or source_of(run), labels, out, (recipe, model), settings, (overwrite, json_, quiet))
         return

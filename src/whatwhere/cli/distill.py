@@ -48,7 +48,7 @@ def distill(
     from whatwhere.inference.checks import in_model_units
 
     execution, spec, stages = settings.of(TrainingOptions), settings.of(DistillSpec), Stages(quiet)
-    recipe, model = open_run(run, execution.device)
+    recipe, model = open_run(run, execution.device, execution.engine)
     given, _ = ImageInput(source=images or source_of(run)).for_training()
     training, held_out = split(in_model_units(model.spec, given))
     inference = resolve_lam(model, training, settings.override(recipe).inference)

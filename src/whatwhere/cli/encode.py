@@ -71,7 +71,7 @@ def encode(
 
     execution, options = settings.of(TrainingOptions), settings.of(EncodeOptions)
     chosen = preset or ("recipe" if options.descriptors else "coding")
-    recipe, model = with_preset(*open_run(run, execution.device), chosen, settings)
+    recipe, model = with_preset(*open_run(run, execution.device, execution.engine), chosen, settings)
     given = settings.override(ImageInput(source=images))
     if out is None and events is None:
         raise typer.BadParameter("give --out FILE for codes, or --events FILE for a table of events of signals")

@@ -110,12 +110,12 @@ def absolute_source(source: str) -> str:
     return source if source.partition(":")[0] in CATALOGUE else str(Path(source).absolute())
 
 
-def open_run(run: Path, device: str) -> tuple[Recipe, DeconvNet]:
-    """The recipe and the model of a run folder, a model file or a name, on a device ('auto': a GPU if there is one)."""
+def open_run(run: Path, device: str, engine: str = "auto") -> tuple[Recipe, DeconvNet]:
+    """The recipe and the model of a run folder, a model file or a name, on the device for an engine."""
     from whatwhere.inference.environment import choose_device
     from whatwhere.learning import read_run
 
-    home = choose_device(device)
+    home = choose_device(device, engine)
     trained = read_run(run)
     return trained.recipe, trained.model.to(home)
 

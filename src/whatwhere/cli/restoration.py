@@ -97,7 +97,7 @@ def restore(
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
     shipped = load_denoiser() if task.model == "denoiser" else load_dictionary()
-    model: Model = shipped.to(choose_device(execution.device))
+    model: Model = shipped.to(choose_device(execution.device, execution.engine))
     jobs, stages = plan_jobs(task, model, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:

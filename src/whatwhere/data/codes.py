@@ -110,7 +110,7 @@ class Codes:
         if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
             raise ImageError(f"{self.name}: codes of another model; give the one that encoded them")
         with torch.no_grad():
-            reconstruction: Tensor = sized.decode(self.latents(image))[0]
+            reconstruction: Tensor = sized.decode(self.latents(image).to(sized.filters[0].device))[0]
         return reconstruction
 
     def _map(self, name: str, image: int) -> SparseMap:

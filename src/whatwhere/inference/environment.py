@@ -14,13 +14,14 @@ import torch
 
 from whatwhere.errors import SpecError
 
+CPU_ENGINES = ("cpu", "greedy")
 PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymatio")
 
 
-def choose_device(asked: torch.device | str) -> torch.device:
-    """The device asked for; 'auto' is a GPU where there is one."""
+def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:
+    """The device asked for; 'auto' is a GPU where there is one and the engine can use it."""
     if asked == "auto":
-        asked = "cuda" if torch.cuda.is_available() else "cpu"
+        asked = "cuda" if torch.cuda.is_available() and engine not in CPU_ENGINES else "cpu"
     try:
         device = torch.device(asked)
     except RuntimeError:

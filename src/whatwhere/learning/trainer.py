@@ -151,7 +151,7 @@ class TrainingJob:
 def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -> TrainedRun:
     """Open what a training needs, run it, close it again."""
     recipe, options = job.recipe, job.options
-    device = choose_device(options.device)
+    device = choose_device(options.device, options.engine)
     _, channels, height, width = job.images.first_images().shape
     batch = min(recipe.batch_size, job.images.size or recipe.batch_size)
     check_memory(recipe.model, (height, width), batch, device)
