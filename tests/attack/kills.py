@@ -75,7 +75,7 @@ def commands(inputs: Path) -> dict[str, Command]:
         """Learned steps are saved next to the model, so it works on a copy."""
         if not (out / "run").exists():
             shutil.copytree(run, out / "run")
-        return ["distill", out / "run", images, "--steps", "2", "--set", "batches=4", *PLAIN]
+        return ["distill", out / "run", images, "--steps", "2", "--set", "batches=4", "--set", "batch_size=4", *PLAIN]
 
     return {
         "train": train(),

@@ -35,7 +35,7 @@ from triton_cases import (
 )
 
 ALL = [*CASES, *FILTER_CASES, UNKNOWN]
-GROUPS = [ALL[i::3] for i in range(3)]
+GROUPS = [ALL[i::2] for i in range(2)]
 
 
 def check(name: str, found: dict[str, float]) -> None:

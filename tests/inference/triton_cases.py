@@ -78,8 +78,8 @@ CASES = {
     "1 layer, fixed step": Case(ONE, spec={"step": Fixed(), "alpha": 0.5}),
     "2 layers, batch step, α ½": Case(TWO, images=5, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
     "2 layers, image step": Case(TWO, steps=3),
-    # momentum soon brings the error near 0, where its last digits make β: with longer filters sooner than in 6 steps
-    "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=6, spec={"step": LineSearch(momentum=True)}),
+    # momentum soon brings the error near 0, where its last digits make β
+    "2 layers, momentum": Case(SPECS["2 layers, per filter"], steps=3, spec={"step": LineSearch(momentum=True)}),
     "1 layer, momentum restarts": Case(
         ONE, height=5, width=4, steps=6, start=3.0, still=(1,), spec={"step": LineSearch(momentum=True), "lam": 0.3}
     ),
@@ -102,7 +102,7 @@ CASES = {
     "3 layers, colour": Case(SPECS["3 layers, colour"]),
     "5 channels": Case(FIVE_CHANNELS),
     # weights up to 2 are squared: with λ = 2 the steps of θ would be so long that a few of them amplify the rounding
-    "weights per channel, 2 channels": Case(TWO_CHANNELS, steps=3, mask="weights per channel", spec={"lam": 1.0}),
+    "weights per channel, 2 channels": Case(TWO_CHANNELS, mask="weights per channel", spec={"lam": 1.0}),
     "known pixels, ON/OFF": Case(ONOFF, mask="known"),
     # the same problem as with weights near 1 and λ = 2: their squares are too large for float16
     "large weights": Case(TWO, mask="weights", weight=1000.0, spec={"lam": 2e-6}),
@@ -115,7 +115,7 @@ CASES = {
     "unused regions": Case(SPARSE, 66, 3, 2, corner=1, spec={"step": LineSearch(per="batch"), "pooling_step": 0.1}),
     "unused regions, image step": Case(SPARSE, 66, 3, 2, corner=1, spec={"pooling_step": 0.1}),
     "rectangular": Case(RECTANGULAR, images=2, height=5, width=6, spec={"step": Fixed()}),
-    "signals, weights": Case(SIGNALS, height=1, width=21, steps=3, mask="weights", spec={"lam": 1.0}),
+    "signals, weights": Case(SIGNALS, height=1, width=21, mask="weights", spec={"lam": 1.0}),
     "signals, schedule from zero": Case(SIGNALS, height=1, width=21, start=None, spec=schedule(1)),
     "many maps": Case(ModelSpec(layers=(LayerSpec(maps=18), LayerSpec(maps=40, filter_size=3))), images=1),
 }
@@ -145,9 +145,10 @@ FILTER_CASES = {  # the model, and the kind of mask
     "filters, 2 layers": ("2 layers", ""),
     "filters, weights": ("2 layers", "weights"),
     "filters, rectangular": ("2 layers, rectangular", ""),
-    "filters, known per channel": ("3 layers, colour", "known per channel"),
+    "filters, known per channel": ("1 layer, colour", "known per channel"),
 }
 LARGE_FILTER_CASES = {  # on the device only
+    "filters, 3 layers, known per channel": ("3 layers, colour", "known per channel"),
     "filters, overlapping": ("2 layers, overlapping", ""),
     "filters, overlapping, weights": ("2 layers, overlapping", "weights"),
 }
@@ -254,6 +255,7 @@ def poison_new_memory() -> None:
 
 
 if __name__ == "__main__":
+    import fast_interpreter  # noqa: F401
     from whatwhere.inference.engines.triton import filters, workspace
 
     torch.set_num_threads(1)

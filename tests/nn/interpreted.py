@@ -1,17 +1,19 @@
 """Run in a process of its own, with TRITON_INTERPRET=1: the Triton operators on the CPU, compared with the plain form.
 
-    python interpreted.py WHICH      values | operators
-
-Exits with 0 if all is well.
+TRITON_INTERPRET=1 python interpreted.py      exits with 0 if all is well
 """
 
 import sys
 import warnings
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import fast_interpreter  # noqa: F401
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn import fused, plain, triton_pooling
@@ -115,4 +117,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of numpy, about 1 / 0 in lanes that are masked
     torch.set_num_threads(1)
     fused.kernels = lambda maps: triton_pooling
-    {"values": values, "operators": operators}[sys.argv[1]]()
+    operators()
+    values()
