@@ -56,7 +56,7 @@ def test_waveforms_are_found_again(tmp_path: Path) -> None:
     assert ww.load(tmp_path / "run") == run.model
     table = tmp_path / "events.csv"
     whatwhere("encode", tmp_path / "run", tmp_path / "x.npy", "--events", table, "--set", "threshold=0.7",
-              "--set", "engine=reference")  # fmt: skip
+              "--set", "engine=reference", "--device", "cpu")  # fmt: skip
     written = np.genfromtxt(table, delimiter=",", names=True)
     found = ww.find_events(run.model, x, run.recipe.inference, threshold=0.7, engine="reference")
     np.testing.assert_allclose(written["time"], found["time"], atol=1e-4)

@@ -127,6 +127,7 @@ def test_it_exports_for_batches_of_any_size(exported: ExportedProgram, count: in
         torch.testing.assert_close(ours, expected)
 
 
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="the exporter of torch 2.11 fails on a parameter times a buffer")
 def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
