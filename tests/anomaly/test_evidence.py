@@ -18,7 +18,7 @@ from whatwhere.anomaly.evidence import (
     steps,
     together,
 )
-from whatwhere.anomaly.filters import LARGE, SIDE, SMALL, Cells, centred, learn_filters, matched
+from whatwhere.anomaly.filters import LARGE, SIDE, SIGNAL, SMALL, Cells, brightness, centred, learn_filters, matched
 from whatwhere.anomaly.threshold import choose_threshold, pictures_needed
 
 
@@ -115,6 +115,14 @@ def test_responses_to_normal_pictures_have_variance_one_and_ignore_exposure() ->
     torch.testing.assert_close(
         filters.responses(planes[0] + 3.0)[0], filters.responses(planes[0])[0], atol=2e-3, rtol=0
     )
+
+
+def test_brightness_is_a_logarithm_or_relative_to_the_mean() -> None:
+    values = torch.tensor([[0.1, 0.2, 0.6]])
+    torch.testing.assert_close(brightness(values, 0.05, LARGE), torch.tensor([[0.15, 0.25, 0.65]]).log())
+    torch.testing.assert_close(brightness(7 * values, 0.05, SMALL), torch.tensor([[1 / 3, 2 / 3, 2.0]]))
+    torch.testing.assert_close(brightness(values / 100, 0.05, SMALL), values / 5)  # darker than what counts as dark
+    assert brightness(values, 0.0, SIGNAL) is values
 
 
 # The threshold for a rate of false alarms, and its uncertainty, by simulation ------------------------------------

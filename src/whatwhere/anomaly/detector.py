@@ -181,9 +181,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """
         picture, search = with_channels(picture, self.sample_.channels), self.filters_.search
         cell, side = search.cell, (search.around + 1) * search.cell
-        row, column = (
-            int(n) for n in np.unravel_index(int(anomaly_map.nan_to_num(-np.inf).argmax()), anomaly_map.shape)
-        )
+        row, column = divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), anomaly_map.shape[1])
         pictures, shown = self.sample_.pictures, dict[int, list[int]]()
         for number, *place in self.normal_.most_alike(self.filters_(picture), row // cell, column // cell).mT.tolist():
             shown.setdefault(number, place)
@@ -233,7 +231,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             raise ImageError("a normal picture has no place of known pixels; remove it")
         learn = learn_object if spec.aligned else learn_surface
         self.normal_ = learn(cells, spec.seed, each)
-        fold = torch.arange(len(cells)) * FOLDS // len(cells) if len(cells) >= FOLDS else torch.arange(len(cells))
+        fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
         evidence = torch.stack(self._cross_evidence(cells, fold, learn, spec.seed, each))
         surfaces = torch.stack([surface_of(found) for found in cells])
         self.usual_, self.map_units_ = Usual.of(surfaces, evidence), units_of(evidence, self.kinds)

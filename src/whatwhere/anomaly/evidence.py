@@ -156,8 +156,8 @@ def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> Nor
     far = torch.cat(list(each(normal.far, textures, range(len(textures)))))
     distance = torch.cat([border_distance(cells.known.shape, search.around).flatten() for cells in pictures])
     by_distance = [far[(distance == d) & torch.cat(known)] for d in range(search.around + 1)]
-    usual = far[torch.cat(known)]
-    edge = [mean_and_deviation(values if len(values) > 1 else usual) for values in by_distance]
+    enough = [values if len(values) > 1 else far[torch.cat(known)] for values in by_distance]
+    edge = [torch.stack([values.mean(), values.std(correction=0).clamp_min(LEAST)]) for values in enough]
     return replace(normal, edge=torch.stack(edge, 1))
 
 
@@ -288,7 +288,3 @@ def median_and_spread(values: Tensor) -> Tensor:
     """Of pictures' evidence [N, k]: the median, and what is to be added for `UNUSUAL` of them to be below, [2, k]."""
     median = values.median(0).values
     return torch.stack([median, (values.quantile(UNUSUAL, 0) - median).clamp_min(LEAST)])
-
-
-def mean_and_deviation(values: Tensor) -> Tensor:
-    return torch.stack([values.mean(), values.std(correction=0).clamp_min(LEAST)])

@@ -6,8 +6,9 @@ covariance Σ of normal patches, so a feature f of photographs is looked for wit
     w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f)            a matched filter: its response to normal pictures has variance 1
 
 at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds a constant, which
-the filters ignore. For aligned objects features and brightness are used as they are. `Cells` summarises the responses
-in squares of pixels. Signals are pictures of height 1: their features are cosines (`cosines`), filters have height 1.
+the filters ignore, or, of small pictures, relative to the mean of the picture (`brightness`). For aligned objects
+features and brightness are used as they are. `Cells` summarises the responses in squares of pixels. Signals are
+pictures of height 1: their features are cosines (`cosines`), filters have height 1.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ QUIET = 0.01  # added to an energy before its logarithm is taken
 class Search:
     """How finely pictures are searched.
 
-    scales   how many pixels of the picture are one pixel of a filter
-    cell     side of a cell, in pixels of the picture
-    around   cells: what a place is like is the mean of a square of this side around it
-    own      share of the mean energies of a picture that is taken off a place's: a texture is judged by itself
-    nearest  number of normal places that a place is compared with
+    scales     how many pixels of the picture are one pixel of a filter
+    cell       side of a cell, in pixels of the picture
+    around     cells: what a place is like is the mean of a square of this side around it
+    own        share of the mean energies of a picture that is taken off a place's: a texture is judged by itself
+    nearest    number of normal places that a place is compared with
+    logarithm  of brightness: dark marks stand out more than bright ones
     """
 
     scales: tuple[int, ...]
@@ -49,9 +51,10 @@ class Search:
     around: int = 3
     own: float = 0.5
     nearest: int = 30
+    logarithm: bool = False
 
 
-LARGE = Search(scales=(2, 4), cell=8)
+LARGE = Search(scales=(2, 4), cell=8, logarithm=True)
 SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5)
 SMALL_OBJECT = Search(scales=(1,), cell=4)
 SIGNAL = Search(scales=(1, 2, 4), cell=4)
@@ -78,7 +81,7 @@ class Cells:
 class Filters:
     """The filters for pictures of `channels` channels, learned from normal ones by `learn_filters`.
 
-    dark     added to the brightness before its logarithm is taken; 0: values are used as they are
+    dark     brightness that counts as dark (`brightness`); 0: values are used as they are
     mixing   [C, C]: makes the channels uncorrelated
     kernels  [scales, C, F, SIDE, SIDE], of signals [scales, C, F, 1, SIDE]
     aligned  whether the pictures are of aligned objects
@@ -104,7 +107,8 @@ class Filters:
     def planes(self, picture: Tensor) -> tuple[Tensor, Tensor]:
         """A picture [C, H, W] as uncorrelated channels [C, H, W], and which pixels are known [H, W]."""
         known = picture.isfinite().all(0)
-        values = brightness(torch.where(known, picture, 0.0), self.dark)
+        values = torch.zeros_like(picture)
+        values[:, known] = brightness(picture[:, known], self.dark, self.search)
         if not known.all():
             values = torch.where(known, values, lowpass(values[None], FILL, known[None, None].float())[0])
         return torch.einsum("ij,jhw->ihw", self.mixing, values), known
@@ -135,7 +139,7 @@ class Filters:
 def learn_filters(pictures: Sequence[Tensor], features: Tensor, search: Search, aligned: bool) -> Filters:
     """The filters that separate features [F, k, k], or [F, 1, k] of signals, from normal pictures, each [C, H, W]."""
     size = (1 if features.shape[1] == 1 else SIDE, SIDE)
-    dark, mixing = learn_channels(pictures, logarithm=not aligned and size[0] > 1)
+    dark, mixing = learn_channels(pictures, search, as_they_are=aligned or size[0] == 1)
     plain, scales = Filters(dark, mixing, torch.empty(0), search, aligned), search.scales
     if aligned:
         kernels = centred(features).unflatten(1, size).expand(len(scales), len(mixing), -1, -1, -1)
@@ -151,18 +155,15 @@ def learn_filters(pictures: Sequence[Tensor], features: Tensor, search: Search, 
     return replace(plain, kernels=matched(centred(features), sums / counts).unflatten(-1, size).float())
 
 
-def learn_channels(pictures: Iterable[Tensor], logarithm: bool) -> tuple[float, Tensor]:
-    """What is added to the brightness, and the matrix that makes channels uncorrelated, with variance 1."""
+def learn_channels(pictures: Iterable[Tensor], search: Search, as_they_are: bool) -> tuple[float, Tensor]:
+    """What counts as dark, and the matrix that makes channels uncorrelated, with variance 1."""
     known = [picture[:, picture.isfinite().all(0)].double() for picture in pictures]
     counted = [values for values in known if values.shape[1]]
     lowest = min(float(values.min()) for values in counted)
     mean = sum(float(values.mean()) for values in counted) / len(counted)
-    dark = max(DARK * mean, torch.finfo(torch.float32).tiny) if logarithm and lowest >= 0 else 0.0
-    channels = len(counted[0])
-    covariance = torch.zeros(channels, channels, dtype=torch.float64)
-    for values in counted:
-        x = brightness(values, dark)
-        covariance += torch.cov(x, correction=0).view(channels, channels) / len(counted)
+    dark = 0.0 if as_they_are or lowest < 0 else max(DARK * mean, torch.finfo(torch.float32).tiny)
+    lights = (brightness(values, dark, search) for values in counted)
+    covariance = sum(torch.atleast_2d(torch.cov(light, correction=0)) / len(counted) for light in lights)
     variances, axes = torch.linalg.eigh(covariance)
     return dark, (axes / (variances + LEAST_VARIANCE).sqrt()).mT.float()
 
@@ -193,8 +194,12 @@ def cosines() -> Tensor:
     return torch.cos(torch.pi / (COSINES + 1) * torch.outer(waves, samples))[:, None]
 
 
-def brightness(values: Tensor, dark: float) -> Tensor:
-    return (values.clamp_min(0) + dark).log() if dark else values
+def brightness(values: Tensor, dark: float, search: Search) -> Tensor:
+    """The known values of a picture [C, n] without its exposure: their logarithm, or what they are of their mean."""
+    if not dark:
+        return values
+    light = values.clamp_min(0)
+    return (light + dark).log() if search.logarithm else light / light.mean().clamp_min(dark)
 
 
 def spread_patches(planes: Tensor, size: tuple[int, int]) -> Tensor:

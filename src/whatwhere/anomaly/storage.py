@@ -19,7 +19,7 @@ from whatwhere.anomaly.pictures import Sample
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.model.files import read_checked, readable, write_checked
 
-FORMAT = "whatwhere anomaly detector 3"
+FORMAT = "whatwhere anomaly detector 4"
 
 
 def save(detector: AnomalyDetector, path: Path) -> None:
