@@ -23,7 +23,7 @@ from log import Log
 from whatwhere.data import load
 from whatwhere.inference import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
-from whatwhere.learning.latent_store import LatentFiles
+from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.spec import Recipe
 
@@ -54,7 +54,7 @@ def main() -> None:
     waited: list[float] = []
     written: list[float] = []
     RunFolder.save = timed(RunFolder.save, waited)  # type: ignore[method-assign]
-    LatentFiles.write = timed(LatentFiles.write, written)  # type: ignore[method-assign]
+    LatentStore._write_file = timed(LatentStore._write_file, written)  # type: ignore[method-assign]
 
     class Enough(Exception):
         """The second epoch has nothing to add."""

@@ -4,8 +4,6 @@ A pipe or a device that a user names may block or never end, so it is not opened
 one function, `claim_outputs`.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

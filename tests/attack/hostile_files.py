@@ -44,7 +44,7 @@ from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, claim_outputs
 from whatwhere.learning.checkpoint import RunFacts
-from whatwhere.learning.latent_store import LatentFiles
+from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder, read_checkpoint
 from whatwhere.model.files import canonical, checksum, to_bytes
 from whatwhere.spec.tasks import Distortions
@@ -88,7 +88,7 @@ def readers(folder: Path) -> dict[str, Reader]:
 
     run, copy = make(folder / "run"), folder / "copy"
     ww.UnrolledInference(ww.load(run), steps=2).learned.save(run)
-    latents = LatentFiles(run / "checkpoint" / "latents", 1)
+    latents = LatentStore(1, torch.device("cpu"), run / "checkpoint" / "latents", in_memory=False)
     latents.write(0, random_latents(ww.load(run), torch.ones(2, 1, 10, 10)))
     shutil.copytree(run, copy)
     add("model", run / "model.safetensors", ww.load, text="spec")

@@ -22,11 +22,11 @@ from tiny_run import PLAIN, whatwhere
 from whatwhere.classification import describe_images
 from whatwhere.classification.metric import Metric
 from whatwhere.cli.decode import picture_names
-from whatwhere.cli.encoding import in_threads
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.explorer.pages import png
 from whatwhere.files import RECORD
 from whatwhere.inference import resolve_lam
+from whatwhere.inference.threads import workers
 from whatwhere.spec import AutoLam, InputSpec
 
 FEW_STEPS = (*PLAIN, "--preset", "recipe")
@@ -94,7 +94,8 @@ def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(codes.decode(model, i), expected.reconstruction[0], rtol=0, atol=1e-5)
 
 
-def test_batches_in_threads_come_in_order_and_few_wait() -> None:
+def test_batches_in_threads_come_in_order_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     begun: list[int] = []
     both = threading.Barrier(2)
 
@@ -103,10 +104,11 @@ def test_batches_in_threads_come_in_order_and_few_wait() -> None:
         both.wait(10)  # two at a time, or an error
         return number
 
-    for expected, number in enumerate(in_threads(work, range(8), 2)):
-        assert number == expected
-        assert len(begun) <= expected + 3
-    assert len(begun) == 8
+    with workers() as each:
+        for expected, number in enumerate(each(work, range(24))):
+            assert number == expected
+            assert len(begun) <= expected + 8  # four for each thread
+    assert len(begun) == 24
 
 
 def test_a_large_picture_in_tiles(tmp_path: Path) -> None:

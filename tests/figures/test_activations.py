@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.figures.activations import draw_activations, footprint, gaussians, pixel_to_map, project
+from whatwhere.figures.activations import draw_activations, gaussians, map_places, project
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.sized import LayerPlaces
 from whatwhere.spec import ModelSpec
 
 
@@ -59,7 +60,7 @@ def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
         own = latents[image : image + 1].pooling_params
         pixels = tiny.model.at(height, width).decode(Latents(p, own))[0]
         (top, bottom), (left, right) = (
-            footprint(tiny.model, 2, place, axis) for axis, place in enumerate((row, column))
+            LayerPlaces.of(tiny.model.spec, axis)[2].pixels_of(place) for axis, place in enumerate((row, column))
         )
         padded = torch.nn.functional.pad(pixels, (30, 30, 30, 30))
         return padded[:, 30 + top : 30 + bottom, 30 + left : 30 + right]
@@ -85,9 +86,9 @@ def test_the_footprint_contains_the_whole_projection(tiny):
 
 
 def test_the_papers_footprints():
-    model = DeconvNet(ModelSpec.paper())
-    assert footprint(model, 1, 0, axis=0) == (-4, 2)
-    first, beyond = footprint(model, 2, 3, axis=1)
+    _, layer_1, layer_2 = LayerPlaces.of(ModelSpec.paper(), axis=1)
+    assert layer_1.pixels_of(0) == (-4, 2)
+    first, beyond = layer_2.pixels_of(3)
     assert beyond - first == 16  # one z₂ element sees 14 pixels, and a region of two of them 16
 
 
@@ -136,7 +137,7 @@ def test_at_most_so_many_gaussians_are_drawn(tiny, monkeypatch):
 def test_pixels_lie_where_their_explanation_is():
     """The centre of what an element of z reaches is the pixel that is drawn behind it."""
     model = DeconvNet(ModelSpec.paper())
-    assert pixel_to_map(model, 1, axis=0) == (1.0, 2.0)
-    scale, offset = pixel_to_map(model, 2, axis=1)
+    assert map_places(model, 1, axis=0) == (1, -2.0)
+    stride, offset = map_places(model, 2, axis=1)
     z2 = 7  # reaches p₁ 3…7, z₁ 6…15, pixels 2…15
-    assert scale * (2 + 15) / 2 + offset == z2
+    assert stride * z2 + offset == (2 + 15) / 2

@@ -12,8 +12,8 @@ import torch
 
 import whatwhere as ww
 from whatwhere.errors import ImageError
-from whatwhere.inference.recordings import reach_of
 from whatwhere.model.events import Events
+from whatwhere.model.sized import LayerPlaces
 
 LENGTH = 32
 
@@ -151,7 +151,7 @@ def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert recording.most == 2048
     assert max(batches) <= 2048 * torch.get_num_threads()
-    assert recording.total <= 100_000 * 2048 / (2048 - 4 * reach_of(model.spec)) * 1.02
+    assert recording.total <= 100_000 * 2048 / (2048 - 4 * LayerPlaces.of(model.spec, 1)[-1].reach) * 1.02
     assert 50 < len(seen) < 60
 
 

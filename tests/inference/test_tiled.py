@@ -9,10 +9,11 @@ import torch
 from examples import SPECS, random_images, random_mask
 from whatwhere.errors import ConvergenceWarning, ImageError, SpecError
 from whatwhere.inference import infer, infer_tiled, resolve_lam
-from whatwhere.inference.tile_grid import LayerPlaces, TileAxis, TileGrid
+from whatwhere.inference.tile_grid import TileAxis, TileGrid
 from whatwhere.inference.tiled import TileImages
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
+from whatwhere.model.sized import LayerPlaces
 from whatwhere.spec import AutoLam, Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec
 
 LOCAL = InferenceSpec(step=Fixed(), steps=2)  # nothing further away than a few pixels has any influence

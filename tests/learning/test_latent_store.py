@@ -13,7 +13,7 @@ from whatwhere.errors import RunError
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import finish_tile
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
-from whatwhere.learning.latent_store import LatentFiles, LatentStore
+from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet
 
 BATCHES = [slice(0, 3), slice(3, 6), slice(6, 7)]
@@ -35,7 +35,7 @@ def same(a: Latents, b: Latents) -> bool:
 
 
 def make(store: str, folder) -> LatentStore:
-    return LatentStore(len(BATCHES), CPU, LatentFiles(folder, len(BATCHES)), in_memory=store == "memory")
+    return LatentStore(len(BATCHES), CPU, folder, in_memory=store == "memory")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -108,7 +108,7 @@ def test_damaged_latents_raise_before_they_are_used(store, harm, message, tmp_pa
 
 def write_and_note_memory(batches: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    store = LatentStore(batches, CPU, LatentFiles(folder / "latents", batches), in_memory=False)
+    store = LatentStore(batches, CPU, folder / "latents", in_memory=False)
     for batch in range(batches):
         theta = PoolingParams(torch.rand(50, 2, 16, 16, 16), torch.rand(50, 2, 16, 16, 16))
         store.write(batch, Latents(torch.rand(50, 16, 16, 16), (theta,)))

@@ -132,7 +132,7 @@ def newton(
         def hessian(v: Tensor, rows: Tensor = rows, share: Tensor = share) -> Tensor:
             return v + 2 * C * transposed_product(rows, share * (rows @ v.to(x.dtype)))
 
-        d = _conjugate_gradient(hessian, -g)
+        d = conjugate_gradient(hessian, -g)
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
             break
         along = (x @ d.to(x.dtype)).double()
@@ -142,8 +142,8 @@ def newton(
     return w
 
 
-def _conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: float = 0.1, steps: int = 200) -> Tensor:
-    """Solve H d = b for every column; a column that has converged does not change."""
+def conjugate_gradient(H: Callable[[Tensor], Tensor], b: Tensor, tolerance: float = 0.1, steps: int = 200) -> Tensor:
+    """Solve H d = b for every column, to a residual of this share; a column that has converged does not change."""
     d, r = torch.zeros_like(b), b.clone()
     q, rr = r.clone(), r.square().sum(0)
     goal = tolerance**2 * rr

@@ -4,8 +4,6 @@ Exact neighbours are found block by block with matrix products, on the CPU or a 
 finds approximate ones.
 """
 
-from __future__ import annotations
-
 import warnings
 from functools import cached_property
 from typing import Any

@@ -12,8 +12,6 @@ label reaches its surroundings and not the whole graph (chosen on validation ima
 reproduction/studies/one_rule.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.classification.linear_svm import conjugate_gradient
 from whatwhere.errors import MissingExtra
 
 try:
@@ -54,26 +53,14 @@ def poisson_learning(graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor
 def solve_poisson(graph: Tensor, source: Tensor) -> Tensor:
     """u of (L + τD) u = F for every column of F [N, K], by conjugate gradients.
 
-    The system is scaled by D^-½ on both sides. A column that has converged does not change.
+    The system is scaled by D^-½ on both sides.
     """
     root, product = degrees(graph).sqrt()[:, None], product_of(graph)
 
     def system(v: Tensor) -> Tensor:
         return (1 + TAU) * v - product(v / root) / root
 
-    r = source / root
-    u, p, rr = torch.zeros_like(r), r.clone(), r.square().sum(0)
-    goal = TOLERANCE**2 * rr
-    for _ in range(STEPS):
-        active = rr > goal
-        if not bool(active.any()):
-            break
-        Ap = system(p)
-        a = (rr / (p * Ap).sum(0)).where(active, 0.0)
-        u, r = u + a * p, r - a * Ap
-        rr, before = r.square().sum(0), rr
-        p = r + (rr / before.clamp(min=1e-300)) * p
-    return u / root
+    return conjugate_gradient(system, source / root, TOLERANCE, STEPS) / root
 
 
 def degrees(graph: Tensor) -> Tensor:

@@ -1,11 +1,10 @@
 """Inference on groups of images, each of one size, for a file of codes."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from whatwhere.files import disk_errors, open_atomic
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.recordings import iter_events
+from whatwhere.inference.threads import workers
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiled
 from whatwhere.latents import SparseLatents
@@ -37,8 +37,6 @@ Array = np.ndarray[Any, Any]
 Group = tuple[Images, Images | None]  # images of one size, and their masks
 Batch = tuple[Images, Images | None, slice]  # images of one size, their masks, and which of them
 Advance = Callable[[int], None]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def write_events(
@@ -75,16 +73,16 @@ class Encoder:
     def write(self, out: Path, advance: Advance) -> dict[str, list[int]]:
         """Write all codes; returns the shapes of the arrays in the file."""
         writer = CodesWriter(where=self.options.where)
-        for images, codes in in_threads(partial(self._codes, advance), self._batches(), self._threads):
-            for code in codes:
-                writer.add(code, images.shape)
+        with self._map() as each:
+            for images, codes in each(partial(self._codes, advance), self._batches()):
+                for code in codes:
+                    writer.add(code, images.shape)
         return writer.save(out, **self._descriptions())
 
-    @property
-    def _threads(self) -> int:
-        """Batches that are inferred at a time: several pictures of sizes of their own, each in one thread."""
-        alone = self.model.device.type == "cpu" and all(self._tiles_of(images) == 1 for images, _ in self.groups)
-        return min(torch.get_num_threads(), len(self.groups)) if alone else 1
+    def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+        """`map` for batches: several pictures of sizes of their own at the same time, each in one thread."""
+        small = self.model.device.type == "cpu" and all(self._tiles_of(images) == 1 for images, _ in self.groups)
+        return workers() if small and len(self.groups) > 1 else nullcontext(map)
 
     def _batches(self) -> Iterator[Batch]:
         """Batches of as many images as the recipe says, fewer of large ones; pictures in tiles one by one."""
@@ -140,18 +138,6 @@ class Encoder:
         if all(part is not None for part in names):
             arrays["names"] = np.array([name for part in names for name in part or ()])
         return arrays
-
-
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """`map` in several threads, with at most as many results as threads in memory."""
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Result]] = deque()
-        for item in items:
-            if len(waiting) == threads:
-                yield waiting.popleft().result()
-            waiting.append(pool.submit(function, item))
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def write_descriptors(out: Path, run: TrainedRun, images: Images, settings: Settings, progress: Progress) -> list[int]:

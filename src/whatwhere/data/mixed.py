@@ -17,8 +17,6 @@ commands upon it make squares of that side.
 (`Images.with_channels`).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

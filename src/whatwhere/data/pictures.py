@@ -1,7 +1,5 @@
 """Pictures in files: PNG, JPEG, BMP, TIFF or WebP, one page or several, alone or in a folder."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """TIFF files of pixels that Pillow has no kind for: any number of channels, and channels of more than 8 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 

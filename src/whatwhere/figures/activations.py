@@ -12,20 +12,10 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from whatwhere.figures.style import (
-    COLUMN,
-    CURVES,
-    GREY,
-    RULE,
-    add_frame,
-    add_heading,
-    add_panel,
-    image_to_rgb,
-    is_ink,
-    styled,
-)
+from whatwhere.figures import style
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.sized import LayerPlaces
 
 VISIBLE = 0.05  # of the largest activation: smaller ones are invisible in the image
 MOST = 400  # Gaussians that are drawn of one feature
@@ -74,8 +64,8 @@ class Gaussians:
 
     def in_pixels(self, model: DeconvNet, layer: int) -> "Gaussians":
         """The same in pixels of the image."""
-        scale, offset = np.transpose([pixel_to_map(model, layer, axis) for axis in (1, 0)])
-        return Gaussians((self.centre - offset) / scale, self.sigma / scale)
+        stride, offset = np.transpose([map_places(model, layer, axis) for axis in (1, 0)])
+        return Gaussians(self.centre * stride + offset, self.sigma * stride)
 
 
 def gaussians(
@@ -104,18 +94,9 @@ def gaussians(
         return Gaussians(centre, np.minimum(1 / np.sqrt(columns_and_rows(theta.gamma)), size / 2))
 
 
-def pixel_to_map(model: DeconvNet, layer: int, axis: int) -> tuple[float, float]:
-    """Scale and offset of the position of a pixel on the map z of a layer: position = scale · pixel + offset.
-
-    axis  0 along rows, 1 along columns
-    """
-    scale, offset = 1.0, 0.0
-    for k, spec in enumerate(model.spec.layers[:layer], start=1):
-        offset += (spec.filter_shape[axis] - 1) / 2
-        if k < layer:
-            stride = spec.strides[axis]
-            scale, offset = scale / stride, (offset - (spec.pool_shape[axis] - 1) / 2) / stride
-    return scale, offset
+def map_places(model: DeconvNet, layer: int, axis: int) -> tuple[int, float]:
+    """Element i of the map z of a layer is centred at pixel stride · i + offset, along rows (axis 0) or columns (1)."""
+    return LayerPlaces.of(model.spec, axis)[layer - 1].unpooled(model.spec.layers[layer - 1].filter_shape[axis])
 
 
 def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int, width: int) -> Tensor:
@@ -129,7 +110,7 @@ def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int,
     p[np.arange(n), drawn.feature, drawn.row, drawn.column] = torch.as_tensor(drawn.value).to(p)
     pixels = model.at(height, width).decode(Latents(p, latents[torch.as_tensor(drawn.image)].pooling_params))
     rows, columns = (
-        [footprint(model, layer, int(place), axis) for place in (0, *places)]
+        [LayerPlaces.of(model.spec, axis)[layer].pixels_of(int(place)) for place in (0, *places)]
         for axis, places in enumerate((drawn.row, drawn.column))
     )
     tall, wide = (places[0][1] - places[0][0] for places in (rows, columns))
@@ -141,16 +122,7 @@ def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int,
     return torch.stack(crops) if crops else pixels.new_zeros(0, pixels.shape[1], tall, wide)
 
 
-def footprint(model: DeconvNet, layer: int, position: int, axis: int) -> tuple[int, int]:
-    """The range of pixels (first, last + 1) that one element of p_layer can affect along rows (axis 0) or columns."""
-    first, end = position, position + 1
-    for spec in reversed(model.spec.layers[:layer]):
-        stride = spec.strides[axis]
-        first, end = first * stride - (spec.filter_shape[axis] - 1), (end - 1) * stride + spec.pool_shape[axis]
-    return first, end
-
-
-@styled
+@style.styled
 def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, seed: int = 0) -> Figure:
     """The Gaussians of one feature on the grid of pooling regions, over the mean image.
 
@@ -170,23 +142,23 @@ def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, fe
     _, rows, columns = model.at(*images.shape[2:]).regions[layer - 1].grid
     down, right = spec.strides
     height, width = ((rows - 1) * down + spec.pool_shape[0], (columns - 1) * right + spec.pool_shape[1])
-    figure = Figure(figsize=(COLUMN, COLUMN * height / width + 0.26))
+    figure = Figure(figsize=(style.COLUMN, style.COLUMN * height / width + 0.26))
     heading = f"Positions of feature {feature + 1} of layer {layer}: {len(active)} Gaussians"
-    add_heading(figure, 0, 0.03, heading)
-    axes = add_panel(figure, 0.02, 0.22, COLUMN - 0.04, COLUMN * height / width)
+    style.add_heading(figure, 0, 0.03, heading)
+    axes = style.add_panel(figure, 0.02, 0.22, style.COLUMN - 0.04, style.COLUMN * height / width)
 
     (top, bottom), (left, end) = (
-        [scale * (edge - 0.5) + offset for edge in (0, side)]
-        for side, (scale, offset) in zip(images.shape[2:], (pixel_to_map(model, layer, a) for a in (0, 1)), strict=True)
+        [(edge - 0.5 - offset) / stride for edge in (0, side)]
+        for side, (stride, offset) in zip(images.shape[2:], (map_places(model, layer, a) for a in (0, 1)), strict=True)
     )
-    mean = image_to_rgb(images.mean(0), ink=is_ink(images))
+    mean = style.image_to_rgb(images.mean(0), ink=style.is_ink(images))
     axes.imshow(mean, extent=(left, end, bottom, top), alpha=0.18, aspect="auto")
     axes.set_xlim(-0.5, width - 0.5)  # half an element beyond the first and last elements of the regions
     axes.set_ylim(height - 0.5, -0.5)
-    axes.vlines(np.arange(1, columns) * right - 0.5, -0.5, height - 0.5, color=RULE, lw=0.5)
-    axes.hlines(np.arange(1, rows) * down - 0.5, -0.5, width - 0.5, color=RULE, lw=0.5)
-    draw_ellipses(axes, active, CURVES[0], fill=0.14, edge=0.56)
-    add_frame(axes, GREY, 0.6)
+    axes.vlines(np.arange(1, columns) * right - 0.5, -0.5, height - 0.5, color=style.RULE, lw=0.5)
+    axes.hlines(np.arange(1, rows) * down - 0.5, -0.5, width - 0.5, color=style.RULE, lw=0.5)
+    draw_ellipses(axes, active, style.CURVES[0], fill=0.14, edge=0.56)
+    style.add_frame(axes, style.GREY, 0.6)
     return figure
 
 

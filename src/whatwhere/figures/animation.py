@@ -11,20 +11,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
+from whatwhere.figures import style
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.style import (
-    CURVES,
-    GREY,
-    RC,
-    RULE,
-    add_heading,
-    add_panel,
-    add_picture,
-    add_text,
-    image_to_rgb,
-    is_ink,
-    shade,
-)
 from whatwhere.inference import ista, resolve_lam
 from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
@@ -94,41 +82,41 @@ def steps_shown(steps: int, frames: int = 20) -> list[int]:
 
 def frame_figure(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot], now: int) -> Figure:
     """The figure of one frame: the image, its inference after step `now`, and the cost up to that step."""
-    snapshot, limit, ink = snapshots[now], max(1.0, float(image.max())), is_ink(image)
+    snapshot, limit, ink = snapshots[now], max(1.0, float(image.max())), style.is_ink(image)
     figure, side = Figure(figsize=(5.6, 2.66)), 1.3
     contributions = decompose(model, snapshot.latents, *image.shape[1:])
     residual = snapshot.residual.mean(0).cpu().numpy()
     scale = limit if model.spec.input.kind == "none" else None  # else features draw details alone
     panels = {
-        "input": image_to_rgb(image, limit, ink=ink),
-        f"after {snapshot.step} steps": image_to_rgb((image + snapshot.residual).clamp(min=0), limit, ink=ink),
-        "residual": shade(residual, limit, signed=True),
+        "input": style.image_to_rgb(image, limit, ink=ink),
+        f"after {snapshot.step} steps": style.image_to_rgb((image + snapshot.residual).clamp(min=0), limit, ink=ink),
+        "residual": style.shade(residual, limit, signed=True),
         f"{len(contributions.features)} features": contributions.coloured(scale),
     }
     for i, (heading, rgb) in enumerate(panels.items()):
-        add_heading(figure, 0.05 + i * (side + 0.1), 0.04, heading)
-        add_picture(figure, 0.05 + i * (side + 0.1), 0.2, side, rgb)
+        style.add_heading(figure, 0.05 + i * (side + 0.1), 0.04, heading)
+        style.add_picture(figure, 0.05 + i * (side + 0.1), 0.2, side, rgb)
     _draw_cost(figure, snapshots, now)
     return figure
 
 
 def _draw_cost(figure: Figure, snapshots: Sequence[Snapshot], now: int) -> None:
     """The two parts of the cost up to step `now`, with their names above in the colours of the curves."""
-    axes = add_panel(figure, 0.42, 1.78, 5.05, 0.56)
+    axes = style.add_panel(figure, 0.42, 1.78, 5.05, 0.56)
     axes.set_axis_on()
     past, left = snapshots[: now + 1], 0.42
-    for name, colour in zip(("reconstruction", "penalty"), CURVES, strict=False):
+    for name, colour in zip(("reconstruction", "penalty"), style.CURVES, strict=False):
         values = [getattr(snapshot, name) for snapshot in past]
         axes.plot([snapshot.step for snapshot in past], values, color=colour)
         axes.plot(past[-1].step, values[-1], "o", color=colour, clip_on=False)
-        add_text(figure, left, 1.6, f"● {name} {values[-1]:.1f}", color=colour, fontweight="bold")
+        style.add_text(figure, left, 1.6, f"● {name} {values[-1]:.1f}", color=colour, fontweight="bold")
         left += 1.5
-    add_text(figure, left, 1.6, f"{past[-1].nonzeros} non-zero features")
+    style.add_text(figure, left, 1.6, f"{past[-1].nonzeros} non-zero features")
     axes.set_xlim(0, snapshots[-1].step)
     axes.set_ylim(0, 1.1 * max(max(snapshot.reconstruction, snapshot.penalty) for snapshot in snapshots))
     axes.set_xlabel("step", labelpad=1)
-    axes.tick_params(length=2, color=GREY)
-    axes.grid(axis="y", color=RULE)
+    axes.tick_params(length=2, color=style.GREY)
+    axes.grid(axis="y", color=style.RULE)
 
 
 def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) -> bytes:
@@ -145,7 +133,7 @@ def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) ->
     b'GIF89a'
     """
     steps = steps_shown(len(snapshots) - 1)
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(style.RC):
         frames = [_rendered(frame_figure(model, image, snapshots, step)) for step in steps]
     every_frame = np.concatenate([np.asarray(image) for image in frames])
     # one palette for all frames prevents flicker; an octree keeps rare colours, which a median cut would lose

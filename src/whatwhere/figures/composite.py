@@ -13,25 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from whatwhere.figures import style
 from whatwhere.figures.activations import draw_activations, project
-from whatwhere.figures.style import (
-    COLUMN,
-    GAP,
-    PAGE,
-    RULE,
-    WHITE,
-    add_heading,
-    add_panel,
-    columns_for,
-    curve_styles,
-    enlarge,
-    image_to_rgb,
-    is_ink,
-    part_to_rgb,
-    shade,
-    styled,
-    tile,
-)
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 
@@ -43,20 +26,22 @@ Panel = tuple[str, np.ndarray]
 
 def reconstruction_panel(model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4) -> Panel:
     """Pairs of an image and, to its right, its reconstruction; `columns` pairs in a row."""
-    v_hat, ink = model.at(*images.shape[2:]).decode(latents), is_ink(images)
+    v_hat, ink = model.at(*images.shape[2:]).decode(latents), style.is_ink(images)
     v_hat = v_hat.clamp(min=min(0.0, float(images.min())))  # what no image has is not drawn
     pairs = [
-        tile(np.stack([v, r]), 2, between=GAP)
-        for v, r in zip(image_to_rgb(images, 1.0, ink=ink), image_to_rgb(v_hat, 1.0, ink=ink), strict=True)
+        style.tile(np.stack([v, r]), 2, between=style.GAP)
+        for v, r in zip(style.image_to_rgb(images, 1.0, ink=ink), style.image_to_rgb(v_hat, 1.0, ink=ink), strict=True)
     ]
     heading = f"Inputs (left) and reconstructions from layer {len(latents.pooling_params)}"
-    return heading, tile(pairs, columns, gap=2, between=WHITE)
+    return heading, style.tile(pairs, columns, gap=2, between=style.WHITE)
 
 
 def filter_panel(model: DeconvNet) -> Panel:
     """The filters of layer 1, each scaled by its largest weight."""
     f = filters_as_images(model)
-    return f"The {len(f)} filters of layer 1", tile(enlarge(part_to_rgb(f), 20), columns_for(len(f)))
+    return f"The {len(f)} filters of layer 1", style.tile(
+        style.enlarge(style.part_to_rgb(f), 20), style.columns_for(len(f))
+    )
 
 
 def filters_as_images(model: DeconvNet) -> Tensor:
@@ -71,10 +56,10 @@ def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> Panel:
     """
     f, connected = model.filters[layer - 1].cpu().numpy(), model.connectivity[layer - 1].cpu().numpy()
     largest = np.abs(f).max((0, 2, 3), keepdims=True)
-    rgb = shade(np.where(connected[:, :, None, None], f / np.where(largest > 0, largest, 1), np.nan), 1.0)
-    groups = [tile(enlarge(group), columns_for(f.shape[1])) for group in rgb]
+    rgb = style.shade(np.where(connected[:, :, None, None], f / np.where(largest > 0, largest, 1), np.nan), 1.0)
+    groups = [style.tile(style.enlarge(group), style.columns_for(f.shape[1])) for group in rgb]
     heading = f"Filter planes of layer {layer}: {f.shape[0]} groups, one for each map below, of {f.shape[1]} planes"
-    return heading, tile(groups, min(columns, len(groups)), gap=groups[0].shape[0] // 10, between=WHITE)
+    return heading, style.tile(groups, min(columns, len(groups)), gap=groups[0].shape[0] // 10, between=style.WHITE)
 
 
 def sample_panel(
@@ -88,11 +73,13 @@ def sample_panel(
     groups = []
     for feature in range(latents.p.shape[1]):
         drawn = draw_activations(latents.p, feature, SAMPLES, seed)
-        rgb = enlarge(part_to_rgb(project(model, latents, drawn, *size)))
-        missing = np.broadcast_to(GAP, (SAMPLES - len(drawn), *rgb.shape[1:]))
-        groups.append(tile(np.concatenate([rgb, missing]), columns_for(SAMPLES)))
+        rgb = style.enlarge(style.part_to_rgb(project(model, latents, drawn, *size)))
+        missing = np.broadcast_to(style.GAP, (SAMPLES - len(drawn), *rgb.shape[1:]))
+        groups.append(style.tile(np.concatenate([rgb, missing]), style.columns_for(SAMPLES)))
     heading = f"Layer {len(latents.pooling_params)}: {SAMPLES} samples each"
-    return heading, tile(groups, columns or columns_for(len(groups)), gap=groups[0].shape[0] // 16, between=WHITE)
+    return heading, style.tile(
+        groups, columns or style.columns_for(len(groups)), gap=groups[0].shape[0] // 16, between=style.WHITE
+    )
 
 
 def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figure:
@@ -117,7 +104,7 @@ def filters(model: DeconvNet) -> Figure:
 
     >>> figure = ww.figures.filters(ww.load("mnist"))
     """
-    return page([[filter_panel(model)]], width=COLUMN)
+    return page([[filter_panel(model)]], width=style.COLUMN)
 
 
 def composite(
@@ -145,8 +132,8 @@ def composite(
     return page(rows)
 
 
-@styled
-def page(rows: Sequence[Sequence[Panel]], width: float = PAGE) -> Figure:
+@style.styled
+def page(rows: Sequence[Sequence[Panel]], width: float = style.PAGE) -> Figure:
     """Rows of panels; the first of several is twice as wide as each of the others."""
     placed, y = [], 0.0
     for row in rows:
@@ -160,8 +147,8 @@ def page(rows: Sequence[Sequence[Panel]], width: float = PAGE) -> Figure:
         y += height + HEADING + BELOW
     figure = Figure(figsize=(width, y))
     for heading, rgb, left, top, wide, tall in placed:
-        add_heading(figure, left, top + 0.04, heading)
-        add_panel(figure, left, top + HEADING, wide, tall).imshow(rgb)
+        style.add_heading(figure, left, top + 0.04, heading)
+        style.add_panel(figure, left, top + HEADING, wide, tall).imshow(rgb)
     return figure
 
 
@@ -183,7 +170,7 @@ def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
     return curves
 
 
-@styled
+@style.styled
 def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
     """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each named run.
 
@@ -193,10 +180,10 @@ def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
     >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, "penalty": 4.0, "nonzeros": 20.0} for e in (1, 2)]
     >>> figure = ww.figures.cost({"a run": epochs}, layer=2)
     """
-    figure = Figure(figsize=(PAGE, 2.0), layout="constrained")
+    figure = Figure(figsize=(style.PAGE, 2.0), layout="constrained")
     panels = figure.subplots(1, len(PARTS))
     for (part, label), axes in zip(PARTS.items(), panels, strict=True):
-        for (name, history), curve_style in zip(histories.items(), curve_styles(), strict=False):
+        for (name, history), curve_style in zip(histories.items(), style.curve_styles(), strict=False):
             curves = cost_curves(history, layer)
             every = max(1, len(curves["epoch"]) // 8)
             axes.plot(curves["epoch"], curves[part], label=name, markevery=every, **curve_style)
@@ -204,7 +191,7 @@ def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
         axes.set_xlabel(f"epoch of layer {layer}")
         axes.set_ylim(0, 1.1 * axes.dataLim.ymax)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.grid(axis="y", color=RULE)
+        axes.grid(axis="y", color=style.RULE)
     if len(histories) > 1:
         names = panels[0].get_legend_handles_labels()
         figure.legend(*names, loc="outside lower center", ncols=len(histories))

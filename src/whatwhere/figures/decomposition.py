@@ -7,23 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from whatwhere.figures import style
 from whatwhere.figures.activations import draw_ellipses, gaussians
 from whatwhere.figures.composite import filters_as_images
-from whatwhere.figures.style import (
-    GREY,
-    PAGE,
-    RULE,
-    add_heading,
-    add_panel,
-    add_picture,
-    add_text,
-    feature_colours,
-    image_to_rgb,
-    is_ink,
-    mix_colours,
-    shade,
-    styled,
-)
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 from whatwhere.ops.pooling import unpool
@@ -61,12 +47,12 @@ class Contributions:
     @property
     def colours(self) -> np.ndarray:
         """The colour of each active feature, [A, 3]."""
-        colours: np.ndarray = feature_colours(self.maps)[self.features]
+        colours: np.ndarray = style.feature_colours(self.maps)[self.features]
         return colours
 
     def coloured(self, limit: float | None = None) -> np.ndarray:
         """The reconstruction with every pixel in the colours of the features it comes from: [H, W, 3]."""
-        return mix_colours(self.pixels.mean(1), self.colours, limit)
+        return style.mix_colours(self.pixels.mean(1), self.colours, limit)
 
 
 def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Contributions:
@@ -93,7 +79,7 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     return Contributions(active.cpu().numpy(), latents.p.shape[1], pooled, z, to_numpy(pixels))
 
 
-@styled
+@style.styled
 def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     """The reconstruction of one image stage by stage, from its active features down to the pixels.
 
@@ -111,31 +97,33 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     """
     contributions, layer = decompose(model, latents, *image.shape[1:]), len(latents.pooling_params)
     rows, letters = _rows(model, contributions), iter("abcdefghijklmnop")
-    cells = [min(0.62, PAGE / max(len(row.maps), 1) - 0.05) for row in rows]
-    figure, y = Figure(figsize=(PAGE, sum(cells) + len(rows) * (HEADING + 0.1) + 2.1)), 0.02
+    cells = [min(0.62, style.PAGE / max(len(row.maps), 1) - 0.05) for row in rows]
+    figure, y = Figure(figsize=(style.PAGE, sum(cells) + len(rows) * (HEADING + 0.1) + 2.1)), 0.02
     for row, cell in zip(rows, cells, strict=True):
-        add_heading(figure, 0, y, f"({next(letters)}) {row.heading}")
+        style.add_heading(figure, 0, y, f"({next(letters)}) {row.heading}")
         for i, (number, rgb, colour) in enumerate(zip(row.maps, row.pictures, row.frames, strict=True)):
             left = i * (cell + 0.05) + 0.01
-            add_text(figure, left, y + HEADING - 0.02, str(number + 1), fontsize=5.5, color=GREY, va="bottom")
-            add_picture(figure, left, y + HEADING, cell, rgb, colour)
+            style.add_text(
+                figure, left, y + HEADING - 0.02, str(number + 1), fontsize=5.5, color=style.GREY, va="bottom"
+            )
+            style.add_picture(figure, left, y + HEADING, cell, rgb, colour)
         y += HEADING + cell + 0.1
     limit = max(1.0, float(image.max()))
     details = model.spec.input.kind != "none"  # they have their own scale
     panels = {
         "what and where": contributions.coloured(None if details else limit),
-        "input": image_to_rgb(image, limit, ink=is_ink(image)),
+        "input": style.image_to_rgb(image, limit, ink=style.is_ink(image)),
     }
     for i, (heading, rgb) in enumerate(panels.items()):
-        add_heading(figure, i * (SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
-        axes = add_picture(figure, i * (SIDE + 0.2) + 0.01, y + 0.21, SIDE, rgb)
+        style.add_heading(figure, i * (SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
+        axes = style.add_picture(figure, i * (SIDE + 0.2) + 0.01, y + 0.21, SIDE, rgb)
         if i == 0 and model.spec.layers[layer - 1].pooling_kind == "gaussian":
             for feature, colour in zip(contributions.features, contributions.colours, strict=True):
                 active = gaussians(model, image[None], latents, layer, int(feature))
                 draw_ellipses(axes, active.in_pixels(model, layer), colour)
     left = 2 * (SIDE + 0.2) + 0.25
-    add_heading(figure, left, y + 0.04, f"({next(letters)}) share of each feature")
-    _draw_shares(add_panel(figure, left, y + 0.21, PAGE - left - 0.4, SIDE), contributions)
+    style.add_heading(figure, left, y + 0.04, f"({next(letters)}) share of each feature")
+    _draw_shares(style.add_panel(figure, left, y + 0.21, style.PAGE - left - 0.4, SIDE), contributions)
     return figure
 
 
@@ -164,11 +152,13 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
                 note = "" if len(largest) == len(features) else f", {len(largest)} of {len(features)}"
             else:  # the maps with the largest sums
                 maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:MAX_MAPS])
-                frames, note = [RULE] * len(maps), ", reconstructed from above"
+                frames, note = [style.RULE] * len(maps), ", reconstructed from above"
             subscript = str(k).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-            rows.append(_Row(f"{name}{subscript}{note}", maps, list(mix_colours(stage[:, maps], colours)), frames))
+            rows.append(
+                _Row(f"{name}{subscript}{note}", maps, list(style.mix_colours(stage[:, maps], colours)), frames)
+            )
     f = filters_as_images(model).mean(1).numpy()[rows[-1].maps]
-    return [*rows, _Row("filters f₁", rows[-1].maps, list(map(shade, f)), rows[-1].frames)]
+    return [*rows, _Row("filters f₁", rows[-1].maps, list(map(style.shade, f)), rows[-1].frames)]
 
 
 def _draw_shares(axes: Axes, contributions: Contributions) -> None:
@@ -178,5 +168,5 @@ def _draw_shares(axes: Axes, contributions: Contributions) -> None:
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)
     for bar, (feature, share) in enumerate(zip(contributions.features[order], shares[order], strict=True)):
         axes.text(share, bar, f" {share:.0%}", va="center", fontsize=5.5)
-        axes.text(0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=GREY)
+        axes.text(0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=style.GREY)
     axes.set_ylim(MAX_MAPS - 0.4, -0.6)

@@ -15,8 +15,6 @@ digits, white on black.
 λ is chosen once for all images of a call, from at most SAMPLE of them spread evenly over the set.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Checks of what inference is given, before any of it reaches an engine's compiled code."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Protocol, cast
 

@@ -9,8 +9,6 @@ With a constant step β_U the pooling variables circle around a minimum, so β_U
 Momentum starts again with every block. Both are the reason for the length of a block (benchmarks/coding.py).
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Where this process runs: the device that it computes on, and the machine, for those who report measurements."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

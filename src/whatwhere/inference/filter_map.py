@@ -3,8 +3,6 @@
 v̂ = A f_k = R_{k-1} (z_k * f_k), where z_k = U_k p̂_k comes down from the top layer.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from torch import Tensor

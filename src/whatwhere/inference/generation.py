@@ -10,8 +10,6 @@ window by window, each given all the others: a window of a code is replaced, wha
 whose code is similar everywhere else. This is Gibbs sampling, with the nearest examples in place of a density.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """From images to a solution: a plan of phases, batch by batch, through one engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Algorithm 1 of the paper, its inner loop: infer the features and the pooling variables of one batch of images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

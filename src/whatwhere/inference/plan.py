@@ -1,7 +1,5 @@
 """Plans of inference: which phases are run, one after the other. The paper's joint-inference table is three of them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from whatwhere.spec import Phase

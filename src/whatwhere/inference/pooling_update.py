@@ -1,7 +1,5 @@
 """The start and the steps of the pooling variables θ = (μ, γ)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import Tensor

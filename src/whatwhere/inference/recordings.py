@@ -1,7 +1,5 @@
 """Events of recordings of any length: tile by tile, in memory that does not grow with the recording."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +10,7 @@ from whatwhere.errors import ImageError
 from whatwhere.inference.tiled import Picture, SolvedTile, infer_tiles
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import Events, events_of, join_events
+from whatwhere.model.sized import LayerPlaces
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
 
 TILE = 4096  # samples
@@ -74,7 +73,7 @@ def iter_events(
     if not model.spec.for_signals:
         raise ImageError("a model of pictures was given; expected one of signals (ModelSpec.signals)")
     spec = spec or InferenceSpec.coding(lam=AutoLam(deviations=NOISE))
-    overlap = OVERLAP * reach_of(model.spec)
+    overlap = OVERLAP * LayerPlaces.of(model.spec, 1)[-1].reach
     for row, picture in enumerate(pictures_of(recording, model.spec)):
         for solved in infer_tiles(model, picture, spec, plan, tile=tile, overlap=overlap, engine=engine):
             yield events_in(model, solved, row, threshold, picture.shape[2])
@@ -101,15 +100,6 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
         )
     signals = recording.reshape((1,) * (3 - recording.ndim) + tuple(recording.shape))
     yield from (signal[:, None] for signal in signals)
-
-
-def reach_of(spec: ModelSpec) -> int:
-    """Samples that a feature of the top layer can explain."""
-    reach, stride = 1, 1
-    for layer in spec.layers:
-        reach += stride * (layer.filter_shape[1] + layer.pool_shape[1] - 2)
-        stride *= layer.strides[1]
-    return reach
 
 
 def events_in(model: DeconvNet, solved: SolvedTile, row: int, threshold: float, length: int) -> Events:

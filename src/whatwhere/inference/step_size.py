@@ -5,8 +5,6 @@
 Deviation: the print of the line search lacks λ, although the step is λ β g; at λ = 5 it diverges.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

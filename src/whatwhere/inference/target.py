@@ -3,8 +3,6 @@
 A pixel with weight 0 is unknown: its value has no influence on anything. NaN marks an unknown pixel, too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

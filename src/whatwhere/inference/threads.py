@@ -1,7 +1,5 @@
 """Pictures at the same time, each in a thread of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

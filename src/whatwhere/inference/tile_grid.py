@@ -8,7 +8,6 @@ and the reconstructions blend into each other on a short ramp across it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,33 +16,11 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import SpecError
+from whatwhere.model.sized import LayerPlaces
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require_count
 
 RAMP_SHARE = 8  # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
-
-
-@dataclass(frozen=True)
-class LayerPlaces:
-    """Where the features of a layer are along rows or columns: feature j is centred at pixel stride · j + offset."""
-
-    stride: int
-    offset: float
-
-    @classmethod
-    def of(cls, spec: ModelSpec, axis: int) -> tuple[LayerPlaces, ...]:
-        """Of the pixels (layer 0) and of every layer's features, along rows (axis 0) or columns (1)."""
-        places = [cls(1, 0.0)]
-        for layer in spec.layers:
-            stride, offset = places[-1].stride, places[-1].offset
-            # z(i) explains what lies K - 1 before i up to i; a region is `pool_size` of them
-            centre = (layer.pool_shape[axis] - 1) / 2 - (layer.filter_shape[axis] - 1) / 2
-            places.append(cls(stride * layer.strides[axis], offset + stride * centre))
-        return tuple(places)
-
-    def first_from(self, pixel: int) -> int:
-        """The first feature that is centred at this pixel or after it."""
-        return math.ceil((pixel - self.offset) / self.stride)
 
 
 @dataclass(frozen=True)

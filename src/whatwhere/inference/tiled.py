@@ -5,8 +5,6 @@ features that are taken from it gives what the whole picture would give. docs/ho
 is, and for which settings the two are equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice

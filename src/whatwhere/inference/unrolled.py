@@ -9,8 +9,6 @@ A step has a size β, a threshold, an extrapolation and a β_U for each layer: 3
 variables has a scale of μ and one of γ for each layer. `untied` steps also have filters of their own on the pass up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

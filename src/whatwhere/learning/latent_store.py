@@ -32,29 +32,64 @@ from whatwhere.model.sized import layer_regions
 from whatwhere.spec import ModelSpec
 
 
-class LatentFiles:
-    """The latents of batches of images, in files under one folder.
+class LatentStore:
+    """The latents of every batch on a device.
 
-    table     where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere) and a checksum
-    retained  the same of the last checkpoint
+    folder     where checkpoints, or batches that are not in memory, put them; None keeps latents in memory only
+    in_memory  False reads every batch from its file
+    table      where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere) and a checksum
+    retained   the same of the last checkpoint
     """
 
-    def __init__(self, folder: Path, batches: int) -> None:
-        self.folder = folder
+    def __init__(self, batches: int, device: torch.device, folder: Path | None, *, in_memory: bool) -> None:
+        self.device, self.folder = device, folder
         self.table = torch.zeros(batches, 2, dtype=torch.int64)
         self.retained = self.table.clone()
+        self._memory = [Latents() for _ in range(batches)] if in_memory else None
+        self._unsaved: set[int] = set()
+
+    def read(self, batch: int) -> Latents:
+        """The latents of a batch on the device; empty before its first inference."""
+        return self._read_file(batch).to(self.device) if self._memory is None else self._memory[batch]
 
     def write(self, batch: int, latents: Latents) -> None:
-        """Write one batch, and wait until it is on the disk."""
+        """Store the latents of a batch; in a file, wait until they are on the disk."""
+        if self._memory is None:
+            self._write_file(batch, latents)
+        else:
+            self._memory[batch] = latents
+            self._unsaved.add(batch)
+
+    def flush(self) -> Tensor:
+        """Write what is in memory alone to the disk; returns the table for a checkpoint."""
+        for batch in sorted(self._unsaved):
+            self._write_file(batch, self.read(batch))
+        self._unsaved.clear()
+        return self.table.clone()
+
+    def retain(self, table: Tensor) -> None:
+        """This table is in the checkpoint now: its files are not written to until there is another one."""
+        self.table, self.retained = table.clone(), table.clone()
+
+    def restore(self, table: Tensor) -> None:
+        """Load the latents of a checkpoint; damaged ones raise an error."""
+        self.retain(table)
+        for batch in range(len(table)):
+            latents = self._read_file(batch)
+            if self._memory is not None:
+                self._memory[batch] = latents.to(self.device)
+
+    def _write_file(self, batch: int, latents: Latents) -> None:
         generation = 2 if self.retained[batch, 0] == 1 else 1
         arrays = [tensor.cpu().numpy() for tensor in latents.tensors()]
         named: Any = dict(zip(names(len(latents.pooling_params)), arrays, strict=True))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open_atomic(self._path(batch, generation)) as file:
+        path = self._path(batch, generation)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(path) as file:
             np.savez(file, **named)
         self.table[batch] = torch.tensor((generation, _checksum(arrays)))
 
-    def read(self, batch: int) -> Latents:
+    def _read_file(self, batch: int) -> Latents:
         """The latents of one batch as they were written last; empty before that."""
         generation = int(self.table[batch, 0])
         if not generation:
@@ -70,11 +105,8 @@ class LatentFiles:
         tensors = [torch.from_numpy(values) for values in arrays]
         return Latents(tensors[0], tuple(map(PoolingParams, tensors[1::2], tensors[2::2])))
 
-    def retain(self, table: Tensor) -> None:
-        """This table is in the checkpoint now: its files are not written to until there is another one."""
-        self.table, self.retained = table.clone(), table.clone()
-
     def _path(self, batch: int, generation: int) -> Path:
+        assert self.folder is not None, "latents in memory only"
         return self.folder / f"batch{batch + 1}-{generation - 1}.npz"
 
 
@@ -88,57 +120,6 @@ def _checksum(arrays: Iterable[np.ndarray]) -> int:
     for values in arrays:
         checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
     return checksum
-
-
-class LatentStore:
-    """The latents of every batch on a device.
-
-    files      where checkpoints put them; None keeps latents in memory only
-    in_memory  False reads every batch from its file
-    """
-
-    def __init__(self, batches: int, device: torch.device, files: LatentFiles | None, *, in_memory: bool) -> None:
-        self.device, self.files, self.in_memory = device, files, in_memory
-        self._memory = [Latents() for _ in range(batches)]
-        self._unsaved: set[int] = set()
-
-    def read(self, batch: int) -> Latents:
-        """The latents of a batch on the device; empty before its first inference."""
-        if self.in_memory:
-            return self._memory[batch]
-        assert self.files is not None
-        return self.files.read(batch).to(self.device)
-
-    def write(self, batch: int, latents: Latents) -> None:
-        """Store the latents of a batch."""
-        if self.in_memory:
-            self._memory[batch] = latents
-            self._unsaved.add(batch)
-        else:
-            assert self.files is not None
-            self.files.write(batch, latents)
-
-    def flush(self) -> Tensor:
-        """Write what is in memory alone to the disk; returns the table for a checkpoint."""
-        assert self.files is not None
-        for batch in sorted(self._unsaved):
-            self.files.write(batch, self._memory[batch])
-        self._unsaved.clear()
-        return self.files.table.clone()
-
-    def retain(self, table: Tensor) -> None:
-        """The checkpoint holds this table now."""
-        assert self.files is not None
-        self.files.retain(table)
-
-    def restore(self, table: Tensor) -> None:
-        """Load the latents of a checkpoint; damaged ones raise an error."""
-        self.retain(table)
-        assert self.files is not None
-        for batch in range(len(self._memory)):
-            latents = self.files.read(batch)
-            if self.in_memory:
-                self._memory[batch] = latents.to(self.device)
 
 
 FILTER_COPIES = 3  # drawn in float64, projected, and as they are used

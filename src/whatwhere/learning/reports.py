@@ -12,12 +12,12 @@ from torch import Tensor
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Recipe
-
-LARGEST = 1e300  # of the numbers in a history
+from whatwhere.spec.checks import Checked
+from whatwhere.spec.toml import build
 
 
 @dataclass(frozen=True)
-class EpochReport:
+class EpochReport(Checked):
     """The outcome of one epoch of one layer; costs and non-zeros are per image.
 
     layer, epoch    which one; both count from 1
@@ -64,16 +64,7 @@ class EpochReport:
     def of(cls, table: Any) -> "EpochReport":
         """The report of a line of the history; a ValueError for what is none."""
         given = table if isinstance(table, dict) else {}
-        wrong = [f.name for f in fields(cls) if not _is_valid(given.get(f.name, f.default), f.name)]
-        if wrong:
-            raise ValueError(f"no {'text' if wrong == ['engine'] else 'number'} for {', '.join(wrong)}")
-        return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
-
-
-def _is_valid(value: Any, name: str) -> bool:
-    if name == "engine":
-        return isinstance(value, str)
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST  # NaN is not
+        return build(cls, {f.name: given[f.name] for f in fields(cls) if f.name in given})
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`train`, the front door of training: check what is given, open folder and data, learn by epochs or from a stream."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import warnings
@@ -22,14 +20,7 @@ from whatwhere.inference.environment import choose_device
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import choose_defaults, start_from_pieces
-from whatwhere.learning.latent_store import (
-    LatentFiles,
-    LatentStore,
-    check_memory,
-    latents_fit,
-    latents_per_image,
-    memory_errors,
-)
+from whatwhere.learning.latent_store import LatentStore, check_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.learning.reports import TrainingCallbacks, TrainingProgress, TrainingState, first_epoch
 from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, TrainedRun, locked, writing
 from whatwhere.learning.session import TrainingSession
@@ -221,8 +212,8 @@ def open_data(job: TrainingJob, model: DeconvNet, folder: Path | None) -> Iterat
     if job.options.store == "auto":
         in_memory = latents_fit(needed, model.device, Path(tempfile.gettempdir()) if folder is None else folder)
     with ExitStack() as closing:
-        files = None if folder is None else LatentFiles(folder / "checkpoint" / "latents", len(batches))
-        if files is None and not in_memory:
-            files = LatentFiles(Path(closing.enter_context(tempfile.TemporaryDirectory())), len(batches))
-        store = LatentStore(len(batches), model.device, files, in_memory=in_memory)
+        place = None if folder is None else folder / "checkpoint" / "latents"
+        if place is None and not in_memory:
+            place = Path(closing.enter_context(tempfile.TemporaryDirectory()))
+        store = LatentStore(len(batches), model.device, place, in_memory=in_memory)
         yield TrainingData(model, images, batches, store, job.mask).checked(keep=in_memory)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.latents import Latents
-from whatwhere.model.sized import SizedModel
+from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.ops.pooling import Weights
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
@@ -141,7 +141,7 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     whole = total(amplitude)
     mean = total(amplitude * time) / whole
     spread = np.repeat(mean, np.diff(np.append(first, len(time)))) - time
-    stride, offset = _place(spec, k)
+    stride, offset = LayerPlaces.of(spec, 1)[k - 1].unpooled(spec.layers[k - 1].filter_shape[1])
     found = np.zeros(len(first), FIELDS).view(Events)
     found["signal"], found["layer"], found["feature"], found["parent"] = signal[first], k, feature[first], -1
     found["time"], found["amplitude"] = stride * mean + offset, whole
@@ -150,20 +150,10 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     return strong
 
 
-def _place(spec: ModelSpec, k: int) -> tuple[int, float]:
-    """Element i of z_k is the centre of a waveform at sample stride · i + offset."""
-    stride, offset = 1, 0.0
-    for below in spec.layers[: k - 1]:
-        offset += stride * ((below.pool_shape[1] - below.filter_shape[1]) / 2)
-        stride *= below.strides[1]
-    return stride, offset - stride * (spec.layers[k - 1].filter_shape[1] - 1) / 2
-
-
 def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: int) -> np.ndarray:
     """For each event of layer k, the row of the event of layer k + 1 that contributes most at its time."""
     f = sized.filters[k][:, :, 0].abs().cpu().double().numpy()
-    stride, _ = _place(sized.spec, k + 1)
-    reach = f.shape[2] - 1
+    stride, reach = LayerPlaces.of(sized.spec, 1)[k].stride, f.shape[2] - 1
     parents = np.full(len(events), -1)
     by_signal = {n: np.flatnonzero(above["signal"] == n) for n in np.unique(above["signal"])}
     for n, event in enumerate(events):

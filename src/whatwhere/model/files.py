@@ -3,8 +3,6 @@
 A checksum covers the spec and every tensor, and all keys have a canonical order, so that equal models give equal bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

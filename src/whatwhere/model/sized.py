@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -161,3 +162,39 @@ def layer_regions(spec: ModelSpec, height: int, width: int) -> tuple[Regions, ..
         regions.append(Regions.of(z, layer.pool_size, layer.pool_stride, layer.pool_maps))
         _, rows, columns = regions[-1].grid
     return tuple(regions)
+
+
+@dataclass(frozen=True)
+class LayerPlaces:
+    """Where the features of a layer are along rows or columns of the image.
+
+    Feature j is centred at pixel stride · j + offset, and draws on `reach` pixels around it.
+    """
+
+    stride: int
+    offset: float
+    reach: int
+
+    @classmethod
+    def of(cls, spec: ModelSpec, axis: int) -> tuple[LayerPlaces, ...]:
+        """Of the pixels (layer 0) and of every layer's features, along rows (axis 0) or columns (1)."""
+        places = [cls(1, 0.0, 1)]
+        for layer in spec.layers:
+            below, K, s = places[-1], layer.filter_shape[axis], layer.pool_shape[axis]
+            # z(i) explains what lies K - 1 before i up to i; a region is s of them
+            offset, reach = below.offset + below.stride * (s - K) / 2, below.reach + below.stride * (K + s - 2)
+            places.append(cls(below.stride * layer.strides[axis], offset, reach))
+        return tuple(places)
+
+    def unpooled(self, filter_size: int) -> tuple[int, float]:
+        """Element i of the map z above, whose filters have this size, is centred at pixel stride · i + offset."""
+        return self.stride, self.offset - self.stride * (filter_size - 1) / 2
+
+    def first_from(self, pixel: int) -> int:
+        """The first feature that is centred at this pixel or after it."""
+        return math.ceil((pixel - self.offset) / self.stride)
+
+    def pixels_of(self, feature: int) -> tuple[int, int]:
+        """The first pixel that a feature draws on, and the one after the last."""
+        first = round(self.stride * feature + self.offset - (self.reach - 1) / 2)
+        return first, first + self.reach

@@ -7,8 +7,6 @@ Work memory has rows of `pitch` numbers, one for each region of the tile: the el
 rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x (or their gradients).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Threads share the planes (one channel of one image each), so that results do not depend on their number.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

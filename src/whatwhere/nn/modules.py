@@ -1,7 +1,5 @@
 """Gaussian pooling and unpooling as layers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, get_args
 

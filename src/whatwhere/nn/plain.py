@@ -1,7 +1,5 @@
 """Gaussian pooling in plain PyTorch: every device, floating dtype, transform of torch.func and order of derivative."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

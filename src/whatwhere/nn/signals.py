@@ -1,7 +1,5 @@
 """Gaussian pooling and unpooling of signals, [N, C, T]: those of images, on images of height 1."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

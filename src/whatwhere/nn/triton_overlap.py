@@ -9,8 +9,6 @@ and written once, and the sum has a fixed order.
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 # mypy: disable-error-code="assignment,var-annotated"
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

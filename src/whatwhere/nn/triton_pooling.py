@@ -6,8 +6,6 @@ contributions.
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 # mypy: disable-error-code="assignment,var-annotated"
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -6,8 +6,6 @@ the same expressions, which the compiler computes once.
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 # mypy: disable-error-code="assignment,var-annotated"
-from __future__ import annotations
-
 from collections import namedtuple
 from dataclasses import dataclass
 

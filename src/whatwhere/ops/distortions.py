@@ -4,8 +4,6 @@ An image is turned, sheared, scaled, moved and bent a little, and its brightness
 are drawn at random for every image, evenly between minus and plus the setting. One resampling does all the moves.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

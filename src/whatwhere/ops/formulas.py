@@ -8,8 +8,6 @@ Along an axis a region has elements at x, centred; its Gaussian is θ = (μ, γ)
 """
 
 # mypy: allow-untyped-defs
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any

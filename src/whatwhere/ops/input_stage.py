@@ -6,8 +6,6 @@
 What the way up takes off is the `Background` of the images; the way down puts it back.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

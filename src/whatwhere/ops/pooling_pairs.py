@@ -8,8 +8,6 @@ and both gradients of Eqn. poolgrad are multiples of one number (`formulas.pair_
 No tensor is broadcast, so that back-propagation has nothing to sum: it takes a third of the time of the general form.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """What an engine is, which engines there are, and how one is resolved from its name."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """The reference engine: Algorithm 1 in plain PyTorch. It runs on every device, in every dtype, and is the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

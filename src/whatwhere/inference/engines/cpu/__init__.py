@@ -3,8 +3,6 @@
 docs/engines/cpu.md explains it. Results do not depend on the number of threads.
 """
 
-from __future__ import annotations
-
 import importlib.util
 
 import torch

@@ -1,7 +1,5 @@
 """Inference for one batch of images: its memory, and the threads that share its images."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ If the maps of the layer below fill vectors, Winograd's method; from and to the 
 sum; down from few non-zero features, those features only.
 """
 
-from __future__ import annotations
-
 from whatwhere.inference.engines.cpu.pooling import element_offset, weights_offset
 from whatwhere.inference.engines.cpu.products import Repeats, Windows, dots_rows, product_rows
 from whatwhere.inference.engines.cpu.records import Layer, Map

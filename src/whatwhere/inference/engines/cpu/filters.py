@@ -4,8 +4,6 @@ A f is the reconstruction by a model whose filters of layer k are f, weighted by
 every element of z_k that is not zero, the part of the error below that its filter covers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

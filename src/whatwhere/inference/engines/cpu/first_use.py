@@ -1,7 +1,5 @@
 """Small problems before there is machine code: compiling takes some 20 s, so the reference solves them meanwhile."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

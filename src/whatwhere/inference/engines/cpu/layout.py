@@ -5,8 +5,6 @@ channels of the image). The signals at p_k have a border of zeros as wide as the
 Row k of the table is layer k of the paper; row 0 is the image.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Sequence

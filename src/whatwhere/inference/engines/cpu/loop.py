@@ -1,7 +1,5 @@
 """The loop over images and steps, called from Python."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from whatwhere.inference.engines.cpu.records import Network, Settings, Step, Target

@@ -1,7 +1,5 @@
 """Pooling, unpooling, the weights and the step of the pooling variables of one image, LANES maps at a time."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from whatwhere.inference.engines.cpu.records import Layer

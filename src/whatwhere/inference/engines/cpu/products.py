@@ -6,8 +6,6 @@ window begins `jump` numbers later. Output i of a block reads the window that st
 """
 
 # mypy: allow-untyped-calls
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What the kernels are given, as values: a table of layers, settings, and what belongs to one image or one step."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

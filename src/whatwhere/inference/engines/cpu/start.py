@@ -1,7 +1,5 @@
 """The start of one image: load its latents, fit the pooling variables that are not given, compute the weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

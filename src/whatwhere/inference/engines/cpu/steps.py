@@ -1,7 +1,5 @@
 """Algorithm 1 for one image: the body of the loop in `inference.ista`, in two halves around the step size."""
 
-from __future__ import annotations
-
 from whatwhere.inference.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.inference.engines.cpu.pooling import bound_pooling, element_offset, pool, unpool, update_pooling
 from whatwhere.inference.engines.cpu.records import Codes, Layer, Network, Settings, Step, Target

@@ -7,8 +7,6 @@ pair of maps instead of m n K L, and the sum over maps is one matrix product per
     outputs = Aᵀ [ (G f Gᵀ) ⊙ (Bᵀ patch B) ] A
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

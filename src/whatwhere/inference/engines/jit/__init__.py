@@ -1,7 +1,5 @@
 """Functions that Numba compiles to machine code: its decorators, with types (`simd`: vectors; `cache`: on disk)."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 from collections.abc import Callable

@@ -9,8 +9,6 @@ may write. The checksum detects damage, the owner and the permissions prevent at
 """
 
 # mypy: allow-untyped-calls
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

@@ -3,8 +3,6 @@
 Regions are elements and weights in one flat array, `memory`: each number of LANES regions is a vector.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from whatwhere.inference.engines.jit import Array, inline_jit, jit

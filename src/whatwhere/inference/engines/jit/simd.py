@@ -5,8 +5,6 @@ registers each becomes two instructions.
 """
 
 # mypy: allow-untyped-calls
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Numbers among vectors are broadcast. Products and sums are fused where the proce
 """
 
 # mypy: allow-untyped-calls
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The memory of one batch on the device: everything that the steps touch, what goes in and what comes out."""
 
-from __future__ import annotations
-
 import torch
 import triton
 from torch import Tensor

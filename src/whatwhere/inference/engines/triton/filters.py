@@ -5,8 +5,6 @@ program takes one tile and one share of the rows; the shares are added at the en
 """
 
 # mypy: allow-untyped-defs, disable-error-code="assignment"
-from __future__ import annotations
-
 import math
 
 import torch

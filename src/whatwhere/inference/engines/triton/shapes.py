@@ -14,8 +14,6 @@ products.
 Regions that overlap are no cells: those have the sides of the regions' strides, and the error at z goes through memory.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

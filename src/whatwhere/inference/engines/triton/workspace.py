@@ -3,8 +3,6 @@
 The steps never wait for the host: what they measure stays in tensors, and so a CUDA graph can hold all of them.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
