@@ -78,7 +78,7 @@ def autoencoders(case: Case) -> dict[str, Callable[[Tensor], Tensor]]:
 
     def gaussian(form: F.Form) -> Callable[[Tensor], Tensor]:
         def there_and_back(z: Tensor) -> Tensor:
-            p, where = F.gaussian_pool2d_with_where(z, *case.window, form=form)
+            p, where = F.gaussian_pool2d(z, *case.window, form=form, return_where=True)
             return F.gaussian_unpool2d(p, where, *case.window, output_size=z.shape, form=form)
 
         return there_and_back
@@ -140,7 +140,7 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-5, torch.float16: 4e-3, torc
 def results(z: Tensor, window: tuple, ceil_mode: bool, form: F.Form, seed: int) -> Iterator[tuple[str, Tensor]]:
     """Everything the layers compute, by name: values, and gradients of random sums of them."""
     leaf = z.detach().requires_grad_()
-    p, fitted = F.gaussian_pool2d_with_where(leaf, *window, ceil_mode, form=form)
+    p, fitted = F.gaussian_pool2d(leaf, *window, ceil_mode, form=form, return_where=True)
     generator = torch.Generator("cuda").manual_seed(seed)
 
     def random_like(tensor: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def draw_there_and_back() -> None:
     """Digits pooled 4 × 4 and unpooled: by switches, by Gaussians, and spread evenly."""
     z = ww.data.load("digits", split="test")[[3, 8, 11, 23]]
     largest, switches = torch.nn.functional.max_pool2d(z, 4, return_indices=True)
-    p, where = F.gaussian_pool2d_with_where(z, 4)
+    p, where = F.gaussian_pool2d(z, 4, return_where=True)
     mean = torch.nn.functional.avg_pool2d(z, 4)
     rows = {
         "image": z,

@@ -18,5 +18,5 @@ if __name__ == "__main__":
     problem = Problem(model, v, ww.Phase(layer=2), latents=solution.latents)
     get_engine("cpu").filter_map(problem, 2).normal(model.filters[1])
     z = v.requires_grad_()
-    p, where = ww.nn.functional.gaussian_pool2d_with_where(z, 2)
+    p, where = ww.nn.functional.gaussian_pool2d(z, 2, return_where=True)
     ww.nn.functional.gaussian_unpool2d(p, where, 2).sum().backward()

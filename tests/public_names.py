@@ -25,7 +25,6 @@ WITHOUT_LIST = {  # modules without __all__, and what is public in them
     "whatwhere.nn.functional": (
         "chosen_form",
         "gaussian_pool2d",
-        "gaussian_pool2d_with_where",
         "gaussian_unpool2d",
     ),
 }

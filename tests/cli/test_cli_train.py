@@ -18,7 +18,7 @@ from whatwhere.cli.train import stop_on_signal
 from whatwhere.errors import EngineError, ImageError, RunError, SpecError
 from whatwhere.learning import train
 from whatwhere.model import load
-from whatwhere.spec.toml import read_recipe, write_recipe
+from whatwhere.spec.toml import read_recipe, to_toml
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def images(tmp_path) -> Path:
 
 @pytest.fixture
 def recipe(tmp_path) -> Path:
-    write_recipe(tiny.recipe(), tmp_path / "recipe.toml")
+    (tmp_path / "recipe.toml").write_text(to_toml(tiny.recipe()))
     return tmp_path / "recipe.toml"
 
 
@@ -179,7 +179,7 @@ def in_a_terminal(arguments: list[str], output: Path) -> None:
 
 def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     out, shown = tmp_path / "run", tmp_path / "shown"
-    write_recipe(tiny.recipe(epochs=15), recipe)  # long compared with the 0.25 s from frame to frame
+    recipe.write_text(to_toml(tiny.recipe(epochs=15)))  # long compared with the 0.25 s from frame to frame
     arguments = ["train", str(images), "--out", str(out), "--recipe", str(recipe), *OPTIONS]
     process = tiny.process(in_a_terminal, arguments, shown)
     process.join(60)

@@ -24,7 +24,7 @@ from whatwhere.figures.run_figures import Section, report, training_settings
 from whatwhere.files import RECORD
 from whatwhere.learning import read_run
 from whatwhere.spec import EveryEpoch, LineSearch
-from whatwhere.spec.toml import write_recipe
+from whatwhere.spec.toml import to_toml
 
 
 def make_run(folder, pooling: str = "gaussian"):
@@ -32,7 +32,7 @@ def make_run(folder, pooling: str = "gaussian"):
     settings = ww.InferenceSpec(lam=20.0, alpha=0.5, steps=3, step=LineSearch(per="batch"))
     learning = ww.LearningSpec(inference=settings, epochs=10, update=EveryEpoch(reset_at=(4,)))
     folder.mkdir()
-    write_recipe(ww.Recipe(model=spec, learning=(learning, learning)), folder / "recipe.toml")
+    (folder / "recipe.toml").write_text(to_toml(ww.Recipe(model=spec, learning=(learning, learning))))
     ww.save(ww.DeconvNet(spec, seed=1), folder / "model.safetensors")
     (folder / "history.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in HISTORY))
     return folder

@@ -18,7 +18,7 @@ from whatwhere.learning.reports import EpochReport
 from whatwhere.learning.run_folder import RunFolder, locked, read_history
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import LayerSpec, ModelSpec, Recipe
-from whatwhere.spec.toml import write_recipe
+from whatwhere.spec.toml import to_toml
 
 IMAGES = tiny.images()
 
@@ -262,7 +262,7 @@ def test_a_model_file_has_the_papers_recipe_with_its_own_model(run):
 
 def test_a_folder_saved_by_hand_needs_no_history(tmp_path):
     save(DeconvNet(tiny.recipe().model), tmp_path / "model.safetensors")
-    write_recipe(tiny.recipe(), tmp_path / "recipe.toml")
+    (tmp_path / "recipe.toml").write_text(to_toml(tiny.recipe()))
     assert read_run(tmp_path).history == ()
 
 

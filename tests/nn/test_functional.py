@@ -93,7 +93,7 @@ def test_pool_and_unpool_are_the_formulas(window: tuple) -> None:
 @pytest.mark.parametrize("power", [1, 2])
 def test_moments_are_mean_and_variance_of_the_place(power: int) -> None:
     z = maps(1, 1, 3, 3)
-    _, where = F.gaussian_pool2d_with_where(z, 3, fit=MomentFit(power=power))
+    _, where = F.gaussian_pool2d(z, 3, fit=MomentFit(power=power), return_where=True)
     s = z[0, 0].abs() ** power
     for axis in (0, 1):
         x = torch.tensor([-1.0, 0.0, 1.0], dtype=z.dtype)
@@ -106,7 +106,7 @@ def test_moments_are_mean_and_variance_of_the_place(power: int) -> None:
 def test_precisions_are_bounded_and_empty_regions_flat() -> None:
     z = torch.zeros(1, 1, 2, 4)
     z[0, 0, 0, 0] = -5
-    p, where = F.gaussian_pool2d_with_where(z, 2, fit=MomentFit(gamma_min=0.5, gamma_max=30))
+    p, where = F.gaussian_pool2d(z, 2, fit=MomentFit(gamma_min=0.5, gamma_max=30), return_where=True)
     assert where.gamma.flatten().tolist() == pytest.approx([30, 0.5, 30, 0.5])
     assert where.mu.flatten().tolist() == [-0.5, 0, -0.5, 0]
     assert p[0, 0, 0, 0] == pytest.approx(-5, rel=1e-4)  # the sign is kept
@@ -138,7 +138,7 @@ def test_derivatives_of_the_first_and_second_order(window: tuple) -> None:
     where, q = given(p).map(Tensor.requires_grad_), maps(*p.shape, seed=5).requires_grad_()
 
     def fitted(z: Tensor) -> tuple[Tensor, ...]:
-        p, where = F.gaussian_pool2d_with_where(z, *window)
+        p, where = F.gaussian_pool2d(z, *window, return_where=True)
         return p, where.mu, where.gamma
 
     def pooled(z: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ def test_gradients_are_finite_where_a_region_is_empty_or_has_one_place() -> None
     z = torch.zeros(1, 1, 2, 4)
     z[0, 0, 1, 1] = 2
     z.requires_grad_()
-    p, where = F.gaussian_pool2d_with_where(z, 2)
+    p, where = F.gaussian_pool2d(z, 2, return_where=True)
     (p.sum() + where.mu.sum() + where.gamma.sum()).backward()
     assert z.grad is not None
     assert z.grad.isfinite().all()
@@ -175,7 +175,7 @@ def test_every_dtype_is_near_float64(dtype: torch.dtype, tolerance: float) -> No
     results = []
     for maps_here in (z, z.double()):
         leaf = maps_here.requires_grad_()
-        p, where = F.gaussian_pool2d_with_where(leaf, 3, 2, 1)
+        p, where = F.gaussian_pool2d(leaf, 3, 2, 1, return_where=True)
         up = F.gaussian_unpool2d(p, where, 3, 2, 1, z.shape)
         results.append((p, where.mu, where.gamma, up, *torch.autograd.grad(up.sum(), leaf)))
     for ours, truth in zip(*results, strict=True):
@@ -185,7 +185,7 @@ def test_every_dtype_is_near_float64(dtype: torch.dtype, tolerance: float) -> No
 
 def test_channels_last_stays_so() -> None:
     z = maps().contiguous(memory_format=torch.channels_last)
-    p, where = F.gaussian_pool2d_with_where(z, 2)
+    p, where = F.gaussian_pool2d(z, 2, return_where=True)
     assert p.is_contiguous(memory_format=torch.channels_last)
     assert F.gaussian_unpool2d(p, where, 2).is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(p.contiguous(), F.gaussian_pool2d(maps(), 2))
@@ -194,7 +194,7 @@ def test_channels_last_stays_so() -> None:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_an_empty_batch(window: tuple) -> None:
     z = maps(0, 3, 7, 9).requires_grad_()
-    p, where = F.gaussian_pool2d_with_where(z, *window)
+    p, where = F.gaussian_pool2d(z, *window, return_where=True)
     up = F.gaussian_unpool2d(p, where, *window[:3], z.shape)
     assert up.shape == z.shape
     assert torch.autograd.grad(up.sum(), z)[0].shape == z.shape
@@ -202,8 +202,8 @@ def test_an_empty_batch(window: tuple) -> None:
 
 def test_a_single_image_needs_no_batch() -> None:
     z = maps()
-    p, where = F.gaussian_pool2d_with_where(z, 2)
-    p_0, where_0 = F.gaussian_pool2d_with_where(z[0], 2)
+    p, where = F.gaussian_pool2d(z, 2, return_where=True)
+    p_0, where_0 = F.gaussian_pool2d(z[0], 2, return_where=True)
     torch.testing.assert_close(p_0, p[0])
     torch.testing.assert_close(where_0.gamma, where.gamma[0])
     torch.testing.assert_close(F.gaussian_unpool2d(p_0, where_0, 2), F.gaussian_unpool2d(p, where, 2)[0])
@@ -212,7 +212,7 @@ def test_a_single_image_needs_no_batch() -> None:
 
 def test_the_smallest_map_is_the_default_of_unpooling() -> None:
     z = maps(1, 1, 7, 9)
-    p, where = F.gaussian_pool2d_with_where(z, 2)
+    p, where = F.gaussian_pool2d(z, 2, return_where=True)
     assert F.gaussian_unpool2d(p, where, 2).shape == (1, 1, 6, 8)
     whole = F.gaussian_unpool2d(p, where, 2, output_size=(7, 9))
     assert whole.shape == z.shape

@@ -26,7 +26,7 @@ def test_the_module_shows_its_public_names_only() -> None:
 def test_moments() -> None:
     z = torch.randn(2, 3, 8, 8)
     p, where = GaussianPool2d(3, 2, 1, return_where=True)(z)
-    expected, there = F.gaussian_pool2d_with_where(z, 3, 2, 1)
+    expected, there = F.gaussian_pool2d(z, 3, 2, 1, return_where=True)
     assert torch.equal(p, expected)
     assert torch.equal(where.gamma, there.gamma)
     assert torch.equal(GaussianPool2d(3, 2, 1)(z), expected)

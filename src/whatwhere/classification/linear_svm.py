@@ -109,8 +109,7 @@ def newton(
     """
     if 2 * x.shape[0] <= x.shape[1]:
         Q, R = torch.linalg.qr(x.T)
-        within_span: Tensor = Q.double() @ newton(R.T.contiguous(), t, C, use, tolerance=tolerance, steps=steps)
-        return within_span
+        return Q.double() @ newton(R.T.contiguous(), t, C, use, tolerance=tolerance, steps=steps)
 
     def transposed_product(rows: Tensor, s: Tensor) -> Tensor:
         return (s.to(x.dtype).T @ rows).T.double()  # xᵀs, written so that x is read row by row

@@ -140,8 +140,7 @@ class Covariance:
         """Rows [≤ size, D] whose products add up to the covariance, of the largest directions."""
         self._merge()
         assert self.factor is not None
-        rows: Tensor = self.factor / self.count**0.5
-        return rows
+        return self.factor / self.count**0.5
 
     def _merge(self) -> None:
         if not self.waiting:

@@ -2,50 +2,25 @@
 
 import sys
 import warnings
+from importlib import import_module
 from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from whatwhere.cli import (
-    anomaly,
-    bench,
-    classify,
-    decode,
-    demo,
-    distill,
-    encode,
-    explore,
-    figures,
-    info,
-    label,
-    restoration,
-    train,
-)
+from whatwhere.cli.command import Command
 
+MODULES = "demo explore train encode decode classify label figures distill restoration info bench"  # as help lists them
 app = typer.Typer(
     name="whatwhere",
     help="Learn sparse, layered representations of images without labels: what is there, and where.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-COMMANDS = (
-    demo.demo,
-    explore.explore,
-    train.train,
-    encode.encode,
-    decode.decode,
-    classify.classify,
-    label.label,
-    figures.figures,
-    distill.distill,
-    restoration.denoise,
-    restoration.inpaint,
-    info.info,
-    bench.bench,
-)
-for each in COMMANDS:
-    each.add_to(app)
-app.add_typer(anomaly.group)
+for module in MODULES.split():
+    for each in list(vars(import_module(f"whatwhere.cli.{module}")).values()):
+        if isinstance(each, Command):
+            each.add_to(app)
+app.add_typer(import_module("whatwhere.cli.anomaly").group)
 
 
 def _print_version(requested: bool) -> None:

@@ -3,8 +3,6 @@
 docs/reference/file_formats.md lists its arrays. Images may be of several sizes.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -12,18 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whatwhere.data.arrays import Archive, write_npz
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import ImageError
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Array = np.ndarray[Any, Any]
 FORMAT = "whatwhere codes 1"
@@ -77,16 +72,6 @@ class Codes:
         grid = self._one_grid("dense features")
         self._check_dense(len(self) * math.prod(grid))
         return np.asarray(torch.cat([self._map("features", i).dense() for i in range(len(self))]).view(-1, *grid))
-
-    def to_scipy(self) -> csr_array:
-        """The features as a sparse matrix of SciPy, [N, B · H · W]."""
-        try:
-            from scipy.sparse import csr_array
-        except ImportError:
-            raise MissingExtra("scipy", "sklearn", "a sparse matrix of codes") from None
-        size = int(np.prod(self._one_grid("a matrix")))
-        parts = (self.arrays[f"features_{part}"] for part in ("values", "indices", "indptr"))
-        return csr_array(tuple(parts), shape=(len(self), size))
 
     def __getitem__(self, image: int) -> SparseLatents:
         """What and where of one image."""

@@ -69,8 +69,7 @@ class OtherChannels:
         values = self.pixels[rows]
         if self.channels > 1:
             return np.repeat(values, self.channels, axis=1)
-        mean: np.ndarray = values.mean(axis=1, keepdims=True).astype(values.dtype)
-        return mean
+        return values.mean(axis=1, keepdims=True).astype(values.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +169,7 @@ class Images:
             check_finite(raw, self.name, self.allow_nan)
             return np.array(raw, np.float32)
         divisor = np.float32((self.brightest or brightest_of(raw.dtype)) / self.white)
-        scaled: np.ndarray = np.divide(raw, divisor, dtype=np.float32)
-        return scaled
+        return np.divide(raw, divisor, dtype=np.float32)
 
 
 def brightest_of(dtype: np.dtype) -> int:

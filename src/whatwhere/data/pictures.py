@@ -253,5 +253,4 @@ def _known(picture: Any) -> np.ndarray:
     """Whether each pixel [H, W] of an open picture has an alpha above 0."""
     if not picture.has_transparency_data:
         return np.ones((picture.height, picture.width), bool)
-    known: np.ndarray = np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
-    return known
+    return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0

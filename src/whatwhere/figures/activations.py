@@ -81,8 +81,7 @@ def gaussians(
     drawn = draw_activations(p_hat, feature, MOST, seed, least=VISIBLE)
 
     def columns_and_rows(parameter: Tensor) -> np.ndarray:  # the last two axes of θ are rows and columns
-        values: np.ndarray = parameter[:, -2:, feature].cpu().numpy()[drawn.image, ::-1, drawn.row, drawn.column]
-        return values
+        return parameter[:, -2:, feature].cpu().numpy()[drawn.image, ::-1, drawn.row, drawn.column]
 
     regions, size, stride = (
         np.column_stack([drawn.column, drawn.row]),

@@ -47,8 +47,7 @@ class Contributions:
     @property
     def colours(self) -> np.ndarray:
         """The colour of each active feature, [A, 3]."""
-        colours: np.ndarray = style.feature_colours(self.maps)[self.features]
-        return colours
+        return style.feature_colours(self.maps)[self.features]
 
     def coloured(self, limit: float | None = None) -> np.ndarray:
         """The reconstruction with every pixel in the colours of the features it comes from: [H, W, 3]."""

@@ -154,8 +154,7 @@ def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.
     if ink:
         return shade(values.mean(-3), limit)
     grey = values.mean(-3) / (limit or float(np.abs(values).max(initial=0)) or 1.0)
-    shades: np.ndarray = np.clip(grey, 0, 1)[..., None].repeat(3, -1)
-    return shades
+    return np.clip(grey, 0, 1)[..., None].repeat(3, -1)
 
 
 def part_to_rgb(part: Tensor) -> np.ndarray:
@@ -179,8 +178,7 @@ def mix_colours(amounts: np.ndarray, colours: np.ndarray, limit: float | None = 
     amounts = np.abs(np.asarray(amounts, dtype=float))
     limit = limit or float(amounts.sum(0).max(initial=0)) or 1.0
     saturation = (amounts / limit).clip(max=1)
-    rgb: np.ndarray = np.clip(1 - np.tensordot(np.moveaxis(saturation, 0, -1), 1 - colours, axes=1), 0, 1)
-    return rgb
+    return np.clip(1 - np.tensordot(np.moveaxis(saturation, 0, -1), 1 - colours, axes=1), 0, 1)
 
 
 def tile(
@@ -233,8 +231,7 @@ def _most_saturated(lightness: float, hue: float) -> np.ndarray:
     chroma = np.linspace(0, 0.17, 60)
     colours = _oklch_to_rgb(np.full_like(chroma, lightness), chroma, np.full_like(chroma, hue))
     in_gamut = ((colours >= 0) & (colours <= 1)).all(1)
-    most_saturated: np.ndarray = colours[np.flatnonzero(in_gamut)[-1]]
-    return most_saturated
+    return colours[np.flatnonzero(in_gamut)[-1]]
 
 
 def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:

@@ -112,5 +112,4 @@ def events_in(model: DeconvNet, solved: SolvedTile, row: int, threshold: float, 
     taken = (events["time"] >= first) & (events["time"] < last)
     number = np.append(np.where(taken, np.cumsum(taken) - 1, -1), -1)
     events["parent"] = number[events["parent"]]
-    inside: Events = events[taken]
-    return inside
+    return events[taken]

@@ -146,8 +146,7 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     found["signal"], found["layer"], found["feature"], found["parent"] = signal[first], k, feature[first], -1
     found["time"], found["amplitude"] = stride * mean + offset, whole
     found["width"] = stride * np.sqrt(total(amplitude * (square + spread**2)) / whole)
-    strong: Events = found[np.abs(whole) >= threshold]
-    return strong
+    return found[np.abs(whole) >= threshold]
 
 
 def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: int) -> np.ndarray:
@@ -174,8 +173,7 @@ def _sorted(tables: Sequence[Events]) -> Events:
     place = np.empty(len(order) + 1, np.int64)
     place[order], place[-1] = np.arange(len(order)), -1
     table["parent"] = place[table["parent"]]
-    in_order: Events = table[order]
-    return in_order
+    return table[order]
 
 
 def join_events(parts: Sequence[Events]) -> Events:

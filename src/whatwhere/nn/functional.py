@@ -10,7 +10,7 @@ Positions outside the map have no weight: weights are normalised over the elemen
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -33,8 +33,9 @@ def gaussian_pool2d(
     where: PoolingParams | None = None,
     *,
     fit: MomentFit = MomentFit(),
+    return_where: bool = False,
     form: Form = "auto",
-) -> Tensor:
+) -> Any:
     """Pool every region with its Gaussian:  p(j) = Σ_i w(i) z(i).
 
     input    z [N, C, H, W] or [C, H, W], of any sign
@@ -42,50 +43,33 @@ def gaussian_pool2d(
     where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted to the moments of
              every region, and gradients flow through the fit
     fit      bounds of γ and the power of |z|; for where=None only
+    return_where  return (p, where): the Gaussians as well, μ and γ [N, 2, C, h, w] in the input's dtype
     form     'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported (see `chosen_form`)
     returns  p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
 
     >>> z = torch.tensor([[[[0.0, 0.0, 1.0, 1.0], [0.0, 3.0, 1.0, 1.0]]]])
     >>> gaussian_pool2d(z, 2)  # 3: all in one element; 2 = Σ z / √4: all elements equal
     tensor([[[[3.0000, 2.0000]]]])
-    """
-    if where is None:
-        return _fit_pool(input, (kernel_size, stride, padding, ceil_mode), fit, False, form)[0]
-    require_params(where)
-    if input.dim() == 3:
-        return gaussian_pool2d(
-            input[None], kernel_size, stride, padding, ceil_mode, where.map(_batched), fit=fit, form=form
-        )[0]
-    regions = regions_of(input, kernel_size, stride, padding, ceil_mode)
-    where = _checked(where, input, regions)
-    if _fused(form, regions, input, where.mu, where.gamma):
-        return fused.pool(input, where, regions)
-    return plain.pool(input, where, regions)
-
-
-def gaussian_pool2d_with_where(
-    input: Tensor,
-    kernel_size: Size2,
-    stride: Size2 | None = None,
-    padding: Size2 = 0,
-    ceil_mode: bool = False,
-    *,
-    fit: MomentFit = MomentFit(),
-    form: Form = "auto",
-) -> tuple[Tensor, PoolingParams]:
-    """`gaussian_pool2d` with fitted Gaussians that are returned as well: μ and γ [N, 2, C, h, w] in the input's dtype.
-
-    input    z [N, C, H, W] or [C, H, W]
-    kernel_size, stride, padding, ceil_mode, fit, form  as in `gaussian_pool2d`
-    returns  p [N, C, h, w], and the Gaussians
-
-    >>> p, where = gaussian_pool2d_with_where(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]), 2)
+    >>> p, where = gaussian_pool2d(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]), 2, return_where=True)
     >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, at the bound of γ
     (tensor([0.5000, 0.5000]), tensor([100., 100.]))
     """
-    p, where = _fit_pool(input, (kernel_size, stride, padding, ceil_mode), fit, True, form)
-    assert where is not None
-    return p, where
+    if where is not None:
+        require_params(where)
+    if input.dim() == 3:
+        window, given = (kernel_size, stride, padding, ceil_mode), where and where.map(_batched)
+        found = gaussian_pool2d(input[None], *window, given, fit=fit, return_where=return_where, form=form)
+        return (found[0][0], found[1].map(lambda theta: theta[0])) if return_where else found[0]
+    regions = regions_of(input, kernel_size, stride, padding, ceil_mode)
+    if where is None:
+        if _fused(form, regions, input):
+            p, where = fused.fit_pool(input, regions, fit, return_where)
+        else:
+            p, where = plain.fit_pool(input, regions, fit)
+        return (p, where) if return_where else p
+    where = _checked(where, input, regions)
+    p = (fused if _fused(form, regions, input, where.mu, where.gamma) else plain).pool(input, where, regions)
+    return (p, where.map(lambda theta: theta.expand(p.shape[0], 2, *p.shape[1:]))) if return_where else p
 
 
 def gaussian_unpool2d(
@@ -108,7 +92,7 @@ def gaussian_unpool2d(
 
     If regions do not overlap, pooling inverts unpooling:
 
-    >>> p, where = gaussian_pool2d_with_where(torch.randn(2, 3, 6, 8), 2)
+    >>> p, where = gaussian_pool2d(torch.randn(2, 3, 6, 8), 2, return_where=True)
     >>> z = gaussian_unpool2d(p, where, 2)
     >>> torch.allclose(gaussian_pool2d(z, 2, where=where), p, atol=1e-6)
     True
@@ -124,19 +108,6 @@ def gaussian_unpool2d(
     if _fused(form, regions, input, where.mu, where.gamma):
         return fused.unpool(input, where, regions)
     return plain.unpool(input, where, regions)
-
-
-def _fit_pool(
-    z: Tensor, window: tuple[Size2, Size2 | None, Size2, bool], fit: MomentFit, return_where: bool, form: Form
-) -> tuple[Tensor, PoolingParams | None]:
-    """p and, at least with `return_where`, the fitted Gaussians; `window` is what `regions_of` takes."""
-    if z.dim() == 3:
-        p, where = _fit_pool(z[None], window, fit, return_where, form)
-        return p[0], where and where.map(lambda theta: theta[0])
-    regions = regions_of(z, *window)
-    if _fused(form, regions, z):
-        return fused.fit_pool(z, regions, fit, return_where)
-    return plain.fit_pool(z, regions, fit)
 
 
 def regions_of(z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool) -> Regions:

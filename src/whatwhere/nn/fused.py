@@ -94,14 +94,12 @@ def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool) ->
 
 def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     mu, gamma = _expanded(where, z, regions)
-    p: Tensor = _pool(z, mu, gamma, geometry(regions))
-    return p
+    return _pool(z, mu, gamma, geometry(regions))
 
 
 def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     mu, gamma = _expanded(where, p, regions)
-    z: Tensor = _unpool(p, mu, gamma, geometry(regions))
-    return z
+    return _unpool(p, mu, gamma, geometry(regions))
 
 
 def _expanded(where: PoolingParams, maps: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:

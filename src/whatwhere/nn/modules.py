@@ -77,23 +77,14 @@ class GaussianPool2d(nn.Module):
     def forward(self, input: Tensor, where: PoolingParams | None = None) -> Tensor | tuple[Tensor, PoolingParams]:
         if (where is not None) != (self.gaussians == "input"):
             raise SpecError(f"gaussians = {self.gaussians!r}: give `where` with gaussians='input', and only then")
-        regions = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
-        if self.gaussians == "moments":
-            if not self.return_where:
-                return F.gaussian_pool2d(input, *regions, fit=self.fit, form=self.form)
-            return F.gaussian_pool2d_with_where(input, *regions, fit=self.fit, form=self.form)
         if self.gaussians == "learned":
             if input.dim() in (3, 4) and input.shape[-3] != self.mu.shape[1]:
                 raise SpecError(
                     f"an input of {input.shape[-3]} channels was given; expected {self.mu.shape[1]}, as `channels` says"
                 )
             where = self.learned(input.dim() == 4)
-        assert where is not None
-        p = F.gaussian_pool2d(input, *regions, where, form=self.form)
-        if not self.return_where:
-            return p
-        shape = (*p.shape[:-3], 2, *p.shape[-3:])
-        return p, where.map(lambda theta: theta.expand(shape))
+        window = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
+        return F.gaussian_pool2d(input, *window, where, fit=self.fit, return_where=self.return_where, form=self.form)
 
     def learned(self, batched: bool = True) -> PoolingParams:
         """The learned Gaussians, μ and γ [1, 2, C, 1, 1], or [2, C, 1, 1] for a single image."""

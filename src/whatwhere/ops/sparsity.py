@@ -13,8 +13,7 @@ def penalty(p: Tensor, alpha: float) -> Tensor:
 
 def shrink(p: Tensor, beta: Tensor, alpha: float) -> Tensor:
     """`formulas.shrink`: one gradient step of size β on the penalty that stops at zero (Eqns. shrink, shrinkL05)."""
-    shrunk: Tensor = formulas.shrink(p, beta, alpha)
-    return shrunk
+    return formulas.shrink(p, beta, alpha)
 
 
 def project(p: Tensor, nonnegative: bool) -> Tensor:

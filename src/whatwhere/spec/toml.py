@@ -69,11 +69,6 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         raise SpecError(f"{name} is not valid TOML: {error}") from None
 
 
-def write_recipe(recipe: Recipe, path: str | os.PathLike[str]) -> None:
-    """Write every setting of a recipe, so that reading it gives the same recipe whatever the defaults become."""
-    Path(path).write_text(to_toml(recipe), encoding="utf-8")
-
-
 def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     """The same spec with the differences of a parsed TOML table.
 

@@ -98,8 +98,7 @@ def element(state: Array, layer: Layer, feature: tuple[float, int], i: int, j: i
     p, w = feature
     if layer.unpooled:
         return p
-    z: float = p * state[w + i * layer.maps] * state[w + (layer.pool_y + j) * layer.maps]
-    return z
+    return p * state[w + i * layer.maps] * state[w + (layer.pool_y + j) * layer.maps]
 
 
 @jit

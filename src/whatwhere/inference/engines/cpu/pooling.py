@@ -13,22 +13,19 @@ from whatwhere.inference.engines.jit.vector_math import fma, formulas
 def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
     """The offset of the maps of one element of p_k, in a signal that begins at `start`."""
     pitch: int = layer.columns + 2 * layer.border_x
-    offset: int = start + ((row + layer.border_y) * pitch + column + layer.border_x) * layer.maps
-    return offset
+    return start + ((row + layer.border_y) * pitch + column + layer.border_x) * layer.maps
 
 
 @jit
 def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
     """The offset of the first element of a region, in an unpooled map that begins at `start`."""
-    offset: int = start + row * layer.region_down + column * layer.region_right
-    return offset
+    return start + row * layer.region_down + column * layer.region_right
 
 
 @jit
 def weights_offset(layer: Layer, row: int, column: int) -> int:
     """The offset of the weights of a region: along rows, then along columns."""
-    offset: int = layer.weights + (row * layer.columns + column) * layer.region_weights
-    return offset
+    return layer.weights + (row * layer.columns + column) * layer.region_weights
 
 
 @inline_jit

@@ -120,8 +120,7 @@ def largest_signal(state: Array, layer: Layer) -> float:
     largest = splat(state, 0)
     for i in range(layer.z_error, layer.z_error + layer.z_rows * layer.z_columns * layer.maps, LANES):
         largest = maximum(largest, absolute(load(state, i)))
-    size: float = total(largest)
-    return size
+    return total(largest)
 
 
 @jit

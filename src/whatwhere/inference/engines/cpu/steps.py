@@ -107,8 +107,7 @@ def update_features(state: Array, top: Layer, codes: Codes, settings: Settings, 
         shrunk = maximum(shrunk, 0.0) if nonnegative else shrunk
         slope = fma(at - shrunk, shrunk - before, slope)
         store(codes.memory, codes.new + i, shrunk)
-    slope_of_step: float = total(slope)
-    return slope_of_step
+    return total(slope)
 
 
 @jit

@@ -141,8 +141,7 @@ def warn_once(message: str) -> None:
 
 def folder_of(compiled: Any) -> Path | None:
     """Where the machine code of a compiled function is cached; None if no folder is writable."""
-    folder: Path | None = getattr(compiled._cache, "folder", None)
-    return folder
+    return getattr(compiled._cache, "folder", None)
 
 
 def has_code(compiled: Any) -> bool:

@@ -167,8 +167,7 @@ class BatchMemory:
 
 def largest(x: Tensor) -> Tensor:
     """max |x|, in one pass."""
-    size: Tensor = torch.linalg.vector_norm(x, torch.inf)
-    return size
+    return torch.linalg.vector_norm(x, torch.inf)
 
 
 def to_unit(size: Tensor) -> Tensor:
