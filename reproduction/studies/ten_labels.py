@@ -32,8 +32,8 @@ from whatwhere.classification.metric import Covariance, MetricSpec, metric_of
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
 from whatwhere.classification.poisson import connected_parts, grow_regions, solve_poisson
 from whatwhere.data.images import few_labels
-from whatwhere.inference.plan import joint
 from whatwhere.ops.distortions import distort
+from whatwhere.spec.recipe import joint
 from whatwhere.spec.tasks import Distortions
 
 BEGAN = time.monotonic()

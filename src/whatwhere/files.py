@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -87,8 +88,27 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def take_lock(handle: int) -> bool:
-    """Take the lock of an open file or folder, which goes with the process; False if another process holds it."""
+@contextmanager
+def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a folder, which goes with the process, however that ends.
+
+    busy      the message of the RunError if another process holds it
+    patience  seconds to wait for that process
+    """
+    handle, end = os.open(folder, os.O_RDONLY), time.monotonic() + patience
+    try:
+        while not _take_lock(handle):
+            if time.monotonic() >= end:
+                raise RunError(busy)
+            time.sleep(0.01)
+        if _identity(folder) != _identity(handle):  # its last holder has just removed it
+            raise RunError(busy)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -207,13 +227,13 @@ def _files_of(path: Path) -> Iterator[Path]:
         yield from (entry.iterdir() if is_folder(entry) else (entry,))
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path | int) -> tuple[int, int] | None:
     """What is the same for two names of one file."""
     status = _status(path)
     return None if status is None else (status.st_dev, status.st_ino)
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _status(path: Path | int) -> os.stat_result | None:
     try:
         return os.stat(path)
     except (OSError, ValueError):

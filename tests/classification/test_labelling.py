@@ -12,9 +12,10 @@ from scipy import sparse
 
 import whatwhere as ww
 from whatwhere.classification import label_tables, labelling
-from whatwhere.classification.label_tables import change_labels, check_names, locked, read_labels
+from whatwhere.classification.label_tables import change_labels, check_names, read_labels
 from whatwhere.classification.labelling import map_places, offset_for, shifted
 from whatwhere.errors import ImageError, RunError
+from whatwhere.files import locked
 
 CLASSES = 4
 
@@ -181,7 +182,7 @@ def test_writers_at_the_same_time_wait_for_each_other(tmp_path: Path, monkeypatc
         list(pool.map(write, range(4)))
     assert len(read_labels(file)) == 80
     monkeypatch.setattr(label_tables, "PATIENCE", 0.05)
-    with locked(tmp_path), pytest.raises(RunError, match=r"another process has been writing in .* for 0\.05 s"):
+    with locked(tmp_path, ""), pytest.raises(RunError, match=r"another process has been writing in .* for 0\.05 s"):
         change_labels(file, {"more": "a"}, {})
 
 

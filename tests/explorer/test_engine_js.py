@@ -14,9 +14,9 @@ from whatwhere import models
 from whatwhere.data import load as load_data
 from whatwhere.explorer.export import pack_model, pack_settings
 from whatwhere.inference import ista
-from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, MomentFit
+from whatwhere.spec.recipe import joint
 
 TRAINED = models.path("mnist")
 

@@ -18,10 +18,10 @@ from formula_cases import CASES, evaluate, expected, inputs
 from whatwhere import models
 from whatwhere.explorer.export import pack_model, pack_settings
 from whatwhere.inference import ista
-from whatwhere.inference.plan import joint
 from whatwhere.model import Problem, load
 from whatwhere.ops.formulas import FORMULAS
 from whatwhere.spec import InferenceSpec
+from whatwhere.spec.recipe import joint
 
 EXPORT = re.compile(r"^export (?:const|function) (\w+)", re.MULTILINE)
 NAMES = [name for name in EXPORT.findall((PAGE / "formulas.js").read_text(encoding="utf-8")) if name != "clamp"]

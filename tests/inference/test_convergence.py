@@ -12,11 +12,11 @@ from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference import convergence, infer
 from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_step, solve
 from whatwhere.inference.engines import REFERENCE, get_engine
-from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
 from whatwhere.spec import InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
+from whatwhere.spec.recipe import joint
 
 ENGINES = ["reference", "cpu"]
 CODING = InferenceSpec.coding(steps=5000, tolerance=1e-9)

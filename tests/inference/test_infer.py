@@ -11,10 +11,10 @@ from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer, machine
 from whatwhere.inference.engines import resolve, unsupported_reasons
 from whatwhere.inference.environment import choose_device
-from whatwhere.inference.plan import ONE_PHASE, joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
+from whatwhere.spec.recipe import joint
 
 SPEC = SPECS["2 layers"]
 
@@ -74,14 +74,14 @@ def test_the_reference_always_serves_and_is_recorded() -> None:
 
 def test_auto_takes_the_fastest_engine_that_supports_the_problem() -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
-    reasons = unsupported_reasons(Problem(model, v, ONE_PHASE[0], InferenceSpec()))
+    reasons = unsupported_reasons(Problem(model, v, joint(2)[0], InferenceSpec()))
     able = [name for name, reason in reasons.items() if reason is None]
-    assert resolve("auto", Problem(model, v, ONE_PHASE[0], InferenceSpec())).name == able[0]
+    assert resolve("auto", Problem(model, v, joint(2)[0], InferenceSpec())).name == able[0]
     assert infer(model, v, InferenceSpec(steps=1)).engine == able[0]
 
 
 def test_the_default_plan_is_joint_at_any_depth() -> None:
-    assert joint(2) == ONE_PHASE
+    assert joint(2) == (Phase(layer=2, update_pooling=(1, 2)),)
     assert joint(3) == (Phase(layer=3, update_pooling=(1, 2, 3)),)
 
 

@@ -8,11 +8,14 @@ import torch
 from examples import SPECS, random_images, random_latents
 from whatwhere.inference import infer as infer_with
 from whatwhere.inference.ista import solve
-from whatwhere.inference.plan import ONE_PHASE, ONE_PHASE_WITHOUT_U1, TWO_PHASES, joint
 from whatwhere.inference.step_size import batch_sample, line_search, lipschitz
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem, SizedModel
 from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase
+from whatwhere.spec.recipe import joint
+
+ONE_PHASE, ONE_PHASE_WITHOUT_U1 = joint(2), (Phase(layer=2, update_pooling=(2,)),)  # the paper's joint-inference table
+TWO_PHASES = (Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(2,)))
 
 infer = partial(infer_with, engine="reference")  # every other engine is compared with this one
 

@@ -12,7 +12,6 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer, ista
 from whatwhere.inference.engines import get_engine, unsupported_reasons
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import safe_step
 from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.latents import Latents
@@ -21,6 +20,7 @@ from whatwhere.model.files import model_checksum
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import fit_moments, gaussian_weights, pool
 from whatwhere.spec import DistillSpec, Fixed, InferenceSpec, LineSearch, Recipe, Schedule, StepSpec
+from whatwhere.spec.recipe import joint
 from whatwhere.spec.toml import override, parse_toml, to_toml
 
 SCHEDULE = (

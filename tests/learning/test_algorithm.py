@@ -15,13 +15,13 @@ from examples import filter_problem
 from whatwhere.inference import infer
 from whatwhere.inference.engines import REFERENCE
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.inference.plan import joint
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.learning.filter_problem import project_filters, step_filters
 from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import EveryBatch, EveryEpoch, LearningSpec, LineSearch
+from whatwhere.spec.recipe import joint
 
 COUNT = 9  # images for each layer: five batches
 

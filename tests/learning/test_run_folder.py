@@ -1,4 +1,4 @@
-"""A rejected or interrupted training leaves nothing behind; locks are real, and do not follow planted links."""
+"""A rejected or interrupted training leaves nothing behind; locks are real."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ import whatwhere.learning.algorithm
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingOptions, TrainingStopped, read_run, train
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import RunFolder, locked, read_history
+from whatwhere.learning.run_folder import RunFolder, open_folder, read_history
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import LayerSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import to_toml
@@ -59,7 +59,6 @@ def test_interrupted_before_its_first_checkpoint_it_leaves_nothing_behind(call, 
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["notes.txt"] or (tmp_path / "checkpoint" / "state.safetensors").is_file()
     assert not list(tmp_path.rglob("*.part"))
-    assert not list(tmp_path.rglob("lock"))
 
 
 def test_files_that_were_there_before_stay(tmp_path):
@@ -68,23 +67,6 @@ def test_files_that_were_there_before_stay(tmp_path):
     with pytest.raises(WhatwhereError):
         tiny.train(tiny.recipe(), IMAGES, tmp_path, resume=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "other.txt"]
-
-
-def test_the_lock_is_gone_after_training_and_after_a_stop(tmp_path):
-    with pytest.raises(TrainingStopped):
-        tiny.train(tiny.recipe(), IMAGES, tmp_path, stop=lambda: True)
-    assert not (tmp_path / "checkpoint" / "lock").exists()
-
-
-def test_a_planted_lock_is_not_followed(tmp_path):
-    target = tmp_path / "target"
-    target.write_text("precious")
-    folder = tmp_path / "run"
-    (folder / "checkpoint").mkdir(parents=True)
-    (folder / "checkpoint" / "lock").symlink_to(target)
-    with pytest.raises(RunError, match=r"locking the run in .* failed"):
-        tiny.train(tiny.recipe(), IMAGES, folder)
-    assert target.read_text() == "precious"
 
 
 def test_planted_latents_are_not_followed(tmp_path):
@@ -98,17 +80,26 @@ def test_planted_latents_are_not_followed(tmp_path):
     assert target.read_text() == "precious"
 
 
-def test_a_lock_that_its_holder_has_just_removed_does_not_count(tmp_path, monkeypatch):
-    """Between opening the file and locking it, the holder may remove it, and a third process hold a new file."""
+def test_one_process_trains_in_a_folder_at_a_time(tmp_path):
+    with (
+        open_folder(tmp_path),
+        pytest.raises(RunError, match=f"{tmp_path}: another process is training"),
+        open_folder(tmp_path),
+    ):
+        pass
+
+
+def test_a_folder_that_its_holder_has_just_removed_does_not_count(tmp_path, monkeypatch):
+    """Between opening the folder and locking it, the holder may remove it, and a third process make a new one."""
     flock = fcntl.flock
 
     def race(handle, operation):
         flock(handle, operation)
-        (tmp_path / "checkpoint" / "lock").unlink()
-        (tmp_path / "checkpoint" / "lock").touch()
+        (tmp_path / "checkpoint").rename(tmp_path / "removed")
+        (tmp_path / "checkpoint").mkdir()
 
     monkeypatch.setattr(fcntl, "flock", race)
-    with pytest.raises(RunError, match="another process is training"), locked(tmp_path):
+    with pytest.raises(RunError, match="another process is training"), open_folder(tmp_path):
         pass
 
 

@@ -13,10 +13,10 @@ import whatwhere as ww
 from examples import SPECS
 from whatwhere.errors import RunError
 from whatwhere.inference.learned_steps import resolve_steps
-from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import FORMAT, checksum, model_checksum
 from whatwhere.spec import LayerSpec, ModelSpec
+from whatwhere.spec.recipe import joint
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

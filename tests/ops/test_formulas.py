@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formula_cases import CASES, expected, inputs, render
-from whatwhere.ops.formulas import FORMULAS
-from whatwhere.ops.sparsity import penalty, project, shrink
+from whatwhere.model.sized import objective
+from whatwhere.ops.formulas import FORMULAS, shrink
 
 
 def call(case: str, number: str) -> str:
@@ -129,10 +129,4 @@ def test_zero_stays_zero(alpha: float, beta: float) -> None:
 def test_penalty(alpha: float) -> None:
     p = torch.tensor([[-2.0, 0.0], [3.0, 0.25]], dtype=torch.float64)
     expected = [2.0**alpha, 3.0**alpha + 0.25**alpha]
-    torch.testing.assert_close(penalty(p, alpha), torch.tensor(expected, dtype=torch.float64))
-
-
-def test_projection() -> None:
-    p = torch.tensor([-1.0, 2.0])
-    assert project(p, nonnegative=True).tolist() == [0.0, 2.0]
-    assert project(p, nonnegative=False).tolist() == [-1.0, 2.0]
+    torch.testing.assert_close(objective(p, p, 1.0, alpha).penalty, torch.tensor(expected, dtype=torch.float64))

@@ -24,8 +24,10 @@ from reproduction.records import ResultStore
 from reproduction.scale import SCALES, data_file, read_scale
 from reproduction.table import EXTRA, TABLES, cells_of, read_table
 from whatwhere.errors import SpecError
-from whatwhere.inference.plan import ONE_PHASE_WITHOUT_U1, TWO_PHASES
-from whatwhere.spec import MomentFit, Recipe
+from whatwhere.spec import MomentFit, Phase, Recipe
+
+ONE_PHASE_WITHOUT_U1 = (Phase(layer=2, update_pooling=(2,)),)
+TWO_PHASES = (Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(2,)))
 
 PRINTED = {  # copied from the paper, row by row
     "pooling": {"Gaussian pooling": [1.38, 0.84], "Max pooling": [1.30, 1.25]},

@@ -18,10 +18,10 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import ImageSource, in_model_units
-from whatwhere.inference.plan import joint
 from whatwhere.learning.latent_store import free_memory
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Recipe
+from whatwhere.spec.recipe import joint
 
 Matrix: TypeAlias = Any  # rows [N, D]: np.ndarray or a tensor
 

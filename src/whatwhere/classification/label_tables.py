@@ -2,16 +2,13 @@
 
 import csv
 import io
-import os
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from whatwhere.errors import ImageError, RunError, printable
-from whatwhere.files import disk_errors, read_regular, take_lock, write_atomic
+from whatwhere.errors import ImageError, printable
+from whatwhere.files import disk_errors, locked, read_regular, write_atomic
 
 LONGEST = 1 << 26  # table of labels, in bytes
 PATIENCE = 10.0  # seconds that a process waits for another one that writes
@@ -67,27 +64,11 @@ def change_labels(file: Path, changes: Mapping[str, str | None], before: Mapping
     """
     with disk_errors(f"writing {file}", REMEDY):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file.parent):
+        busy = f"another process has been writing in {file.parent} for {PATIENCE:g} s; end it, or choose another table"
+        with locked(file.parent, busy, PATIENCE):
             labels = change(read_labels(file) if file.exists() else before, changes)
             _write(file, [["file", "class"], *map(list, labels.items())])
     return labels
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; a process that asks for it waits until the one that holds it is done."""
-    handle, end = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
-    try:
-        while not take_lock(handle):
-            if time.monotonic() > end:
-                raise RunError(
-                    f"another process has been writing in {printable(folder)} for {PATIENCE:g} s; end it, or choose "
-                    "another table of labels"
-                )
-            time.sleep(0.01)
-        yield
-    finally:
-        os.close(handle)
 
 
 def write_predictions(

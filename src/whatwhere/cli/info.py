@@ -128,14 +128,14 @@ def engine_states() -> dict[str, str]:
     import torch
 
     from whatwhere.inference.engines import unsupported_reasons
-    from whatwhere.inference.plan import ONE_PHASE
     from whatwhere.model import DeconvNet, Problem
     from whatwhere.spec import ModelSpec
+    from whatwhere.spec.recipe import joint
 
     home = "cuda" if torch.cuda.is_available() else "cpu"
     model = DeconvNet(ModelSpec.paper()).to(home)
     image = torch.full((1, 1, 28, 28), 0.5, device=home)
-    reasons = unsupported_reasons(Problem(model, image, ONE_PHASE[0]))
+    reasons = unsupported_reasons(Problem(model, image, joint(2)[0]))
     return {name: reason or "supported" for name, reason in reasons.items()}
 
 

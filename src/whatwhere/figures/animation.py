@@ -14,10 +14,10 @@ from torch import Tensor
 from whatwhere.figures import style
 from whatwhere.figures.decomposition import decompose
 from whatwhere.inference import ista, resolve_lam
-from whatwhere.inference.plan import joint
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec.recipe import joint
 
 DPI = 100
 FRAME_MS, LAST_FRAME_MS = 180, 2500

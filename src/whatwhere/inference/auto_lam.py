@@ -24,11 +24,11 @@ import torch.nn.functional as F
 
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.checks import ImageSource
-from whatwhere.inference.plan import joint
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.inference.target import Target, make_target
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
+from whatwhere.spec.recipe import joint
 
 PATCH = 5  # pixels on each side of the patches whose length is an image's strength
 STROKES = 4.17  # of 5 × 5 white strokes: the median of the included digits

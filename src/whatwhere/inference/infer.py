@@ -22,7 +22,6 @@ from whatwhere.inference.checks import (
 from whatwhere.inference.convergence import solve, unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
-from whatwhere.inference.plan import joint
 from whatwhere.inference.target import Target, check_target, input_target, make_target
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
@@ -30,6 +29,7 @@ from whatwhere.model.problem import Problem, check_latents
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.checks import require_count
+from whatwhere.spec.recipe import joint
 
 ROUNDING = 1e-6  # a smaller share by which an objective fell may be rounding
 

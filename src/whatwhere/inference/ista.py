@@ -11,7 +11,7 @@ from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Objective, Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.ops import formulas, sparsity
+from whatwhere.ops import formulas
 from whatwhere.spec import Fixed, LineSearch, StepSpec
 
 
@@ -80,8 +80,8 @@ def step(
     else:
         beta = threshold = line_search(problem, g, U) if isinstance(spec.step, LineSearch) else state.beta
 
-    p = sparsity.shrink(y - lam * beta * g, threshold, spec.alpha)  # gradient and shrinkage step
-    p = sparsity.project(p, model.spec.nonnegative)  #      projection step
+    p = formulas.shrink(y - lam * beta * g, threshold, spec.alpha)  # gradient and shrinkage step
+    p = p.clamp(min=0) if model.spec.nonnegative else p  #  projection step
     for k in problem.moving:  #                             pooling variables
         beta_U = spec.pooling_step if sizes is None else sizes.pooling_step_of(k) * state.pooling_rate
         theta[k - 1] = step_pooling(theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec.moments, lam * beta_U)

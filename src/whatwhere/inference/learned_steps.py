@@ -18,7 +18,6 @@ from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError, command, printable
 from whatwhere.files import write_atomic
-from whatwhere.inference.plan import joint
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import (
     FILE_NAME,
@@ -31,6 +30,7 @@ from whatwhere.model.files import (
     to_bytes,
 )
 from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.spec.recipe import joint
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere learned steps 2"

@@ -20,13 +20,13 @@ from whatwhere.inference.checks import check_filters
 from whatwhere.inference.convergence import unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
-from whatwhere.inference.plan import joint
 from whatwhere.inference.target import Target, make_target
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec.checks import require, require_count
+from whatwhere.spec.recipe import joint
 
 TILE, OVERLAP = 256, 64
 GPU_BATCH = 16

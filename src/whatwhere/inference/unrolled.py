@@ -22,7 +22,6 @@ from whatwhere.inference.auto_lam import sample_rows
 from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.plan import joint
 from whatwhere.inference.step_size import pooling_rate, safe_step
 from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
@@ -33,6 +32,7 @@ from whatwhere.ops import formulas
 from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
 from whatwhere.spec.checks import require, require_count, shown
 from whatwhere.spec.inference import DistillSpec
+from whatwhere.spec.recipe import joint
 
 SMALLEST = 1e-12  # a step of 0 has no logarithm
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from whatwhere.files import (
     disk_errors,
     is_folder,
     is_regular,
+    locked,
+    new_folder,
     parse_json,
     read_regular,
     remove_leftovers,
     sync_folder,
-    take_lock,
     write_atomic,
 )
 from whatwhere.learning.checkpoint import (
@@ -299,62 +300,31 @@ def writing(path: Path, doing: str) -> Iterator[None]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Create the folder of a run and hold it for this process; the lock goes with the process, however that ends.
+def open_folder(path: Path) -> Iterator[None]:
+    """Create the folder of a run and hold its lock.
 
     If training ends without a checkpoint, since its input was rejected or it was interrupted, everything that was
     created is removed again.
     """
     checkpoint, latents = path / "checkpoint", path / "checkpoint" / "latents"
-    new_folders = [folder for folder in (checkpoint, path, *path.parents) if not os.path.lexists(folder)]
-    try:
+    new_files = [path / name for name in ("recipe.toml", "history.jsonl") if not os.path.lexists(path / name)]
+    with ExitStack() as opened:
         with writing(path, "creating the run folder"):
-            checkpoint.mkdir(parents=True, exist_ok=True)
+            opened.enter_context(new_folder(checkpoint))
             sync_folder(path)
-        with _lock_file(checkpoint / "lock"):
-            new_files = [path / name for name in ("recipe.toml", "history.jsonl") if not os.path.lexists(path / name)]
-            for folder in (path, checkpoint, latents):
-                with writing(path, "removing temporary files"), suppress(FileNotFoundError):
-                    remove_leftovers(folder)
-            try:
-                yield
-            finally:
-                if not has_checkpoint(checkpoint):
-                    for file in new_files:
-                        file.unlink(missing_ok=True)
-                    if checkpoint in new_folders:
-                        shutil.rmtree(latents, ignore_errors=True)
-    finally:
-        if not has_checkpoint(checkpoint):
-            for folder in new_folders:
-                with suppress(OSError):  # a folder that holds other files stays
-                    folder.rmdir()
-
-
-@contextmanager
-def _lock_file(path: Path) -> Iterator[None]:
-    """Hold a lock file, which is removed at the end; it is never opened through a symbolic link."""
-    with writing(path.parents[1], "locking the run"):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        if not (take_lock(handle) and _is_file(handle, path)):
-            message = "another process is training in this folder; wait for it, or end it"
-            raise RunError(f"{printable(path.parents[1])}: {message}")
+        busy = f"{printable(path)}: another process is training in this folder; wait for it, or end it"
+        opened.enter_context(locked(checkpoint, busy))
+        for folder in (path, checkpoint, latents):
+            with writing(path, "removing temporary files"), suppress(FileNotFoundError):
+                remove_leftovers(folder)
         try:
             yield
-        finally:
-            with suppress(OSError):
-                path.unlink()
-    finally:
-        os.close(handle)
-
-
-def _is_file(handle: int, path: Path) -> bool:
-    """Whether a lock file is the one at this path: its last holder may just have removed it."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.lstat(path))
-    except FileNotFoundError:
-        return False
+        except BaseException:
+            if not has_checkpoint(checkpoint):
+                for file in new_files:
+                    file.unlink(missing_ok=True)
+                shutil.rmtree(latents, ignore_errors=True)
+            raise
 
 
 class CheckpointSchedule:

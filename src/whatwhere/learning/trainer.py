@@ -22,7 +22,7 @@ from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import choose_defaults, start_from_pieces
 from whatwhere.learning.latent_store import LatentStore, check_memory, latents_fit, latents_per_image, memory_errors
 from whatwhere.learning.reports import TrainingCallbacks, TrainingProgress, TrainingState, first_epoch
-from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, TrainedRun, locked, writing
+from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, TrainedRun, open_folder, writing
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import (
     ImageStream,
@@ -152,7 +152,7 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
         engines = resolve_engines(options.engine, model, data.first_image(), recipe)
         state, writer = TrainingState(model, *first_epoch(recipe)), None
         if folder is not None:
-            closing.enter_context(locked(folder))
+            closing.enter_context(open_folder(folder))
             recorded: dict[str, Any] = {"image_shape": [channels, height, width]}
             if white := getattr(getattr(job.images, "images", None), "deep_white", None):
                 recorded["deep_white"] = white

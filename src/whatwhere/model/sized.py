@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
+from whatwhere.ops import formulas
 from whatwhere.ops.convolution import convolve_down, convolve_up
 from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, pool, unpool
 from whatwhere.ops.pooling_pairs import has_pairs, pair_weights
-from whatwhere.ops.sparsity import penalty
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def objective(e: Tensor, p: Tensor, lam: float, alpha: float) -> Objective:
     """The parts of the cost from the residual e."""
     return Objective(
         reconstruction=lam / 2 * e.square().flatten(1).sum(1),
-        penalty=penalty(p, alpha),
+        penalty=formulas.powered(p, alpha).flatten(1).sum(1),
         nonzeros=(p != 0).flatten(1).sum(1),
     )
 

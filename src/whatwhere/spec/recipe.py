@@ -6,6 +6,7 @@ validation images (reproduction/scales/paper.toml says how).
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Annotated, Literal
 
 from whatwhere.errors import listed
@@ -38,6 +39,12 @@ class Phase(Checked):
                 f"update_pooling = {self.update_pooling} with layer = {self.layer}",
                 f"layers from 1 to {self.layer}",
             )
+
+
+@cache
+def joint(depth: int) -> tuple[Phase, ...]:
+    """One phase from the top, the pooling variables of every layer moving: the default for a model of any depth."""
+    return (Phase(layer=depth, update_pooling=tuple(range(1, depth + 1))),)
 
 
 @dataclass(frozen=True, kw_only=True)
