@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_flatten
 from examples import SPECS, random_images
 from whatwhere.data import load as load_data
 from whatwhere.errors import EngineError, SlowEngineWarning
-from whatwhere.inference import infer
-from whatwhere.inference.engines import ENGINES, REFERENCE, base, get_engine, resolve, unsupported_reasons
+from whatwhere.inference import engines, infer
+from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
 from whatwhere.inference.engines.cpu import first_use
 from whatwhere.learning import load
 from whatwhere.model import DeconvNet, Problem
@@ -63,7 +63,7 @@ def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.Monk
     monkeypatch.setattr(first_use, "is_compiled", lambda: False)
     started: list[int] = []
     monkeypatch.setattr(first_use, "compile_apart", lambda: started.append(1))
-    monkeypatch.setattr(base, "FIRST_USE", first_use.FirstUse())
+    monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
     model, v, settings = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28), InferenceSpec()
     problem = Problem(model, v, PHASE, settings)
     with pytest.warns(SlowEngineWarning, match="small problem.* is being made"):
@@ -77,7 +77,7 @@ def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.Monk
         assert resolve("auto", problem, 2).name == "cpu", "many small ones are as slow as a large one"
         assert resolve("auto", problem).name == "cpu", "training waits"
         monkeypatch.setattr(first_use, "is_compiled", lambda: True)
-        monkeypatch.setattr(base, "FIRST_USE", first_use.FirstUse())
+        monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
         assert resolve("auto", problem, 1).name == "cpu"
 
 

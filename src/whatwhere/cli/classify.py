@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +20,8 @@ from whatwhere.cli.inputs import (
     source_of,
     with_preset,
 )
+from whatwhere.cli.outputs import Stages, claim, write
+from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Positive, require
 from whatwhere.spec.tasks import Distortions, TrainingOptions
@@ -78,12 +80,8 @@ def classify(
     test_labels  labels of the test images
     out          with a table of labels or a classifier: the folder to write
     """
-    from dataclasses import asdict
-
     from whatwhere.classification import describe_images, protocol
     from whatwhere.classification.picture_classifier import is_classifier
-    from whatwhere.cli.outputs import Stages
-    from whatwhere.errors import SpecError
 
     if run.is_file() and is_classifier(run):
         classify_new(run, images, out, (overwrite, json_, quiet))
@@ -126,8 +124,6 @@ def label_all(
     """Give all images a class. output: overwrite, json, quiet."""
     from whatwhere.classification.label_tables import check_names, read_labels, write_predictions
     from whatwhere.classification.labelling import Labelling
-    from whatwhere.cli.outputs import Stages, claim, write
-    from whatwhere.errors import SpecError, printable
     from whatwhere.explorer.label_page import classes_page
     from whatwhere.learning import TrainedRun
 
@@ -162,10 +158,8 @@ def classify_new(file: Path, images: str | None, out: Path | None, output: tuple
     """Give new images the classes of a saved classifier. output: overwrite, json, quiet."""
     from whatwhere.classification.label_tables import write_predictions
     from whatwhere.classification.picture_classifier import load_classifier
-    from whatwhere.cli.outputs import Stages, claim
     from whatwhere.data import load
     from whatwhere.data.pictures import picture_names
-    from whatwhere.errors import SpecError, printable
 
     overwrite, as_json, quiet = output
     classifier = load_classifier(file)
@@ -192,7 +186,6 @@ def read_sets(
     from whatwhere.classification.linear_svm import check_labels
     from whatwhere.classification.protocol import folds
     from whatwhere.data.catalogue import CATALOGUE
-    from whatwhere.errors import SpecError
 
     if test is None and test_labels is not None:
         raise SpecError("--test-labels was given without --test; also give the test images")
@@ -211,8 +204,6 @@ def read_sets(
 
 def labelled(images: Images, option: str) -> Images:
     """The same images; raises an error if they have no labels."""
-    from whatwhere.errors import ImageError
-
     if images.labels is None:
         raise ImageError(
             f"{images.name} has no labels; give them with {option}, an IDX or .npy file, or a folder with a sub-folder "

@@ -11,6 +11,8 @@ import typer
 
 from whatwhere.cli.command import command
 from whatwhere.cli.inputs import open_run
+from whatwhere.cli.outputs import Stages, claim, write
+from whatwhere.errors import ImageError, printable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,10 +32,8 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
     """
     import torch
 
-    from whatwhere.cli.outputs import Stages, claim
     from whatwhere.data.arrays import write_npz
     from whatwhere.data.codes import load_codes
-    from whatwhere.errors import ImageError, printable
 
     _, model = open_run(run, "auto")
     loaded, as_array = load_codes(codes), out.suffix == ".npz"
@@ -62,7 +62,6 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
 
 def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:
     """An 8-bit PNG of each image."""
-    from whatwhere.cli.outputs import write
     from whatwhere.explorer.pages import png
 
     for file, image in zip(files, images, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, source_of
+from whatwhere.cli.outputs import Stages
+from whatwhere.errors import ImageError, printable
+from whatwhere.files import disk_errors
 from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.tasks import TrainingOptions
@@ -39,11 +43,6 @@ def distill(
     images  as for `train`; default: those that the run was trained on
     steps   how many steps
     """
-    from dataclasses import replace
-
-    from whatwhere.cli.outputs import Stages
-    from whatwhere.errors import printable
-    from whatwhere.files import disk_errors
     from whatwhere.inference import infer, resolve_lam, unrolled
     from whatwhere.inference.checks import in_model_units
 
@@ -77,8 +76,6 @@ def distill(
 def split(images: Images) -> tuple[Images, Images]:
     """The images to learn from, and those held out."""
     import numpy as np
-
-    from whatwhere.errors import ImageError
 
     if len(images) < 2:
         raise ImageError(f"{len(images)} image was given; expected at least 2: some are held out to measure the cost")

@@ -8,6 +8,8 @@ import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, with_preset
+from whatwhere.cli.outputs import Stages, claim
+from whatwhere.errors import printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, CountOrZero, NonNegative
 from whatwhere.spec.tasks import TrainingOptions
@@ -64,10 +66,10 @@ def encode(
     events  the .csv file of events to write, for a model of signals
     preset  as for `classify`; default: coding, and recipe with --descriptors
     """
-    from whatwhere.cli.encoding import Encoder
-    from whatwhere.cli.outputs import Stages, claim
-    from whatwhere.errors import printable
+    from whatwhere.cli.encoding import Encoder, write_descriptors, write_events
+    from whatwhere.data import load
     from whatwhere.inference import resolve_lam
+    from whatwhere.learning import TrainedRun
 
     execution, options = settings.of(TrainingOptions), settings.of(EncodeOptions)
     chosen = preset or ("recipe" if options.descriptors else "coding")
@@ -77,9 +79,6 @@ def encode(
         raise typer.BadParameter("give --out FILE for codes, or --events FILE for a table of events of signals")
     claim([path for path in (out, events) if path is not None], run, images, given.mask, overwrite=overwrite)
     if events is not None:
-        from whatwhere.cli.encoding import write_events
-        from whatwhere.data import load
-
         signals = load(images, signals=True, allow_nan=True)
         count = write_events(events, recipe, model, signals, options, execution.engine)
         written = {"file": str(events), "events": count}
@@ -87,9 +86,6 @@ def encode(
     if out is None:
         return
     if options.descriptors:
-        from whatwhere.cli.encoding import write_descriptors
-        from whatwhere.learning import TrainedRun
-
         trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
         with Stages(quiet).named() as progress:
             shape = write_descriptors(out, trained, read_images(run, images), settings, progress)

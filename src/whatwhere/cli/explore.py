@@ -12,6 +12,7 @@ import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import open_run, read_examples, source_of
+from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.spec.checks import Checked, Count, Within
 from whatwhere.spec.tasks import TrainingOptions
 
@@ -49,7 +50,6 @@ def explore(
     images  the examples, as for `encode`; default: those of the run
     out     write the page to this HTML file instead of showing it
     """
-    from whatwhere.cli.outputs import Stages, claim, write
     from whatwhere.explorer.export import Explorer
     from whatwhere.explorer.server import PageServer
     from whatwhere.inference.checks import in_model_units

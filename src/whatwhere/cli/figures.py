@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,7 @@ import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import read_examples, source_of
+from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.spec.tasks import TrainingOptions
 
 if TYPE_CHECKING:
@@ -42,7 +44,6 @@ def figures(
     format   of the files; the animation is a GIF
     out      folder of the figures and of report.html; default: RUN/figures
     """
-    from whatwhere.cli.outputs import Stages, claim, write
     from whatwhere.figures import RunFigures
     from whatwhere.inference.checks import in_model_units
     from whatwhere.learning import read_run
@@ -81,8 +82,6 @@ def content_of(figure: Any, format: str) -> bytes:
 
 def choose_images(images: Images) -> Tensor:
     """A random choice of images, always the same."""
-    import math
-
     import numpy as np
 
     fewest, most = IMAGES
