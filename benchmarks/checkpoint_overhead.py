@@ -66,8 +66,8 @@ def main() -> None:
     epochs = []
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Enough):
         train(
-            recipe,
             load("digits")[: given.images],
+            recipe,
             Path(folder) / "run",
             options=TrainingOptions(store="memory", engine=given.engine, device="cpu", checkpoint_every=1),
             callbacks=TrainingCallbacks(on_epoch=epochs.append, on_batch=end),

@@ -54,7 +54,7 @@ def learned_model(rule: str, images: Tensor, epochs: int, lam: float) -> DeconvN
     if rule == "plane":
         deconvnet._project = per_plane
     try:
-        return train(recipe, images, options=TrainingOptions(device="cpu")).model
+        return train(images, recipe, options=TrainingOptions(device="cpu")).model
     finally:
         deconvnet._project = rules
 

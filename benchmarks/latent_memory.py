@@ -40,7 +40,7 @@ def measure(images: int, store: str, engine: str) -> dict[str, object]:
             for start in range(0, images, len(digits)):
                 file.write(digits[: images - start].tobytes())
         options = TrainingOptions(store=store, engine=engine, device="cpu")
-        run = train(recipe, load(f"{folder}/images.npy"), f"{folder}/run", options=options)
+        run = train(load(f"{folder}/images.npy"), recipe, f"{folder}/run", options=options)
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "images": images,

@@ -68,7 +68,7 @@ def error(name: str, data: Path, out: Path, images: int, held_out: int, seed: in
     recipe = streaming_recipe(50, 0.5, min(1000, cut), 1, seed)
     recipe = replace(recipe, model=ModelSpec(layers=MODELS[name]))
     begun = time.perf_counter()
-    model = train(recipe, pixels[:cut], options=TrainingOptions(device=device)).model
+    model = train(pixels[:cut], recipe, options=TrainingOptions(device=device)).model
     row: dict[str, Any] = {"model": name, "seed": seed, "training_seconds": round(time.perf_counter() - begun, 2)}
     ww.save(model, out / f"pooling_regions_{file_name(name)}_{seed}.safetensors")
     fold = np.where(np.arange(images) < cut, 1, 0)
@@ -86,7 +86,7 @@ def brief_model(name: str) -> DeconvNet:
         "learning": {"each": {"epochs": 3, "update": EveryEpoch(reset_at=[]), "inference": {"steps": 20}}},
     }
     recipe = override(Recipe(model=ModelSpec(layers=MODELS[name])), brief)
-    return train(recipe, load("digits", split="train")[slice(0, 100)]).model
+    return train(load("digits", split="train")[slice(0, 100)], recipe).model
 
 
 def speed(out: Path, device: torch.device, count: int, steps: int, repeats: int, engines: list[str], only: str) -> None:

@@ -76,7 +76,7 @@ def learn_filters() -> DeconvNet:
     }
     recipe = override(Recipe(model=spec, learning=Recipe().learning[:1]), brief)
     digits = load("digits", split="train")[slice(0, 500)]
-    return train(recipe, digits, options=TrainingOptions(device="cpu")).model
+    return train(digits, recipe, options=TrainingOptions(device="cpu")).model
 
 
 def problems(model: DeconvNet, lam: float) -> Iterator[Problem]:

@@ -89,7 +89,7 @@ def read(folder: Path, split: str) -> tuple[Tensor, np.ndarray]:
 
 def timed_training(recipe: Recipe, images: Tensor, device: str) -> tuple[DeconvNet, dict[str, Any]]:
     start = time.perf_counter()
-    done = train(recipe, images, options=TrainingOptions(device=device))
+    done = train(images, recipe, options=TrainingOptions(device=device))
     if device == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
@@ -217,7 +217,7 @@ def million(candidate: tuple[Any, ...], pixels: Tensor, count: int, held_out: in
 
     stream = distorted(pixels[:-held_out], recipe.batch_size, 0, device)
     options, callbacks = TrainingOptions(device=device), TrainingCallbacks(on_batch=watch)
-    done = train(recipe, stream, image_count=count // 2, options=options, callbacks=callbacks)
+    done = train(stream, recipe, image_count=count // 2, options=options, callbacks=callbacks)
     judged = [held_out_cost(done.model, k, recipe, pixels[-held_out:]) for k in (1, 2)]
     return {
         "images": count,

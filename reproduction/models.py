@@ -93,7 +93,7 @@ class ModelStore:
         self.log(f"{'resuming' if resume else 'training'} layer {depth} of {self.results.name_of(job)}")
         options = TrainingOptions(engine=self.engine, device=self.device, checkpoint_every=self.checkpoint_every)
         callbacks = TrainingCallbacks(stop=self.stop, on_epoch=lambda epoch: self.log(epoch_line(epoch, own)))
-        run = train(own, images, folder, resume=resume, start=start, options=options, callbacks=callbacks)
+        run = train(images, own, folder, resume=resume, start=start, options=options, callbacks=callbacks)
         history = tuple(map(epoch_record, run.history))
         if not history and not lower_history:
             raise RunError(f"{self.results.name_of(job)}: its recipe has no epochs, so there is nothing to train")

@@ -36,7 +36,7 @@ def bars(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make(folder: Path) -> Path:
-    train(recipe(), np_images(bars(40)[0]), folder, options=TrainingOptions(engine="reference", device="cpu"))
+    train(np_images(bars(40)[0]), recipe(), folder, options=TrainingOptions(engine="reference", device="cpu"))
     return folder
 
 

@@ -51,8 +51,8 @@ def train(
     callbacks = TrainingCallbacks(**{name: keywords.pop(name) for name in CALLBACKS if name in keywords})
     options = replace(OPTIONS, **keywords)
     return train_model(
-        recipe,
         images,
+        recipe,
         out,
         image_count=image_count,
         resume=resume,

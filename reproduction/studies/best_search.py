@@ -65,7 +65,7 @@ def recipe_of(layers, kind="none", sigma=4.0, contrast=0.0, floor=0.1, steps=25,
 
 def train(recipe, v):
     start = time.perf_counter()
-    run = ww.train(recipe, v.cpu(), options=ww.TrainingOptions(device=DEVICE))
+    run = ww.train(v.cpu(), recipe, options=ww.TrainingOptions(device=DEVICE))
     return (
         run.model.to(DEVICE),
         time.perf_counter() - start,

@@ -87,7 +87,7 @@ def measure(candidate: Candidate, seed: int) -> dict[str, Any]:
     assert digits.labels is not None
     start = time.process_time()
     count = candidate.images if candidate.epochs is None else None
-    model = train(recipe, digits, image_count=count, options=TrainingOptions(device="cpu")).model
+    model = train(digits, recipe, image_count=count, options=TrainingOptions(device="cpu")).model
     learned = time.process_time()
     x = describe_images(model, digits, replace(recipe, batch_size=500))
     described = time.process_time()

@@ -133,7 +133,7 @@ def stream_model(name: str, v: Tensor, folder: Path, layers, **stage):
         recipe = ww.override(ww.read_recipe(RECIPE), {"model": {"layers": layers, "input": stage}})
         if TINY:
             recipe = ww.override(recipe, {"learning": {"each": {"inference": {"steps": 3}}}})
-        run = ww.train(recipe, v, options=ww.TrainingOptions(device=DEVICE))
+        run = ww.train(v, recipe, options=ww.TrainingOptions(device=DEVICE))
         ww.save(run.model.to("cpu"), file)
     return ww.load(str(file)).to(DEVICE)
 

@@ -185,7 +185,7 @@ def test_partial_fit_is_one_pass_in_which_the_filters_move_after_every_batch(ima
     learning = replace(recipe.learning[0], update=EveryBatch(), epochs=1, cg_steps=1, inference=inference)
     stream = replace(recipe, batch_size=5, learning=(learning, learning))
     v = torch.from_numpy(parts[0]) / scale
-    expected = ww.train(stream, v, start=drawn, options=TrainingOptions(engine="reference", device="cpu"))
+    expected = ww.train(v, stream, start=drawn, options=TrainingOptions(engine="reference", device="cpu"))
     assert all(torch.equal(f, g) for f, g in zip(first.model_.filters, expected.model.filters, strict=True))
     assert [(report.layer, report.epoch, report.images) for report in first.history_] == [(1, 1, 10), (2, 1, 10)]
     before = first.model_.filters[1]

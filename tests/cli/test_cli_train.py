@@ -64,9 +64,9 @@ def test_a_mask_is_used_and_recorded(images, recipe, tmp_path):
     run = tmp_path / "run"
     arguments = ("--recipe", recipe, "--limit", 3, "--mask", tmp_path / "mask.npy", *OPTIONS)
     whatwhere("train", images, "--out", run, *arguments)
-    expected = train(tiny.recipe(), v[:3], mask=known[:3].float(), options=tiny.OPTIONS).model
+    expected = train(v[:3], tiny.recipe(), mask=known[:3].float(), options=tiny.OPTIONS).model
     assert load(run / "model.safetensors") == expected
-    assert expected != train(tiny.recipe(), v[:3], options=tiny.OPTIONS).model
+    assert expected != train(v[:3], tiny.recipe(), options=tiny.OPTIONS).model
     whatwhere("train", "--resume", run, "--set", "learning.2.epochs=3")  # reads the mask that it began with
     (tmp_path / "mask.npy").unlink()
     with pytest.raises(ImageError, match=r"mask\.npy"):

@@ -161,7 +161,7 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
     with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
         whatwhere("train", folder, "--out", tmp_path / "run", "--recipe", tmp_path / "recipe.toml", "--quiet", *PLAIN)
     with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
-        trained = train(recipe, folder, options=TrainingOptions(engine="reference", device="cpu"))
-    expected = train(recipe, random_crops(folder), options=TrainingOptions(engine="reference", device="cpu"))
+        trained = train(folder, recipe, options=TrainingOptions(engine="reference", device="cpu"))
+    expected = train(random_crops(folder), recipe, options=TrainingOptions(engine="reference", device="cpu"))
     assert trained.model == expected.model == load_model(tmp_path / "run")
     assert trained.model.spec.channels == 3

@@ -259,10 +259,10 @@ def test_nan_is_an_unknown_pixel_in_inference_and_in_training(name: str) -> None
     assert torch.equal(
         infer(model, v, SETTINGS).features, infer(model, images(spec), SETTINGS, mask=known.double()).features
     )
-    by_nan = train(recipe(spec), v.float()).model
-    by_mask = train(recipe(spec), images(spec).float(), mask=known.float()).model
+    by_nan = train(v.float(), recipe(spec)).model
+    by_mask = train(images(spec).float(), recipe(spec), mask=known.float()).model
     assert by_nan == by_mask
-    assert by_nan != train(recipe(spec), images(spec).float()).model
+    assert by_nan != train(images(spec).float(), recipe(spec)).model
 
 
 @pytest.mark.parametrize("name", STAGES)

@@ -8,6 +8,7 @@ import torch
 
 import tiny_training as tiny
 import whatwhere as ww
+from whatwhere.errors import SpecError
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.learning import defaults
 from whatwhere.learning.defaults import choose_defaults
@@ -75,11 +76,16 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(monkeypatch: 
     with pytest.warns(UserWarning, match="light strokes .* each layer learns from 8 of 20 images"):
         run = ww.train(v, options=tiny.OPTIONS)
     recipe, count, _ = choose_defaults(v)
-    expected = ww.train(recipe, v, image_count=count, options=tiny.OPTIONS)  # the order of earlier versions
+    expected = ww.train(v, recipe, image_count=count, options=tiny.OPTIONS)
     assert tiny.same_filters(run.model, expected.model)
     assert isinstance(run.recipe.inference.lam, float)
     in_order = replace(recipe, learning=tuple(override(one, {"update": {"shuffle": False}}) for one in recipe.learning))
     assert not tiny.same_filters(run.model, ww.train(v, in_order, image_count=count, options=tiny.OPTIONS).model)
+
+
+def test_a_recipe_in_the_place_of_the_images_is_named() -> None:
+    with pytest.raises(SpecError, match=r"a recipe of type Tensor was given; expected train\(images, recipe\)"):
+        ww.train(ww.Recipe.paper(), digits(2))
 
 
 def test_the_paper_is_a_recipe() -> None:

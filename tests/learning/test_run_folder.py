@@ -352,6 +352,6 @@ def test_names_are_quoted_and_escaped_in_messages(tmp_path):
 
 def test_the_repr_of_a_trained_model(run):
     options = TrainingOptions(engine="reference", device="cpu")
-    trained = train(tiny.recipe(), tiny.images(), options=options)
+    trained = train(tiny.images(), tiny.recipe(), options=options)
     cost = trained.history[-1].cost
     assert repr(trained).endswith(f"4 epochs, cost {cost:.4g} per image)")

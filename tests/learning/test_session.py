@@ -179,17 +179,17 @@ def test_a_resumed_epoch_begins_at_its_batch(tmp_path):
 
 
 def test_train_shows_progress_in_a_script(capsys):
-    train(tiny.recipe(), tiny.images(), progress=True, options=tiny.OPTIONS)
+    train(tiny.images(), tiny.recipe(), progress=True, options=tiny.OPTIONS)
     lines = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("layer ") for line in lines) == 4
     assert "epoch 2/2" in lines[-1]
-    train(tiny.recipe(), tiny.images(), options=tiny.OPTIONS)
+    train(tiny.images(), tiny.recipe(), options=tiny.OPTIONS)
     assert capsys.readouterr().err == ""
 
 
 def test_a_long_epoch_is_reported_on_the_way(capsys, monkeypatch):
     monkeypatch.setattr(whatwhere.learning.reports, "LINE_EVERY", 0.0)
-    train(tiny.recipe(epochs=1), tiny.images(), progress=True, options=tiny.OPTIONS)
+    train(tiny.images(), tiny.recipe(epochs=1), progress=True, options=tiny.OPTIONS)
     assert "layer 1  epoch 1/1  batch 2/3  cost" in capsys.readouterr().err
 
 

@@ -201,7 +201,7 @@ def test_a_small_training_gives_the_same_bits(engine: str) -> None:
     learning = LearningSpec(inference=inference, epochs=2, update=EveryEpoch(reset_at=(1,)))
     recipe = Recipe(model=ModelSpec.paper(), learning=(learning, learning), batch_size=8, seed=0)
     options = TrainingOptions(engine=engine, device="cpu")
-    model = train(recipe, whatwhere.data.load("digits", split="train")[slice(0, 20)], options=options).model
+    model = train(whatwhere.data.load("digits", split="train")[slice(0, 20)], recipe, options=options).model
     digest = hashlib.sha256()
     for f in model.filters:
         digest.update(f.contiguous().numpy().tobytes())

@@ -204,7 +204,7 @@ def trainings(monkeypatch):
     """The recipes that were trained, in order."""
     train, seen = models_module.train, []
     monkeypatch.setattr(
-        models_module, "train", lambda recipe, *a, **k: (seen.append(recipe), train(recipe, *a, **k))[1]
+        models_module, "train", lambda images, recipe, *a, **k: (seen.append(recipe), train(images, recipe, *a, **k))[1]
     )
     return seen
 

@@ -172,7 +172,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _train(self, v: Tensor, start: DeconvNet, recipe: Recipe) -> "DeconvNetFeatures":
         v = v / self.scale_
-        trained = train(recipe, v, start=start, options=TrainingOptions(engine=self.engine, device=self.device))
+        trained = train(v, recipe, start=start, options=TrainingOptions(engine=self.engine, device=self.device))
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
         if self.invariant_to is not None:
             metric = learn_metric(self._model_in_use(), v, self._recipe(), self.invariant_to, engine=self.engine)

@@ -139,7 +139,7 @@ def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: st
     with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
         options = TrainingOptions(engine=engine, device="cpu", checkpoint_every=0)
         callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
-        return train(recipe, images, folder, image_count=count, options=options, callbacks=callbacks)
+        return train(images, recipe, folder, image_count=count, options=options, callbacks=callbacks)
 
 
 def descriptions(

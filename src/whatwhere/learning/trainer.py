@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,14 +39,15 @@ from whatwhere.learning.training_data import (
 )
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
+from whatwhere.spec.checks import require
 from whatwhere.spec.tasks import TrainingOptions
 
 TrainingImages = ImageSource | Iterable[Any] | np.ndarray | str | Path
 
 
 def train(
-    images: TrainingImages | Recipe,
-    recipe: Recipe | TrainingImages | None = None,
+    images: TrainingImages,
+    recipe: Recipe | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
     mask: ImageSource | None = None,
@@ -62,7 +63,7 @@ def train(
     images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as `data.load` takes them; with
                update = 'batch' also an iterable of tensors (a DataLoader, a generator), which is read once
     recipe     what is computed: the model and how each layer is trained. None chooses settings from the images, which a
-               warning reports. `train(recipe, images)`, the order of earlier versions, works too
+               warning reports
     out        folder of the run; None keeps everything in memory
     mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
     image_count  with update = 'batch': how many images each layer learns from, one layer's after the other's; a data
@@ -86,10 +87,8 @@ def train(
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
     if out is not None and "\0" in os.fspath(out):
         raise SpecError(f"out = {os.fspath(out)!r} was given; expected a name without zero bytes")
-    if isinstance(images, Recipe):
-        images, recipe = cast(TrainingImages, recipe), images
-    if recipe is not None and not isinstance(recipe, Recipe):
-        raise SpecError(f"a recipe of type {type(recipe).__name__} was given; expected a Recipe, or none")
+    is_recipe = recipe is None or isinstance(recipe, Recipe)
+    require(is_recipe, f"a recipe of type {type(recipe).__name__}", "train(images, recipe) with a Recipe, or none")
     source = open_images(images, None if recipe is None else recipe.model)
     if image_count is None and isinstance(source, IterableStream):
         image_count = source.length
