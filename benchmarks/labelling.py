@@ -49,9 +49,9 @@ def session(folder: Path) -> tuple[Any, ww.data.Images]:
         rows = F.normalize(digits[:].flatten(1) @ turn, dim=1)
         file.write_bytes(to_bytes({"rows": rows}, {"made_for": f"{made_for} {digits.fingerprint}"}))
 
-    def make(progress: Any) -> ww.Labelling:
+    def make(stage: Any) -> ww.Labelling:
         return ww.Labelling(
-            digits, run=run, labels=folder / "labels.csv", invariant_to=how, options=options, progress=progress
+            digits, run=run, labels=folder / "labels.csv", invariant_to=how, options=options, stage=stage
         )
 
     return make, digits

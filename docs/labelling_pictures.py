@@ -32,7 +32,7 @@ def page(folder: Path) -> tuple[LabelPage, np.ndarray]:
     recipe = replace(ww.Recipe.paper(), inference=inference, plan=())
     run = ww.learning.TrainedRun("mnist", recipe, model)
     made = LabelPage(
-        lambda progress: ww.Labelling(digits, run=run, labels=folder / "labels.csv", progress=progress),
+        lambda stage: ww.Labelling(digits, run=run, labels=folder / "labels.csv", stage=stage),
         digits.name,
         folder / "classifier.safetensors",
     )

@@ -175,13 +175,10 @@ def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures
         whatwhere("classify", run, pictures / "pictures", "--out", pictures / "out", *PLAIN)
 
 
-def test_a_new_name_begins_a_stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(outputs, "LINE_EVERY", 0.0)
-    with outputs.Stages().named() as progress:
-        for name, share in (("learning", 0.5), ("learning", 1.0), ("describing", 0.25)):
-            progress(name, share)
+    with outputs.Stages().stage("learning", 100) as advance:
+        advance(50)
+        advance(25)
     lines = [line.partition(".")[0] for line in capsys.readouterr().err.splitlines()]
-    assert lines == [
-        *("learning …", "learning: 50 of 100", "learning: 100 of 100", "learning: 0"),
-        *("describing …", "describing: 25 of 100", "describing: 0"),
-    ]
+    assert lines == ["learning …", "learning: 50 of 100", "learning: 75 of 100", "learning: 0"]

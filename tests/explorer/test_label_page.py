@@ -39,12 +39,10 @@ class Served:
         with pytest.warns(UserWarning, match=r"skipped .*notes\.txt \(no picture\)"):
             images = ww.data.load(self.pictures)
 
-        def make(progress: Any) -> ww.Labelling:
+        def make(stage: Any) -> ww.Labelling:
             options = TrainingOptions(engine="reference", device="cpu")
             how = ww.Distortions(copies=2)
-            return ww.Labelling(
-                images, run=self.run, labels=self.file, invariant_to=how, options=options, progress=progress
-            )
+            return ww.Labelling(images, run=self.run, labels=self.file, invariant_to=how, options=options, stage=stage)
 
         return LabelPage(make, images.name, self.folder / "classifier.safetensors")
 

@@ -26,6 +26,7 @@ from whatwhere.data import Images, load
 from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError
 from whatwhere.learning import TrainedRun
+from whatwhere.learning.reports import Stage, no_stage
 from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 LIFE, STEPS = 0.98, 60  # share of walks that go on after a step, and the steps that are followed
@@ -33,8 +34,6 @@ AROUND = 2  # steps over which trust is averaged
 FEWEST, FOLDS = 10, 5  # labels to hold out for an estimate of the error, and parts of them
 
 Key = int | str
-Progress = Callable[[str, float], Any]
-"""Is given what is being done, and which share of it is done."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Labelling:
                   it. Other processes may change it, too: their labels are taken over with the next one
     invariant_to  the distortions that leave what a picture shows the same
     options       engine and device
-    progress      called with what is being done, and which share of it is done
+    stage         shows the progress of a slow part: called with its title and the number of its pieces, as a context
 
     Pictures are called by their names, or by their numbers if they have none. Classes are text; `not sure` leaves a
     picture out, `none of these` is a class for all that belongs to no other.
@@ -78,7 +77,7 @@ class Labelling:
         labels: str | os.PathLike[str] | None = None,
         invariant_to: Distortions | None = None,
         options: TrainingOptions | None = None,
-        progress: Progress = lambda stage, share: None,
+        stage: Stage = no_stage,
     ) -> None:
         self.file = None if labels is None else Path(labels)
         self.images: Images | None = None
@@ -88,7 +87,7 @@ class Labelling:
         else:
             self.images = load(images)
             how, options = invariant_to or Distortions(), options or TrainingOptions(device="cpu")
-            self.describe, self.rows = describe_pictures(self.images, run, how, options, self.file, progress)
+            self.describe, self.rows = describe_pictures(self.images, run, how, options, self.file, stage)
         if len(self.rows) < 2:
             raise ImageError(f"{len(self.rows)} pictures were given; expected at least two")
         named = picture_names(self.images.pixels) if self.images is not None else None

@@ -20,6 +20,7 @@ from whatwhere.files import disk_errors, open_regular, write_atomic
 from whatwhere.inference.environment import choose_device
 from whatwhere.learning import TrainedRun, TrainingCallbacks, read_run, train
 from whatwhere.learning.defaults import choose_defaults
+from whatwhere.learning.reports import Stage
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import model_tensors, read_checked, read_tensors, readable, to_bytes, write_checked
 from whatwhere.spec import Recipe
@@ -141,29 +142,27 @@ def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describe
     return Describer(model, recipe, metric, (channels, height, width))
 
 
-Progress = Callable[[str, float], Any]
-
-
 def describe_pictures(
     images: Images,
     run: str | os.PathLike[str] | TrainedRun | None,
     how: Distortions,
     options: TrainingOptions,
     labels: Path | None,
-    progress: Progress,
+    stage: Stage,
 ) -> tuple[Describer, Tensor]:
     """What describes the images, and their rows [N, r].
 
     labels  the table of labels next to which the learned run and the rows are kept; None keeps nothing
+    stage   shows the progress
     """
     kept = None if labels is None else labels.with_suffix(".run")
     if run is None and kept is not None and kept.exists():
         run = kept
-    trained = run if isinstance(run, TrainedRun) else read_run(run) if run else learn(images, kept, options, progress)
+    trained = run if isinstance(run, TrainedRun) else read_run(run) if run else learn(images, kept, options, stage)
     model = trained.model.to(choose_device(options.device, options.engine))
     recipe, engine = trained.recipe, options.engine
-    advance = counted(progress, "learning what does not matter", len(images))
-    metric = run_metric(trained.folder, model, images, recipe, how, engine=engine, progress=advance)
+    with stage("learning what does not matter", len(images)) as advance:
+        metric = run_metric(trained.folder, model, images, recipe, how, engine=engine, progress=advance)
     describe = Describer(model, recipe, metric, images.shape, engine)
     file = None if labels is None else labels.with_suffix(".codes.safetensors")
     made_for = f"{purpose(model, recipe, images, how)} {images.fingerprint}"
@@ -172,7 +171,8 @@ def describe_pictures(
             metadata, tensors = read_tensors(file)
             if metadata.get("made_for") == made_for:
                 return describe, tensors["rows"]
-    rows = describe(images, counted(progress, "describing the pictures", len(images)))
+    with stage("describing the pictures", len(images)) as advance:
+        rows = describe(images, advance)
     if file is not None:
         with disk_errors(f"writing {file}", "make room, or choose another place"):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -180,21 +180,10 @@ def describe_pictures(
     return describe, rows
 
 
-def counted(progress: Progress, stage: str, total: int) -> Callable[[Any], None]:
-    """What reports progress after so many images more."""
-    done = 0
-
-    def advance(images: int) -> None:
-        nonlocal done
-        done += images
-        progress(stage, min(1.0, done / total))
-
-    return advance
-
-
-def learn(images: Images, out: Path | None, options: TrainingOptions, progress: Progress) -> TrainedRun:
+def learn(images: Images, out: Path | None, options: TrainingOptions, stage: Stage) -> TrainedRun:
     """A model of the images, learned in a stream, with settings chosen from them."""
     chosen = choose_defaults(images)
-    advance = counted(progress, "learning features", (chosen.image_count or len(images)) * chosen.recipe.model.depth)
-    callbacks = TrainingCallbacks(on_batch=lambda report: advance(chosen.recipe.batch_size))
-    return train(images, chosen.recipe, out, image_count=chosen.image_count, options=options, callbacks=callbacks)
+    count, size = (chosen.image_count or len(images)) * chosen.recipe.model.depth, chosen.recipe.batch_size
+    with stage("learning features", count) as advance:
+        callbacks = TrainingCallbacks(on_batch=lambda report: advance(size))
+        return train(images, chosen.recipe, out, image_count=chosen.image_count, options=options, callbacks=callbacks)

@@ -135,8 +135,8 @@ def label_all(
     pictures, given = read_images(run, images), read_labels(labels)
     trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
     options, distortions = settings.of(TrainingOptions), settings.of(Distortions)
-    with Stages(quiet).named() as progress:
-        session = Labelling(pictures, run=trained, invariant_to=distortions, options=options, progress=progress)
+    stage = Stages(quiet).stage
+    session = Labelling(pictures, run=trained, invariant_to=distortions, options=options, stage=stage)
     check_names(labels, given, session.names)
     session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)

@@ -3,8 +3,7 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,10 @@ from whatwhere.data import Images
 from whatwhere.errors import listed
 from whatwhere.explorer.export import Explorer
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
+from whatwhere.learning.reports import Stage
 from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
-Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 RESULT, REPORT, EXPLORER = "demo.json", "report.html", "explorer.html"
 EXPLORED = 250  # examples in the explorer
 LEARNED = 2_000  # images that each layer learns from in a stream

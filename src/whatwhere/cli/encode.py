@@ -87,8 +87,7 @@ def encode(
         return
     if options.descriptors:
         trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
-        with Stages(quiet).named() as progress:
-            shape = write_descriptors(out, trained, read_images(run, images), settings, progress)
+        shape = write_descriptors(out, trained, read_images(run, images), settings, Stages(quiet).stage)
         found = {"file": str(out), "arrays": {"descriptors": shape}}
         typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")
         return

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.classification.picture_classifier import Progress, describe_pictures
+from whatwhere.classification.picture_classifier import describe_pictures
 from whatwhere.cli.command import Settings
 from whatwhere.cli.encode import EncodeOptions
 from whatwhere.data import Images
@@ -26,6 +26,7 @@ from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiled
 from whatwhere.latents import SparseLatents
 from whatwhere.learning import TrainedRun
+from whatwhere.learning.reports import Stage
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import join_events
 from whatwhere.spec import Recipe
@@ -140,10 +141,10 @@ class Encoder:
         return arrays
 
 
-def write_descriptors(out: Path, run: TrainedRun, images: Images, settings: Settings, progress: Progress) -> list[int]:
+def write_descriptors(out: Path, run: TrainedRun, images: Images, settings: Settings, stage: Stage) -> list[int]:
     """Write the descriptors of images, in the metric that the run keeps, with names and labels; returns their shape."""
     how, options = settings.of(Distortions), settings.of(TrainingOptions)
-    rows = describe_pictures(images, run, how, options, None, progress)[1].cpu().numpy()
+    rows = describe_pictures(images, run, how, options, None, stage)[1].cpu().numpy()
     found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
     arrays: Any = {name: np.asarray(value) for name, value in found.items() if value is not None}
     write_npz(out, arrays)

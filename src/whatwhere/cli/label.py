@@ -17,16 +17,17 @@ def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv")
     run  a run, a model file or the name of a model; default: one is learned from the pictures first, in a stream
     out  the table of labels
     """
-    from whatwhere.classification.labelling import Labelling, Progress
+    from whatwhere.classification.labelling import Labelling
     from whatwhere.cli.inputs import read_images
     from whatwhere.explorer.label_page import LabelPage
     from whatwhere.explorer.server import PageServer
+    from whatwhere.learning.reports import Stage
 
     how, options = settings.of(Distortions), settings.of(TrainingOptions)
     source = read_images(Path(run or ""), images)
 
-    def make(progress: Progress) -> Labelling:
-        return Labelling(source, run=run, labels=out, invariant_to=how, options=options, progress=progress)
+    def make(stage: Stage) -> Labelling:
+        return Labelling(source, run=run, labels=out, invariant_to=how, options=options, stage=stage)
 
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import rich.progress as bars
@@ -53,23 +53,6 @@ class Stages:
         with self._bar(title, total) if self.console.is_terminal else self._lines(title, total) as advance:
             yield advance
         self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)
-
-    @contextmanager
-    def named(self) -> Iterator[Callable[[str, float], None]]:
-        """Stages whose names come with the share that is done: a new name begins a stage."""
-        current, percent = "", 0
-        advance: Callable[[int], None]
-        with ExitStack() as stage:
-
-            def progress(name: str, share: float) -> None:
-                nonlocal current, percent, advance
-                if name != current:
-                    stage.close()
-                    current, percent, advance = name, 0, stage.enter_context(self.stage(name, 100))
-                advance(int(100 * share) - percent)
-                percent = int(100 * share)
-
-            yield progress
 
     @contextmanager
     def _bar(self, title: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -6,7 +6,8 @@
 import base64
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import numpy as np
 import torch
 
 from whatwhere.classification.label_tables import NONE_OF_THESE, NOT_SURE
-from whatwhere.classification.labelling import Labelling, Progress, map_places
+from whatwhere.classification.labelling import Labelling, map_places
 from whatwhere.data import Images
 from whatwhere.errors import WhatwhereError
 from whatwhere.explorer.pages import assemble, data_url, png, read, sheet, static_page, thumbnail
 from whatwhere.explorer.server import Content
 from whatwhere.inference import infer
+from whatwhere.learning.reports import Stage
 
 SIDE, COLUMNS, PER_SHEET = 48, 16, 256  # pixels of a small picture, and pictures of a sheet
 LARGE = 512
@@ -32,12 +34,12 @@ TRAY, NEAREST, SHARED = 12, 3, 5  # suggestions; in "Why?": labelled pictures, a
 class LabelPage:
     """Answers the requests of the page.
 
-    make        makes the session, and reports how far it is; it runs in a thread while the page shows progress
+    make        makes the session, whose progress the page shows meanwhile; it runs in a thread
     name        of the pictures, as the page shows it
     classifier  the file that the button saves
     """
 
-    def __init__(self, make: Callable[[Progress], Labelling], name: str, classifier: Path) -> None:
+    def __init__(self, make: Callable[[Stage], Labelling], name: str, classifier: Path) -> None:
         self.name, self.classifier = name, classifier
         self.session: Labelling | None = None
         self.waiting: dict[str, Any] = {"stage": "reading the pictures", "share": 0.0}
@@ -45,9 +47,21 @@ class LabelPage:
         self.thread = threading.Thread(target=self._start, args=(make,), name="labelling", daemon=True)
         self.thread.start()
 
-    def _start(self, make: Callable[[Progress], Labelling]) -> None:
+    @contextmanager
+    def _stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        done = 0
+
+        def advance(pieces: int) -> None:
+            nonlocal done
+            done += pieces
+            self.waiting = {"stage": title, "share": min(1.0, done / total)}
+
+        advance(0)
+        yield advance
+
+    def _start(self, make: Callable[[Stage], Labelling]) -> None:
         try:
-            session = make(lambda stage, share: self.waiting.update(stage=stage, share=share))
+            session = make(self._stage)
             images = session.images
             assert images is not None
             small = [thumbnail(image, SIDE) for rows in images.batches(200) for image in images[rows]]

@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
@@ -22,6 +21,7 @@ from whatwhere.figures.style import save
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainedRun
+from whatwhere.learning.reports import Stage, no_stage
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, Phase, Recipe
 
 CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
@@ -99,8 +99,6 @@ MAX_STEPS = 200  # of inference for a figure
 BATCH_SIZE = 8  # images inferred between two reports of progress
 PAIRS = 24  # images that are shown with their reconstruction
 
-Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-
 
 def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
     """The settings of a layer's training, so that figures show features as sparse as they were learned.
@@ -136,7 +134,7 @@ class RunFigures:
     images: Tensor
     inference: InferenceSpec | None = None
     engine: str = "auto"
-    stage: Stage = lambda title, total: nullcontext(lambda pieces: None)
+    stage: Stage = no_stage
     _latents: dict[int, Latents] = field(default_factory=dict, repr=False)
 
     @cached_property

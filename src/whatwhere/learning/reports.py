@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
@@ -94,6 +95,16 @@ class BatchReport:
 
 def no_op(*_: Any) -> None:
     """Ignore every argument."""
+
+
+Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Shows the progress of a slow part: called with its title and the number of its pieces; what it gives is called with
+the number of pieces just done."""
+
+
+def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    """A `Stage` that shows nothing."""
+    return nullcontext(no_op)
 
 
 @dataclass(frozen=True, kw_only=True)
