@@ -28,8 +28,14 @@ from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import CHOSEN, CLOTHES, DIGITS, Log, Moments, within_of
 from whatwhere.classification import poisson
 from whatwhere.classification.descriptors import unit_length
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
-from whatwhere.classification.poisson import connected_parts, grow_regions, share_offsets, solve_poisson
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.poisson import (
+    connected_parts,
+    grow_regions,
+    share_offsets,
+    solve_poisson,
+    symmetric_graph,
+)
 from whatwhere.data import few_labels
 from whatwhere.spec.tasks import Distortions
 

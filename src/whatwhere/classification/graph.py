@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.classification.neighbours import Neighbours, NewRows, neighbour_weights, symmetric_graph
-from whatwhere.classification.poisson import connected_parts, grow_regions, poisson_learning
+from whatwhere.classification.neighbours import Neighbours, NewRows, neighbour_weights
+from whatwhere.classification.poisson import connected_parts, grow_regions, poisson_learning, symmetric_graph
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference.environment import choose_device
 from whatwhere.spec.checks import require_count

@@ -1,10 +1,9 @@
-"""Nearest neighbours, the graph that joins rows to theirs, and what they say of new rows.
+"""Nearest neighbours of rows, and what they say of new rows.
 
 Exact neighbours are found block by block with matrix products, on the CPU or a GPU. Above `EXACT_ROWS` rows PyNNDescent
 finds approximate ones.
 """
 
-import warnings
 from functools import cached_property
 from typing import Any
 
@@ -127,25 +126,3 @@ def neighbour_weights(squares: Tensor) -> Tensor:
     farthest = squares[:, -1:]
     scaled = squares / farthest.clamp(min=torch.finfo(squares.dtype).tiny)
     return torch.where(farthest > 0, (-NARROWING * scaled).exp(), 1.0)
-
-
-def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
-    """The graph as a sparse CSR matrix [N, N], float64: the weight of a pair is the larger of both directions.
-
-    weights, found  of the neighbours of every row and their numbers, [N, k]
-    """
-    count, k = found.shape
-    weights = weights.double().flatten().repeat(2)
-    first, second = torch.arange(count, device=found.device).repeat_interleave(k), found.flatten()
-    keys = torch.cat([first * count + second, second * count + first])
-    order = weights.argsort(stable=True, descending=True)
-    order = order[keys[order].argsort(stable=True)]  # by pair, and of equal pairs the larger weight first
-    keys, weights = keys[order], weights[order]
-    kept = torch.ones_like(keys, dtype=torch.bool)
-    kept[1:] = keys[1:] != keys[:-1]
-    keys, weights = keys[kept], weights[kept]
-    heads = torch.zeros(count + 1, dtype=torch.long, device=found.device)
-    heads[1:] = (keys // count).bincount(minlength=count).cumsum(0)
-    with warnings.catch_warnings():  # PyTorch calls its sparse tensors a beta version
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(heads, keys % count, weights, (count, count))

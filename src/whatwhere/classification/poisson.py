@@ -12,6 +12,7 @@ label reaches its surroundings and not the whole graph (chosen on validation ima
 reproduction/studies/one_rule.py).
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,23 @@ def solve_poisson(graph: Tensor, source: Tensor) -> Tensor:
         return (1 + TAU) * v - product(v / root) / root
 
     return conjugate_gradient(system, source / root, TOLERANCE, STEPS) / root
+
+
+def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
+    """The graph as a sparse CSR matrix [N, N], float64: the weight of a pair is the larger of both directions.
+
+    weights, found  of the neighbours of every row and their numbers, [N, k]
+    """
+    count, k = found.shape
+    parts = weights.double().flatten(), found.flatten(), torch.arange(0, count * k + 1, k)
+    one_way = sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=(count, count))
+    both = one_way.maximum(one_way.T).tocsr()
+    both.sort_indices()
+    with warnings.catch_warnings():  # PyTorch calls its sparse tensors a beta version
+        warnings.simplefilter("ignore", UserWarning)
+        heads, columns = torch.from_numpy(both.indptr).long(), torch.from_numpy(both.indices).long()
+        graph = torch.sparse_csr_tensor(heads, columns, torch.from_numpy(both.data), (count, count))
+    return graph.to(found.device)
 
 
 def degrees(graph: Tensor) -> Tensor:

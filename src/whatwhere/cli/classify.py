@@ -13,7 +13,6 @@ from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import (
     DISTORTIONS,
     EXECUTION,
-    named,
     open_run,
     read_examples,
     read_images,
@@ -166,8 +165,7 @@ def classify_new(file: Path, images: str | None, out: Path | None, output: tuple
     if images is None or out is None or classifier.describe is None:
         raise SpecError(f"{printable(file)} is a classifier; also give the pictures to classify and --out, a folder")
     claim([out / "predictions.csv"], file, images, folder=out, overwrite=overwrite)
-    source = named(images)
-    pictures = load(source, size=classifier.describe.shape[1] if Path(images).is_dir() else None)
+    pictures = load(images, size=classifier.describe.shape[1] if Path(images).is_dir() else None)
     with Stages(quiet).stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
     names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]

@@ -50,7 +50,7 @@ class ImageInput(Checked):
         """The images of each size for a run, and their masks, where there are any."""
         from whatwhere.data import load_groups
 
-        return load_groups(named(self.source), self.mask, recorded_by(run), signals=signals)
+        return load_groups(self.source, self.mask, recorded_by(run), signals=signals)
 
     def for_training(self, *, signals: bool = False) -> tuple[Images, Images | None]:
         """Images of one size or their crops, and their masks; of both only the first `limit`."""
@@ -58,20 +58,11 @@ class ImageInput(Checked):
 
         from whatwhere.data import load_for_training
 
-        images, masks = load_for_training(named(self.source), self.mask, crop=self.crop, signals=signals)
+        images, masks = load_for_training(self.source, self.mask, crop=self.crop, signals=signals)
         if self.limit is None or self.limit >= len(images):
             return images, masks
         rows = np.arange(self.limit)
         return images.subset(rows), None if masks is None else masks.subset(rows)
-
-
-def named(source: str) -> str | Images:
-    """The images of NAME:test or NAME:train; another source as it is."""
-    from whatwhere import data
-    from whatwhere.data.catalogue import CATALOGUE
-
-    name, colon, split = source.partition(":")
-    return data.load(name, split=split) if colon and name in CATALOGUE else source
 
 
 def read_images(run: Path, source: str, labels: Path | None = None) -> Images:
@@ -81,7 +72,7 @@ def read_images(run: Path, source: str, labels: Path | None = None) -> Images:
     """
     from whatwhere import data
 
-    return data.load(named(source), labels, recorded=recorded_by(run))
+    return data.load(source, labels, recorded=recorded_by(run))
 
 
 def read_examples(run: Path, source: str) -> Images:

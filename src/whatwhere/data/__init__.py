@@ -52,10 +52,10 @@ def load(
 
     Pictures and float pixels are read once completely, so that what is wrong with them is known before a run begins.
 
-    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`); the path of an IDX, .npy or .npz
-               file, of a picture or of a folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or
-               [N, H, W, C]. A name comes before a file or folder of the same name, which is given as `./digits` or as a
-               `Path`. `Images` are returned as they are
+    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test` for its test images);
+               the path of an IDX, .npy or .npz file, of a picture or of a folder of pictures; or an array or tensor
+               [N, H, W], [N, C, H, W] or [N, H, W, C]. A name comes before a file or folder of the same name, which is
+               given as `./digits` or as a `Path`. `Images` are returned as they are
     labels     for files and arrays that have none: an array [N], or the path of an IDX or .npy file
     split      'train' (the default) or 'test', only for data sets known by name
     channels   'first' or 'last', for arrays whose shape does not show it
@@ -161,10 +161,11 @@ def _open(
     signals: bool = False,
 ) -> MixedPictures | Images:
     """Pictures as they are found, images of one size, or signals."""
-    if isinstance(source, str) and source in catalogue.CATALOGUE:
-        if os.path.exists(source):
-            warnings.warn(f"{source!r} is the data set of this name; write './{source}' for the path", stacklevel=4)
-        return _load_named(catalogue.find(source), split or "train")
+    name, _, part = source.partition(":") if isinstance(source, str) else ("", "", "")
+    if name in catalogue.CATALOGUE:
+        if os.path.exists(name):
+            warnings.warn(f"{name!r} is the data set of this name; write './{name}' for the path", stacklevel=4)
+        return _load_named(catalogue.find(name), part or split or "train")
     if split is not None:
         raise ImageError(f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave `split` out")
     if isinstance(source, Images):
