@@ -70,6 +70,12 @@ class Latents:
     pooling_params: tuple[PoolingParams, ...] = ()
     background: Background = field(default_factory=Background)
 
+    @property
+    def features(self) -> Tensor:
+        """p, which inference has left."""
+        assert self.p is not None, "latents without features"
+        return self.p
+
     def map(self, function: Any) -> Latents:
         """The same latents with `function` applied to every tensor."""
         return Latents(

@@ -132,7 +132,7 @@ def test_a_solution_carries_the_engines_name(name: str) -> None:
     solution = get_engine(name).solve(Problem(DeconvNet(SPEC), random_images(SPEC).float(), PHASE, FEW))
     assert isinstance(solution, Solution)
     assert solution.engine == name
-    with pytest.raises(ValueError, match="no decoder"):
+    with pytest.raises(ValueError, match="without a decoder"):
         solution.reconstruction  # noqa: B018
     assert torch.isfinite(solution.features).all()
 

@@ -75,9 +75,8 @@ def gaussians(
 
     Below the top layer, p̂ is the reconstruction from the layers above.
     """
-    assert latents.p is not None
     sized, spec, theta = model.at(*images.shape[2:]), model.spec.layers[layer - 1], latents.pooling_params[layer - 1]
-    p_hat = sized.reconstruct(latents.p, sized.weights(latents.pooling_params), to=layer)
+    p_hat = sized.reconstruct(latents.features, sized.weights(latents.pooling_params), to=layer)
     drawn = draw_activations(p_hat, feature, MOST, seed, least=VISIBLE)
 
     def columns_and_rows(parameter: Tensor) -> np.ndarray:  # the last two axes of θ are rows and columns
@@ -103,9 +102,8 @@ def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int,
 
     What is returned are the pixels that it can affect; `height` and `width` are those of the images.
     """
-    assert latents.p is not None
     n, layer = len(drawn), len(latents.pooling_params)
-    p = latents.p.new_zeros(n, *latents.p.shape[1:])
+    p = latents.features.new_zeros(n, *latents.features.shape[1:])
     p[np.arange(n), drawn.feature, drawn.row, drawn.column] = torch.as_tensor(drawn.value).to(p)
     pixels = model.at(height, width).decode(Latents(p, latents[torch.as_tensor(drawn.image)].pooling_params))
     rows, columns = (

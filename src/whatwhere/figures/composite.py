@@ -69,10 +69,9 @@ def sample_panel(
 
     size  height and width of the images
     """
-    assert latents.p is not None
     groups = []
-    for feature in range(latents.p.shape[1]):
-        drawn = draw_activations(latents.p, feature, SAMPLES, seed)
+    for feature in range(latents.features.shape[1]):
+        drawn = draw_activations(latents.features, feature, SAMPLES, seed)
         rgb = style.enlarge(style.part_to_rgb(project(model, latents, drawn, *size)))
         missing = np.broadcast_to(style.GAP, (SAMPLES - len(drawn), *rgb.shape[1:]))
         groups.append(style.tile(np.concatenate([rgb, missing]), style.columns_for(SAMPLES)))

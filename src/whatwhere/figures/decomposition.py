@@ -60,12 +60,11 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     latents         of one image: p [1, B, h, w]
     height, width   size of the image
     """
-    assert latents.p is not None
-    assert len(latents.p) == 1, "latents of one image"
-    active = latents.p[0].flatten(1).any(1).nonzero().flatten()
-    separate = latents.p.new_zeros(len(active), *latents.p.shape[1:])
-    separate[range(len(active)), active] = latents.p[0, active]
-    sized = model.at(height, width)
+    p, sized = latents.features, model.at(height, width)
+    assert len(p) == 1, "latents of one image"
+    active = p[0].flatten(1).any(1).nonzero().flatten()
+    separate = p.new_zeros(len(active), *p.shape[1:])
+    separate[range(len(active)), active] = p[0, active]
     weights = sized.weights(latents.pooling_params)  # of one image, the same for all features
     stages = sized.descend(separate, weights)
     unpooled = [unpool(p, w) for p, w in zip(stages[1:], weights, strict=True)]
@@ -75,7 +74,7 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
 
     pooled, z = tuple(map(to_numpy, stages[1:])), tuple(map(to_numpy, unpooled))
     pixels = model.input_stage.inverse(stages[0], Background(scale=latents.background.scale))
-    return Contributions(active.cpu().numpy(), latents.p.shape[1], pooled, z, to_numpy(pixels))
+    return Contributions(active.cpu().numpy(), p.shape[1], pooled, z, to_numpy(pixels))
 
 
 @style.styled

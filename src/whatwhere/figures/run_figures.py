@@ -210,9 +210,7 @@ class RunFigures:
     @cached_property
     def shown(self) -> int:
         """Index of the image that is decomposed: the first that has as many features as most."""
-        p = self.latents(self.run.model.spec.depth).p
-        assert p is not None
-        active = (p != 0).flatten(1).sum(1)
+        active = (self.latents(self.run.model.spec.depth).features != 0).flatten(1).sum(1)
         return int((active >= active.median().clamp(min=1)).int().argmax())
 
     # One method for each kind of figure ---------------------------------------------------------------------------
@@ -227,9 +225,8 @@ class RunFigures:
 
     def _reconstructions(self) -> Section:
         model, latents = self.run.model, self.latents(self.run.model.spec.depth)
-        assert latents.p is not None
         error = float((model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean())
-        nonzeros = float((latents.p != 0).flatten(1).sum(1).double().mean())
+        nonzeros = float((latents.features != 0).flatten(1).sum(1).double().mean())
         return Section(
             "Reconstructions",
             f"{len(self.images[:PAIRS])} images (left of each pair) and their reconstructions from layer "
@@ -273,8 +270,7 @@ class RunFigures:
 
     def _where(self, layer: int) -> Section:
         latents = self.latents(layer)
-        assert latents.p is not None
-        feature = int((latents.p != 0).sum((0, 2, 3)).argmax())
+        feature = int((latents.features != 0).sum((0, 2, 3)).argmax())
         return Section(
             f"Positions of feature {feature + 1} of layer {layer}",
             "Each ellipse is the Gaussian of one pooling region in one image, on the grid of regions and the mean "

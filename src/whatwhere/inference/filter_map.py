@@ -27,11 +27,10 @@ class FilterMap:
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
     def __init__(self, problem: Problem, k: int) -> None:
-        assert problem.latents.p is not None
         self.model, self.images, self.mask = problem.sized, problem.images, problem.mask
         weights = self.model.weights(problem.latents.pooling_params)
         self.below = weights[: k - 1]
-        self.z = unpool(self.model.reconstruct(problem.latents.p, weights, to=k), weights[k - 1])
+        self.z = unpool(self.model.reconstruct(problem.latents.features, weights, to=k), weights[k - 1])
 
     def __call__(self, f: Tensor) -> Tensor:
         """A f = M ⊙ R_{k-1} (z_k * f)."""

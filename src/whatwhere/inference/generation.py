@@ -16,7 +16,6 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import SizedModel
 from whatwhere.model.solution import Solution
 from whatwhere.spec.checks import require_count
 
@@ -48,7 +47,7 @@ def generate(
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         latents = sample_latents(examples.latents, count, window, neighbours, sweeps, generator)
-        return decoder_of(examples).decode(latents)
+        return examples.model.decode(latents)
 
 
 def transfer(what: Solution, where: Solution) -> Tensor:
@@ -64,7 +63,7 @@ def transfer(what: Solution, where: Solution) -> Tensor:
     check_alike(what, where)
     with torch.no_grad():
         moved = Latents(what.latents.p, where.latents.pooling_params, what.latents.background)
-        return decoder_of(what).decode(moved)
+        return what.model.decode(moved)
 
 
 def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
@@ -80,7 +79,7 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
     """
     require_count("count", count, least=2)
     check_alike(first, second)
-    decoder = decoder_of(first)
+    decoder = first.model
     with torch.no_grad():
         times = torch.linspace(0, 1, count).tolist()
         return torch.stack([decoder.decode(interpolate(first.latents, second.latents, t)) for t in times])
@@ -93,8 +92,7 @@ def sample_latents(
     examples: Latents, count: int, window: int, neighbours: int, sweeps: int, generator: torch.Generator
 ) -> Latents:
     """Latents of `count` new images. Each begins as an example, which then gives none of its windows."""
-    assert examples.p is not None
-    contexts = similarity_maps(examples.p)
+    contexts = similarity_maps(examples.features)
     start = torch.randint(len(contexts), (count,), generator=generator).to(contexts.device)
     drawn, maps = examples[start], contexts[start]
     height, width = contexts.shape[2:]
@@ -147,11 +145,9 @@ def replace_window(drawn: Latents, donors: Latents, inside: tuple[slice, slice],
         result[..., rows, columns] = new[..., rows, columns]
         return result
 
-    assert drawn.p is not None
-    assert donors.p is not None
     thetas = zip(drawn.pooling_params, donors.pooling_params, strict=True)
     where = tuple(PoolingParams(replaced(a.mu, b.mu), replaced(a.gamma, b.gamma)) for a, b in thetas)
-    return Latents(replaced(drawn.p, donors.p), where, drawn.background)
+    return Latents(replaced(drawn.features, donors.features), where, drawn.background)
 
 
 # Interpolation -------------------------------------------------------------------------------------------------
@@ -161,12 +157,6 @@ def interpolate(first: Latents, second: Latents, t: float) -> Latents:
     """Between two latents: features, pooling variables and background, each along a line."""
     others = iter(second.tensors())
     return first.map(lambda tensor: torch.lerp(tensor, next(others), t))
-
-
-def decoder_of(solution: Solution) -> SizedModel:
-    if solution.decoder is None:
-        raise ImageError("a solution without a decoder was given; expected one that `infer` returned")
-    return solution.decoder
 
 
 def check_alike(first: Solution, second: Solution) -> None:

@@ -237,9 +237,8 @@ def join_masks(targets: Sequence[Target]) -> Tensor | None:
 
 def finish_tile(model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents: Latents, engine: str) -> SolvedTile:
     """Cut out of a tile what is taken from it."""
-    assert latents.p is not None
     sized, whole = model.at(grid.rows.size, grid.columns.size), model.at(grid.rows.length, grid.columns.length)
-    stages = sized.descend(latents.p, sized.weights(latents.pooling_params))  # p̂_0 … p̂_l
+    stages = sized.descend(latents.features, sized.weights(latents.pooling_params))  # p̂_0 … p̂_l
     image = model.input_stage.inverse(stages[0], latents.background)[0]
 
     def take(k: int, values: Tensor) -> SparseMap:
@@ -251,5 +250,5 @@ def finish_tile(model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents
     where = [take(k, torch.cat([theta.mu, theta.gamma], 1)[0]) for k, theta in enumerate(latents.pooling_params, 1)]
     core, inside = grid.core(tile, 0, (grid.rows.length, grid.columns.length))
     background = latents.background.map(lambda part: part[:, :, *inside])
-    codes = SparseLatents(take(len(latents.pooling_params), latents.p), tuple(where), background)
+    codes = SparseLatents(take(len(latents.pooling_params), latents.features), tuple(where), background)
     return SolvedTile(*grid.window(tile), image * grid.weights(tile).to(image), codes, core, latents, engine)

@@ -207,8 +207,7 @@ def distill(
         batch = torch.stack([images[i] for i in chosen]).to(unrolled.model.device)
         target = infer(model, batch, plain, engine=engine).features if spec.imitation > 0 else None
         latents, end = unrolled.unroll(batch)
-        assert latents.p is not None
-        value = loss(latents.p, end.cost, target, spec.imitation)
+        value = loss(latents.features, end.cost, target, spec.imitation)
         optimizer.zero_grad()
         value.backward()
         if value.isfinite():  # steps that are far too long teach nothing

@@ -101,9 +101,8 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
     )
     if not sized.spec.for_signals or sized.height != 1:
         raise ImageError("events of a model of pictures were asked for; expected one of signals (ModelSpec.signals)")
-    assert latents.p is not None
     weights = sized.weights(latents.pooling_params)
-    stages = sized.descend(latents.p, weights, to=1)
+    stages = sized.descend(latents.features, weights, to=1)
     tables: list[Events] = []
     for k in range(len(weights), 0, -1):
         table = _layer_events(sized.spec, k, stages[k - 1], weights[k - 1], threshold)

@@ -88,9 +88,8 @@ class Problem:
 
     def objective(self, latents: Latents) -> Objective:
         """The cost of every image at these latents, in its parts (Eqn. multi)."""
-        assert latents.p is not None
-        v_hat = self.sized.reconstruct(latents.p, self.sized.weights(latents.pooling_params))
-        return objective(residual(v_hat, self.images, self.mask), latents.p, self.lam, self.spec.alpha)
+        v_hat = self.sized.reconstruct(latents.features, self.sized.weights(latents.pooling_params))
+        return objective(residual(v_hat, self.images, self.mask), latents.features, self.lam, self.spec.alpha)
 
     def require_latents(self, k: int) -> None:
         """Raise an ImageError unless there are the latents that an update of layer k's filters needs."""

@@ -110,8 +110,7 @@ class SizedModel:
 
     def decode(self, latents: Latents) -> Tensor:
         """The images that latents reconstruct, [N, C, H, W]: R p, with what the input stage took off put back."""
-        assert latents.p is not None
-        signal = self.reconstruct(latents.p, self.weights(latents.pooling_params))
+        signal = self.reconstruct(latents.features, self.weights(latents.pooling_params))
         return self.model.input_stage.inverse(signal, latents.background)
 
     def sparse(self, latents: Latents, *, where: bool = True) -> list[SparseLatents]:
@@ -119,11 +118,10 @@ class SizedModel:
 
         where   keep the pooling variables of the regions in use, too
         """
-        assert latents.p is not None
         top = len(latents.pooling_params)
-        stages = self.descend(latents.p, self.weights(latents.pooling_params), to=1) if where else []
+        stages = self.descend(latents.features, self.weights(latents.pooling_params), to=1) if where else []
         codes = []
-        for n, p in enumerate(latents.p):
+        for n, p in enumerate(latents.features):
             features = SparseMap.of(p[None], p != 0, self.regions[top - 1].grid)
             used = tuple(
                 SparseMap.of(torch.cat([theta.mu[n], theta.gamma[n]]), stage[n] != 0, regions.grid)

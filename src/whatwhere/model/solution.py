@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whatwhere.errors import ImageError
 from whatwhere.latents import Latents
 from whatwhere.model.events import Events, events_of
 from whatwhere.model.sized import SizedModel
@@ -89,8 +90,14 @@ class Solution:
     @property
     def features(self) -> Tensor:
         """The top layer's features p, [N, B, H, W]; of signals, [N, B, T]."""
-        assert self.latents.p is not None
-        return self.latents.p.squeeze(2) if self.signals else self.latents.p
+        return self.latents.features.squeeze(2) if self.signals else self.latents.features
+
+    @property
+    def model(self) -> SizedModel:
+        """The decoder; raises an ImageError where there is none."""
+        if self.decoder is None:
+            raise ImageError("a solution without a decoder was given; expected one that `infer` returned")
+        return self.decoder
 
     def to(self, *args: Any, **kwargs: Any) -> Solution:
         """The same on another device, in another dtype."""
@@ -100,10 +107,8 @@ class Solution:
     @property
     def reconstruction(self) -> Tensor:
         """The images that the latents reconstruct, [N, C, H, W]; of signals, [N, C, T]."""
-        if self.decoder is None:
-            raise ValueError("this solution has no decoder; use model.at(height, width).decode(solution.latents)")
         with torch.no_grad():
-            images = self.decoder.decode(self.latents)
+            images = self.model.decode(self.latents)
         return images.squeeze(2) if self.signals else images
 
     def events(self, threshold: float = 0.0) -> Events:
@@ -116,9 +121,7 @@ class Solution:
         >>> solution.events(threshold=0.5).dtype.names
         ('signal', 'layer', 'feature', 'time', 'width', 'amplitude', 'parent')
         """
-        if self.decoder is None:
-            raise ValueError("this solution has no decoder; use whatwhere.find_events")
-        return events_of(self.decoder, self.latents, threshold)
+        return events_of(self.model, self.latents, threshold)
 
     def __repr__(self) -> str:
         N, *shape = self.features.shape

@@ -116,8 +116,7 @@ class SparseCode2d(UnrolledInference):
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Where]:  # type: ignore[override]
         """Images [N, C, H, W] → the features of the top layer, or with `return_where` (what, where)."""
         latents = self.code(images)
-        assert latents.p is not None
-        return (latents.p, latents.pooling_params) if self.return_where else latents.p
+        return (latents.features, latents.pooling_params) if self.return_where else latents.features
 
     def code(self, images: Tensor) -> Latents:
         """Images [N, C, H, W] → their latents after the last step."""

@@ -13,6 +13,8 @@ from whatwhere.inference.filter_map import LinearMap
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
+__all__ = ["ENGINES", "REFERENCE", "Engine", "get_engine", "resolve", "unsupported_reasons"]
+
 
 class Engine(Protocol):
     """The same inference as `inference.ista.solve`, slower and simpler or faster.

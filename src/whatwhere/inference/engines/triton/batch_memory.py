@@ -99,8 +99,7 @@ class BatchMemory:
             assert problem.mask is not None
             self.mask.copy_(problem.mask.expand_as(problem.images))
         if start is not None:
-            assert start.p is not None
-            self.load_latents(start.p, start.pooling_params)
+            self.load_latents(start.features, start.pooling_params)
         if self.spec.schedule is not None:
             self.rates.copy_(pooling_rate(problem.images, problem.mask, self.spec.schedule.contrast))
         elif isinstance(self.spec.step, Fixed) and self.spec.steps:
