@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.classification import neighbours
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights, symmetric_graph
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.poisson import (
     TAU,
     connected_parts,
@@ -17,6 +17,7 @@ from whatwhere.classification.poisson import (
     poisson_learning,
     share_offsets,
     solve_poisson,
+    symmetric_graph,
 )
 from whatwhere.errors import MissingExtra
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.data import Images, arrays, few_labels, load, train_validation
+from whatwhere.data import Images, arrays, few_labels, load
 from whatwhere.data.signals import PictureWindows
 from whatwhere.errors import ImageError, SpecError
 
@@ -129,28 +129,7 @@ def test_integers_are_scaled_to_the_white_of_a_model(dtype: type, largest: int) 
     assert torch.equal(floats.with_white(255)[:], floats[:])
 
 
-# Splits: the paper's cut, and as many labels of every class by seed ----------------------------------------------
-
-
-def test_the_papers_cut_of_60_000_images() -> None:
-    images = load(np.zeros((60_000, 1, 1), np.uint8), labels=np.arange(60_000))
-    train, validation = train_validation(images)
-    assert (len(train), len(validation)) == (50_000, 10_000)
-    np.testing.assert_array_equal(train.labels, np.arange(50_000))
-    np.testing.assert_array_equal(validation.labels, np.arange(50_000, 60_000))
-
-
-@pytest.mark.parametrize(("count", "cut"), [(5000, 4166), (12, 10), (7, 5), (2, 1)])
-def test_a_smaller_set_is_cut_in_proportion(count: int, cut: int) -> None:
-    images = load(np.arange(count, dtype=np.uint16).reshape(-1, 1, 1))
-    train, validation = train_validation(images)
-    assert len(train) == cut
-    assert torch.equal(torch.cat([train[:], validation[:]]), images[:])
-
-
-def test_one_image_cannot_be_cut() -> None:
-    with pytest.raises(ImageError, match="cannot be split"):
-        train_validation(load(np.zeros((1, 4, 4), np.uint8)))
+# As many labels of every class by seed ----------------------------------------------
 
 
 @pytest.mark.parametrize("count", [100, 300, 1000, 3000])

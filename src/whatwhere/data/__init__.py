@@ -12,7 +12,7 @@ import torch
 from whatwhere.data import arrays, catalogue, mixed
 from whatwhere.data.arrays import ArrayFile, read_array
 from whatwhere.data.catalogue import checksums
-from whatwhere.data.images import Images, Pixels, brightest_used, check_finite, few_labels, train_validation
+from whatwhere.data.images import Images, Pixels, brightest_used, check_finite, few_labels
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
@@ -28,7 +28,6 @@ __all__ = [
     "load",
     "load_for_training",
     "load_groups",
-    "train_validation",
 ]
 
 LARGEST_USUAL_FLOAT = 2.0

@@ -198,25 +198,6 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
     return float(low), float(high)
 
 
-def train_validation(images: Images) -> tuple[Images, Images]:
-    """The first five sixths and the rest: of MNIST's 60,000 images, the paper's 50,000 and 10,000.
-
-    images  all of them, in the order of the source
-
-    >>> train, validation = ww.data.train_validation(ww.data.load("digits"))
-    >>> len(train), len(validation)
-    (4166, 834)
-    """
-    if len(images) < 2:
-        raise ImageError(f"{images.name}: {len(images)} image cannot be split; expected at least 2")
-    rows = np.arange(len(images))
-    cut = len(images) * 5 // 6
-    return (
-        images.subset(rows[:cut], f"{images.name}[:{cut}]"),
-        images.subset(rows[cut:], f"{images.name}[{cut}:]"),
-    )
-
-
 def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Rows of `count` labelled images, equally many of every class, in ascending order.
 
