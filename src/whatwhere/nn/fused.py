@@ -9,7 +9,6 @@ Only the inputs are saved for the backward pass: fitting a region's Gaussian aga
 A derivative that is differentiated again is that of the plain form.
 """
 
-# mypy: allow-untyped-calls
 from __future__ import annotations
 
 import importlib

@@ -7,8 +7,6 @@ stored numbers are few and their memory is reused for the next band, so that the
 and written once, and the sum has a fixed order.
 """
 
-# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
-# mypy: disable-error-code="assignment,var-annotated"
 from dataclasses import replace
 
 import torch

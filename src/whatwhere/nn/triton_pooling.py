@@ -4,8 +4,6 @@ Everything is computed in float32, or in float64 for float64 maps. If regions ov
 contributions.
 """
 
-# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
-# mypy: disable-error-code="assignment,var-annotated"
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ The loops over a region's elements are unrolled and follow the formulas; loads a
 the same expressions, which the compiler computes once.
 """
 
-# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
-# mypy: disable-error-code="assignment,var-annotated"
 from collections import namedtuple
 from dataclasses import dataclass
 

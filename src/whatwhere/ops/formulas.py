@@ -7,7 +7,6 @@ and the order of sums over them.
 Along an axis a region has elements at x, centred; its Gaussian is θ = (μ, γ) with weights w = √q.
 """
 
-# mypy: allow-untyped-defs
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any

@@ -5,7 +5,6 @@ filter covers are contiguous in memory, so a row of a window is a run of `depth`
 window begins `jump` numbers later. Output i of a block reads the window that starts at i · step.
 """
 
-# mypy: allow-untyped-calls
 from functools import cache
 from typing import Any, NamedTuple
 

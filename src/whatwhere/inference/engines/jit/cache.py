@@ -8,7 +8,6 @@ Machine code is executed, so it is loaded only from a folder and a file that bel
 may write. The checksum detects damage, the owner and the permissions prevent attacks.
 """
 
-# mypy: allow-untyped-calls
 import hashlib
 import os
 import pickle

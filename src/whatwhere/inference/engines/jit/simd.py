@@ -4,7 +4,6 @@
 registers each becomes two instructions.
 """
 
-# mypy: allow-untyped-calls
 from collections.abc import Callable
 from typing import Any
 

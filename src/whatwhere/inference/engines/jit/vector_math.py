@@ -3,7 +3,6 @@
 Numbers among vectors are broadcast. Products and sums are fused where the processor can.
 """
 
-# mypy: allow-untyped-calls
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -13,7 +13,6 @@ Every tensor has its maps last. Rows are regions [N · h · w] or blocks [N · b
 The scales are described in `weights`.
 """
 
-# mypy: allow-untyped-defs, disable-error-code="assignment"
 from collections import namedtuple
 from dataclasses import dataclass
 

@@ -4,7 +4,6 @@ Its gradient is one more product over cells and blocks,  ∂G_t = Σ_r cell(r)�
 program takes one tile and one share of the rows; the shares are added at the end, so the order of sums is fixed.
 """
 
-# mypy: allow-untyped-defs, disable-error-code="assignment"
 import math
 
 import torch

@@ -1,6 +1,5 @@
 """The formulas of `ops.formulas` compiled by Triton, over its own functions in place of torch's."""
 
-# mypy: allow-untyped-defs
 from typing import Any
 
 import triton

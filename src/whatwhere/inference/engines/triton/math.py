@@ -1,6 +1,5 @@
 """Pooled errors, the step of θ and its fit, for tiles held in registers: what `ops.pooling` does."""
 
-# mypy: allow-untyped-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
 

@@ -1,6 +1,5 @@
 """The step on the features, the same wherever their gradient comes from, and unpooling what it leaves."""
 
-# mypy: allow-untyped-defs, disable-error-code="assignment"
 from collections import namedtuple
 from dataclasses import dataclass
 from typing import NamedTuple

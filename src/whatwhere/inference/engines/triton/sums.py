@@ -1,6 +1,5 @@
 """Sums over the parts that the kernels leave for every image, and the step size that follows from two of them."""
 
-# mypy: allow-untyped-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
 

@@ -4,7 +4,6 @@ Regions that overlap share elements, so that the error at z goes through memory,
 `up` reads the elements of each region. Layouts are those of `down`.
 """
 
-# mypy: allow-untyped-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
 

@@ -7,7 +7,6 @@ the two weights are a unit vector, so that d = w_1 - w_0 says both. The planes o
 along columns.
 """
 
-# mypy: allow-untyped-defs, disable-error-code="assignment,misc,var-annotated"
 from collections import namedtuple
 from typing import Any, NamedTuple
 
