@@ -1,7 +1,5 @@
 """The values that inference moves: features (what) and pooling variables (where), dense or sparse."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ class PoolingParams:
     mu: Tensor
     gamma: Tensor
 
-    def map(self, function: Any) -> PoolingParams:
+    def map(self, function: Any) -> "PoolingParams":
         """The same with `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
 
@@ -43,7 +41,7 @@ class Background:
     low: Tensor | None = None
     scale: Tensor | None = None
 
-    def map(self, function: Any) -> Background:
+    def map(self, function: Any) -> "Background":
         return Background(*(None if part is None else function(part) for part in (self.low, self.scale)))
 
     def tensors(self) -> list[Tensor]:
@@ -76,7 +74,7 @@ class Latents:
         assert self.p is not None, "latents without features"
         return self.p
 
-    def map(self, function: Any) -> Latents:
+    def map(self, function: Any) -> "Latents":
         """The same latents with `function` applied to every tensor."""
         return Latents(
             None if self.p is None else function(self.p),
@@ -84,14 +82,14 @@ class Latents:
             self.background.map(function),
         )
 
-    def __getitem__(self, images: Any) -> Latents:
+    def __getitem__(self, images: Any) -> "Latents":
         return self.map(lambda tensor: tensor[images])
 
-    def to(self, *args: Any, **kwargs: Any) -> Latents:
+    def to(self, *args: Any, **kwargs: Any) -> "Latents":
         """The same on another device, in another dtype."""
         return self.map(lambda tensor: tensor.to(*args, **kwargs))
 
-    def put(self, images: Tensor, latents: Latents) -> Latents:
+    def put(self, images: Tensor, latents: "Latents") -> "Latents":
         """The same latents with those of some images, chosen by a mask [N], replaced."""
         new = iter(latents.tensors())
         return self.map(lambda old: old.index_put((images,), next(new)))
@@ -102,7 +100,7 @@ class Latents:
         return [*([] if self.p is None else [self.p]), *thetas, *self.background.tensors()]
 
     @staticmethod
-    def cat(parts: Sequence[Latents]) -> Latents:
+    def cat(parts: "Sequence[Latents]") -> "Latents":
         """Join the latents of several batches of images."""
         if len(parts) == 1:
             return parts[0]
@@ -127,7 +125,7 @@ class SparseMap:
     @classmethod
     def of(
         cls, dense: Tensor, chosen: Tensor, grid: tuple[int, int, int], corner: tuple[int, int] = (0, 0)
-    ) -> SparseMap:
+    ) -> "SparseMap":
         """The chosen places [B, h, w] of values [V, B, h, w] whose first row and column are `corner` in the grid."""
         b, y, x = chosen.nonzero(as_tuple=True)
         _, height, width = grid
@@ -140,7 +138,7 @@ class SparseMap:
         return flat.view(-1, *self.grid)
 
     @staticmethod
-    def cat(parts: Sequence[SparseMap]) -> SparseMap:
+    def cat(parts: "Sequence[SparseMap]") -> "SparseMap":
         indices, values = torch.cat([part.indices for part in parts]), torch.cat([part.values for part in parts])
         return SparseMap(parts[0].grid, indices, values)
 
@@ -171,7 +169,7 @@ class SparseLatents:
         return Latents(self.features.dense(), tuple(thetas), self.background)
 
     @staticmethod
-    def cat(parts: Sequence[SparseLatents]) -> SparseLatents:
+    def cat(parts: "Sequence[SparseLatents]") -> "SparseLatents":
         """Join the latents of the tiles of one picture; the background is not joined."""
         where = tuple(SparseMap.cat(layers) for layers in zip(*(part.where for part in parts), strict=True))
         return SparseLatents(SparseMap.cat([part.features for part in parts]), where)

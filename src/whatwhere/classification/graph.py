@@ -1,7 +1,5 @@
 """A classifier for few labels: they spread over the graph that joins every row to its nearest neighbours."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Literal
 
@@ -69,7 +67,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.class_prior = class_prior
         self.device = device
 
-    def fit(self, X: Any, y: Any) -> GraphClassifier:
+    def fit(self, X: Any, y: Any) -> "GraphClassifier":
         """Spread the labels.
 
         X : rows (n, d)
@@ -81,7 +79,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.graph_ = self._join() if len(X) > 1 else None
         return self.refit(y)
 
-    def refit(self, y: Any) -> GraphClassifier:
+    def refit(self, y: Any) -> "GraphClassifier":
         """Spread other labels (n,) over the graph that `fit` made, which is the longer part of its work."""
         y = np.asarray(y)
         labelled = ~is_unlabelled(y)

@@ -4,8 +4,6 @@ runs/digits/model.safetensors   its steps are in   runs/digits/inference-5.safet
 models/digits.safetensors                          models/digits.inference-5.safetensors
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -92,7 +90,7 @@ class LearnedSteps:
         return file
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], steps: int | None = None) -> LearnedSteps:
+    def load(cls, path: str | os.PathLike[str], steps: int | None = None) -> "LearnedSteps":
         """Read the steps that were saved next to a model.
 
         path   of the model's file or of its run folder

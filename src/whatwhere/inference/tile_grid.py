@@ -6,8 +6,6 @@ neighbours there is a cut in the middle of what they share: features are taken f
 and the reconstructions blend into each other on a short ramp across it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,7 +32,7 @@ class TileAxis:
     ramp: int
 
     @classmethod
-    def split(cls, length: int, tile: int, overlap: int, stride: int) -> TileAxis:
+    def split(cls, length: int, tile: int, overlap: int, stride: int) -> "TileAxis":
         """As few tiles of at most `tile` pixels as share at least `overlap` pixels each with the next one."""
         if length <= tile:
             return cls(length, length, (0,), (), 0)
@@ -82,7 +80,7 @@ class TileGrid:
     places: tuple[tuple[LayerPlaces, ...], tuple[LayerPlaces, ...]]
 
     @classmethod
-    def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> TileGrid:
+    def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> "TileGrid":
         """Tiles of at most tile × tile pixels with at least `overlap` pixels in common with each neighbour."""
         require_count("tile", tile)
         require_count("overlap", overlap, least=0)

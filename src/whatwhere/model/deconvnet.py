@@ -1,7 +1,5 @@
 """The deconvolutional network of the paper: v̂ = R p = F₁ U₁ F₂ U₂ … F_l U_l p."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,7 +65,7 @@ class DeconvNet:
         upward: Sequence[Tensor] | None = None,
         *,
         source: Path | None = None,
-    ) -> DeconvNet:
+    ) -> "DeconvNet":
         """A model with these filters, without projection. Shapes and dtypes must be those of the spec."""
         model = cls.__new__(cls)
         model._set(spec, filters, connectivity)
@@ -110,12 +108,12 @@ class DeconvNet:
         """Filters of layer k masked, projected to ≥ 0 where the model is non-negative, and of unit length."""
         return _project(self.spec, k, f, self.connectivity[k - 1])
 
-    def with_filters(self, k: int, f: Tensor) -> DeconvNet:
+    def with_filters(self, k: int, f: Tensor) -> "DeconvNet":
         """The same model with other filters at layer k."""
         filters = [f if i == k else old for i, old in enumerate(self.filters, start=1)]
         return self.from_parts(self.spec, filters, self.connectivity)
 
-    def with_upward(self, filters: Sequence[Tensor] | None) -> DeconvNet:
+    def with_upward(self, filters: Sequence[Tensor] | None) -> "DeconvNet":
         """The same model with these filters on the pass up; None: with its own."""
         return self.from_parts(self.spec, self.filters, self.connectivity, filters, source=self.source)
 
@@ -124,7 +122,7 @@ class DeconvNet:
         """Whether both passes have the same filters."""
         return self.upward is self.filters
 
-    def to(self, *args: Any, **kwargs: Any) -> DeconvNet:
+    def to(self, *args: Any, **kwargs: Any) -> "DeconvNet":
         """The same model on another device, in another dtype."""
         try:
             filters = [f.to(*args, **kwargs) for f in self.filters]

@@ -11,8 +11,6 @@ one map and sign that are no farther apart than a region is long, and at least N
 a, t and s are those of all coefficients.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -64,7 +62,7 @@ class Events(np.ndarray):
         return chosen.view(np.ndarray) if isinstance(rows, str) else chosen
 
     @classmethod
-    def of(cls, rows: Any) -> Events:
+    def of(cls, rows: Any) -> "Events":
         """A table of rows, tuples or another structured array."""
         return np.array(rows, FIELDS).view(cls)
 

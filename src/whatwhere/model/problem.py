@@ -1,7 +1,5 @@
 """What an engine solves: one value, checked once where it is made."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,12 +53,12 @@ class Problem:
         object.__setattr__(self, "sized", replace(sized, pairs=True) if self.pairs else sized)
         check_latents(sized, self.latents, self.images.shape[0])
 
-    def __getitem__(self, images: Any) -> Problem:
+    def __getitem__(self, images: Any) -> "Problem":
         """The same problem for some of the images."""
         mask = None if self.mask is None else self.mask[images]
         return replace(self, images=self.images[images], latents=self.latents[images], mask=mask)
 
-    def detach(self) -> Problem:
+    def detach(self) -> "Problem":
         """The same problem without gradients, which compiled engines do not compute."""
         mask = None if self.mask is None else self.mask.detach()
         return replace(self, images=self.images.detach(), latents=self.latents.map(Tensor.detach), mask=mask)

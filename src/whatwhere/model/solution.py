@@ -1,7 +1,5 @@
 """The outcome of inference, and what every step measured."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,7 +36,7 @@ class Stats:
         """The objective C of every image at every step, [T + 1, N]."""
         return self.reconstruction + self.penalty
 
-    def padded(self, steps: int) -> Stats:
+    def padded(self, steps: int) -> "Stats":
         """A copy with this many steps: those that are added have size 0 and leave all measures as they were."""
         more = steps - len(self.step)
 
@@ -48,13 +46,13 @@ class Stats:
         step = torch.cat([self.step, self.step.new_zeros(more, self.step.shape[1])])
         return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
 
-    def put(self, images: Tensor, part: Stats) -> Stats:
+    def put(self, images: Tensor, part: "Stats") -> "Stats":
         """A copy with the statistics of some images, chosen by a mask [N], replaced."""
         names = Stats.__dataclass_fields__
         return Stats(*(getattr(self, name).T.index_put((images,), getattr(part, name).T).T for name in names))
 
     @staticmethod
-    def cat(parts: Sequence[Stats]) -> Stats:
+    def cat(parts: "Sequence[Stats]") -> "Stats":
         """Join the statistics of several batches; with a tolerance, their numbers of steps differ."""
         if len(parts) == 1:
             return parts[0]
@@ -99,7 +97,7 @@ class Solution:
             raise ImageError("a solution without a decoder was given; expected one that `infer` returned")
         return self.decoder
 
-    def to(self, *args: Any, **kwargs: Any) -> Solution:
+    def to(self, *args: Any, **kwargs: Any) -> "Solution":
         """The same on another device, in another dtype."""
         decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
         return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)

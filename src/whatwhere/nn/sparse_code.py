@@ -1,7 +1,5 @@
 """Inference of what and where as a layer of any network, with filters that are learned."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -77,7 +75,7 @@ class SparseCode2d(UnrolledInference):
         *,
         return_where: bool = False,
         untied: bool = False,
-    ) -> SparseCode2d:
+    ) -> "SparseCode2d":
         """The layer that begins with the filters of a trained model.
 
         untied  the pass up has parameters of its own; they begin with `model.upward`, those of learned steps
@@ -131,7 +129,7 @@ class SparseCode2d(UnrolledInference):
         return Latents(latents.p, latents.pooling_params, background=background)
 
     @torch.no_grad()
-    def project_(self) -> SparseCode2d:
+    def project_(self) -> "SparseCode2d":
         """Make the parameters what is used: masked, non-negative and of unit length."""
         for f, used in zip(self.filters, self.model.filters, strict=True):
             f.copy_(used)

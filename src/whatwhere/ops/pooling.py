@@ -9,8 +9,6 @@ so that Σ w² = 1 and, where regions do not overlap, UᵀU = I. Max pooling is 
 At the border a region may reach beyond the map: its weights are normalised over the elements that exist.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -49,7 +47,7 @@ class Regions:
     ceil: bool = True
 
     @classmethod
-    def of(cls, shape: tuple[int, int, int], size: Size, stride: Size | None = None, maps: int = 1) -> Regions:
+    def of(cls, shape: tuple[int, int, int], size: Size, stride: Size | None = None, maps: int = 1) -> "Regions":
         return cls(shape, (maps, *pair(size)), (maps, *pair(size if stride is None else stride)))
 
     @property
