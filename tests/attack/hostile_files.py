@@ -46,7 +46,7 @@ from whatwhere.files import RECORD, claim_outputs
 from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder, read_checkpoint
-from whatwhere.model.files import canonical, checksum, to_bytes
+from whatwhere.model.files import checksum, to_bytes
 from whatwhere.spec.tasks import Distortions
 
 SLOWEST = 10  # seconds for one file
@@ -94,7 +94,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     add("model", run / "model.safetensors", ww.load, text="spec")
     add("recipe", run / "recipe.toml", ww.read_recipe)
     steps = "inference-2.safetensors"
-    add("learned steps", run / steps, lambda _: ww.LearnedSteps.load(copy), copy / steps, "spec")
+    add("learned steps", run / steps, lambda _: ww.LearnedSteps.load(copy), copy / steps, "settings")
     add("history", run / "history.jsonl", lambda _: list(ww.read_run(copy).history), copy / "history.jsonl")
     state = Path("checkpoint", "state.safetensors")
     facts = RunFacts(ww.read_recipe(run / "recipe.toml"), read_checkpoint(run).images, notes={})
@@ -157,8 +157,7 @@ def forge(chance: random.Random, content: bytes, text: str) -> bytes:
             forge_tensor(chance, tensors)
         else:
             metadata[text] = forge_json(chance, metadata[text])
-    signed = canonical({key: metadata[key] for key in ("spec", "model")}) if "model" in metadata else metadata[text]
-    return to_bytes(tensors, {**metadata, "sha256": checksum(signed, tensors)})
+    return to_bytes(tensors, {**metadata, "sha256": checksum(metadata[text], tensors)})
 
 
 def forge_json(chance: random.Random, text: str) -> str:

@@ -13,7 +13,7 @@ from examples import SPECS, random_images
 from whatwhere.errors import RunError, SpecError
 from whatwhere.inference.learned_steps import FORMAT, LearnedSteps, read_steps, saved_steps
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import model_checksum
+from whatwhere.model.files import checksum, model_checksum
 from whatwhere.spec import InferenceSpec, Phase, Schedule, StepSpec
 
 SCHEDULE = Schedule(
@@ -134,10 +134,10 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
         file.write_bytes(damaged)
         with pytest.raises(RunError, match=r"inference-2\.safetensors is not a usable file of learned steps"):
             read_steps(file)
-    spec = json.dumps({"lam": 1.0})
+    settings = json.dumps({"spec": {"lam": 1.0}})
     for metadata, reason in (
-        ({"format": "whatwhere model 2"}, "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 2'"),
-        ({"format": FORMAT, "spec": spec}, "'model' is missing"),
+        ({"format": "whatwhere model 2"}, "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 3'"),
+        ({"format": FORMAT, "settings": settings, "sha256": checksum(settings, {})}, "'model' is missing"),
     ):
         save_file({}, file, metadata=metadata)
         with pytest.raises(RunError, match=reason):

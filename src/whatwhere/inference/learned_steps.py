@@ -4,7 +4,6 @@ runs/digits/model.safetensors   its steps are in   runs/digits/inference-5.safet
 models/digits.safetensors                          models/digits.inference-5.safetensors
 """
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -15,23 +14,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError, command, printable
-from whatwhere.files import write_atomic
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import (
-    FILE_NAME,
-    canonical,
-    checksum,
-    model_checksum,
-    model_file,
-    read_tensors,
-    readable,
-    to_bytes,
-)
+from whatwhere.model.files import FILE_NAME, model_checksum, model_file, read_checked, readable, write_checked
 from whatwhere.spec import InferenceSpec, Phase
 from whatwhere.spec.recipe import joint
 from whatwhere.spec.toml import build
 
-FORMAT = "whatwhere learned steps 2"
+FORMAT = "whatwhere learned steps 3"
 RULES = ("step", "steps", "tolerance", "pooling_step")
 """What a schedule takes the place of; all other settings are those that the steps were learned with."""
 
@@ -82,11 +71,8 @@ class LearnedSteps:
         path  of the model's file or of its run folder
         """
         file = steps_file(path, len(self))
-        spec = canonical(asdict(self.spec))
-        text = canonical({"spec": spec, "model": self.model_checksum})
         tensors = {f"upward.{k}": f.detach().cpu() for k, f in enumerate(self.upward, start=1)}
-        metadata = {"format": FORMAT, "sha256": checksum(text, tensors), "model": self.model_checksum, "spec": spec}
-        write_atomic(file, to_bytes(tensors, metadata))
+        write_checked(file, FORMAT, {"spec": asdict(self.spec), "model": self.model_checksum}, tensors)
         return file
 
     @classmethod
@@ -189,15 +175,9 @@ def _prefix(file: Path) -> str:
 def read_steps(file: Path) -> LearnedSteps:
     """Read one file of learned steps."""
     with readable(file, "file of learned steps", "copy it again, or learn new ones with whatwhere distill"):
-        metadata, tensors = read_tensors(file)
-        form = metadata.get("format", "no format at all")
-        if form != FORMAT:
-            raise SpecError(f"it holds {form!r}; expected {FORMAT!r}")
+        settings, tensors = read_checked(file, FORMAT)
         names = [f"upward.{k}" for k in range(1, len(tensors) + 1)]
         if unknown := set(tensors) - set(names):
             raise SpecError(f"the tensor {min(unknown)!r} belongs to no step")
-        text = canonical({"spec": metadata["spec"], "model": metadata["model"]})
-        if metadata["sha256"] != checksum(text, tensors):
-            raise SpecError("its checksum does not match its content")
-        spec = build(InferenceSpec, json.loads(metadata["spec"]))
-        return LearnedSteps(spec, metadata["model"], tuple(tensors[name] for name in names), source=file)
+        spec, model = build(InferenceSpec, settings["spec"]), settings["model"]
+        return LearnedSteps(spec, model, tuple(tensors[name] for name in names), source=file)
