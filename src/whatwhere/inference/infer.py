@@ -8,17 +8,8 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import ImageError
-from whatwhere.inference import ista
+from whatwhere.inference import checks, ista
 from whatwhere.inference.auto_lam import resolve_lam
-from whatwhere.inference.checks import (
-    ImageSource,
-    as_image_source,
-    check_filters,
-    check_start,
-    convert_latents,
-    in_model_units,
-    warn_of_bytes,
-)
 from whatwhere.inference.convergence import solve, unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
@@ -36,7 +27,7 @@ ROUNDING = 1e-6  # a smaller share by which an objective fell may be rounding
 
 def infer(
     model: DeconvNet,
-    images: ImageSource | np.ndarray,
+    images: checks.ImageSource | np.ndarray,
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
@@ -76,8 +67,8 @@ def infer(
     >>> bool((solution.stats.cost[-1] < solution.stats.cost[0]).all())
     True
     """
-    given, are_signals = as_image_source(images, model.spec)
-    source = in_model_units(model.spec, given)
+    given, are_signals = checks.as_image_source(images, model.spec)
+    source = checks.in_model_units(model.spec, given)
     mask = mask[:, :, None] if are_signals and mask is not None and mask.ndim == 3 else mask
     checked = isinstance(source, Tensor)
     if isinstance(source, Tensor):
@@ -85,9 +76,9 @@ def infer(
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if isinstance(source, Tensor):
-        warn_of_bytes(model.spec, source[:1])
+        checks.warn_of_bytes(model.spec, source[:1])
     require_count("batch_size", batch_size)
-    check_filters(model)
+    checks.check_filters(model)
     plan = tuple(plan) or joint(model.spec.depth)
     if steps is not None:
         model, spec = resolve_steps(model, steps, spec, plan)
@@ -100,7 +91,7 @@ def infer(
     first = target_of(slice(0, 1))
     sized = model.at(*first.v.shape[2:])
     if latents is not None:
-        latents = convert_latents(model, replace(latents, background=Background()))
+        latents = checks.convert_latents(model, replace(latents, background=Background()))
         check_latents(sized, latents, len(source))
     highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
     one = Problem(model, first.v, highest, spec, mask=first.mask)
@@ -129,7 +120,7 @@ def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solutio
     for phase in plan:
         problem = replace(problem, phase=phase)
         ended = solve(engine, problem)
-        check_start(problem, ended.stats.cost[0])
+        checks.check_start(problem, ended.stats.cost[0])
         solution = keep_the_better(problem, take_plain_steps(engine, problem, ended))
         problem = replace(problem, latents=solution.latents)
     return solution

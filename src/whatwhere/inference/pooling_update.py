@@ -6,18 +6,8 @@ from torch import Tensor
 
 from whatwhere.latents import PoolingParams
 from whatwhere.model import Problem
+from whatwhere.ops import pooling as ops
 from whatwhere.ops.convolution import convolve_up
-from whatwhere.ops.pooling import (
-    Regions,
-    Weights,
-    bound,
-    fit_flat,
-    fit_moments,
-    fit_switches,
-    gaussian_weights,
-    pool,
-    pooling_gradient,
-)
 from whatwhere.spec import MomentFit, PoolingKind
 
 Scales = Callable[[int], tuple[float | Tensor, float | Tensor]]
@@ -41,31 +31,31 @@ def start_pooling(problem: Problem, scales: Scales | None = None) -> tuple[Pooli
             fitted.append(known[k - 1])
         else:
             fitted.append(fit(kind, s, regions, problem.spec.moments, (scales or problem.spec.start_scales)(k)))
-        signal = pool(s, gaussian_weights(fitted[-1], regions))
+        signal = ops.pool(s, ops.gaussian_weights(fitted[-1], regions))
     return tuple(fitted)
 
 
 def fit(
     kind: PoolingKind,
     signal: Tensor,
-    regions: Regions,
+    regions: ops.Regions,
     moments: MomentFit,
     scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0),
 ) -> PoolingParams:
     """The pooling variables that a bottom-up signal at z suggests; those of a Gaussian times `scales`."""
     if kind == "gaussian":
-        theta = fit_moments(signal, regions, moments.gamma_min, moments.gamma_max, moments.power)
+        theta = ops.fit_moments(signal, regions, moments.gamma_min, moments.gamma_max, moments.power)
         if isinstance(scales[0], float) and scales == (1.0, 1.0):
             return theta
         scaled = PoolingParams(scales[0] * theta.mu, scales[1] * theta.gamma)
-        return bound(scaled, regions, moments.gamma_min, moments.gamma_max)
-    return fit_switches(signal, regions) if kind == "max" else fit_flat(signal, regions)
+        return ops.bound(scaled, regions, moments.gamma_min, moments.gamma_max)
+    return ops.fit_switches(signal, regions) if kind == "max" else ops.fit_flat(signal, regions)
 
 
 def step_pooling(
-    theta: PoolingParams, error: Tensor, p: Tensor, weights: Weights, moments: MomentFit, step: float | Tensor
+    theta: PoolingParams, error: Tensor, p: Tensor, weights: ops.Weights, moments: MomentFit, step: float | Tensor
 ) -> PoolingParams:
     """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer; `step` is λ β_U."""
-    gradient = pooling_gradient(error, p, theta, weights)
+    gradient = ops.pooling_gradient(error, p, theta, weights)
     moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
-    return bound(moved, weights.regions, moments.gamma_min, moments.gamma_max)
+    return ops.bound(moved, weights.regions, moments.gamma_min, moments.gamma_max)

@@ -12,20 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from whatwhere import files
 from whatwhere.data.models import names, resolve
 from whatwhere.errors import RunError, command, did_you_mean, printable
-from whatwhere.files import (
-    disk_errors,
-    is_folder,
-    is_regular,
-    locked,
-    new_folder,
-    parse_json,
-    read_regular,
-    remove_leftovers,
-    sync_folder,
-    write_atomic,
-)
 from whatwhere.learning.checkpoint import (
     Checkpoint,
     RunFacts,
@@ -84,7 +73,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     2
     """
     file = resolve(path)
-    if file.name == os.fspath(path) != "" and not (is_regular(file) or is_folder(file)):
+    if file.name == os.fspath(path) != "" and not (files.is_regular(file) or files.is_folder(file)):
         raise RunError(
             f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no model of that name "
             f"(known by name: {', '.join(names())})"
@@ -104,19 +93,19 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     ('small', [1, 2])
     """
     path = resolve(path)
-    if is_regular(path):
+    if files.is_regular(path):
         model = load_file(path)
         included = read_recipe(path.stem) if path.stem in INCLUDED else None
         recipe = included if included and included.model == model.spec else Recipe.paper(model.spec)
         return TrainedRun(path.stem, recipe, model)
-    missing = [name for name in ("recipe.toml", "model.safetensors") if not is_regular(path / name)]
+    missing = [name for name in ("recipe.toml", "model.safetensors") if not files.is_regular(path / name)]
     if missing:
         absent = " and no ".join(missing)
-        problem = f"there is no {absent} in it" if is_folder(path) else "there is no such folder, or file"
+        problem = f"there is no {absent} in it" if files.is_folder(path) else "there is no such folder, or file"
         create = command("whatwhere", "train", "--out", path)
         raise RunError(
             f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates a run)"
-            f"{'' if is_folder(path) else did_you_mean(path.name, names())}"
+            f"{'' if files.is_folder(path) else did_you_mean(path.name, names())}"
         )
     model, recipe = load_file(path / "model.safetensors"), read_run_recipe(path)
     if recipe.model != model.spec:
@@ -142,7 +131,7 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
     if not os.path.lexists(path):
         return ()
     try:
-        lines = read_regular(path, LONGEST_HISTORY).splitlines()
+        lines = files.read_regular(path, LONGEST_HISTORY).splitlines()
         return tuple(_epoch(line, number) for number, line in enumerate(lines, start=1) if line.strip())
     except OSError as error:
         raise RunError(f"{printable(path)} cannot be read: {error.strerror or error}") from None
@@ -156,7 +145,7 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
 def _epoch(line: bytes, number: int) -> EpochReport:
     """One line of a history; ValueError if it is not an epoch."""
     try:
-        return EpochReport.of(parse_json(line))
+        return EpochReport.of(files.parse_json(line))
     except ValueError as error:
         raise ValueError(f"line {number}: {error}") from None
 
@@ -246,8 +235,8 @@ class RunFolder:
     def _write_texts(self, state: TrainingState) -> None:
         """Recipe and history as in this state: on resuming, this drops the epochs after the checkpoint."""
         with writing(self.path, "writing recipe and history"):
-            write_atomic(self.path / "recipe.toml", to_toml(self.facts.recipe).encode())
-            write_atomic(self._history, "".join(map(_history_line, state.history)).encode())
+            files.write_atomic(self.path / "recipe.toml", to_toml(self.facts.recipe).encode())
+            files.write_atomic(self._history, "".join(map(_history_line, state.history)).encode())
 
     def _write_model(self, model: DeconvNet) -> None:
         with writing(self.path, "writing the model"):
@@ -295,7 +284,7 @@ def writing(path: Path, doing: str) -> Iterator[None]:
     remedy = "make room or take another folder"
     if has_checkpoint(path / "checkpoint"):
         remedy = f"the last checkpoint is intact: fix this, then {resume_command(path)}"
-    with disk_errors(f"{doing} in {printable(path)}", remedy):
+    with files.disk_errors(f"{doing} in {printable(path)}", remedy):
         yield
 
 
@@ -310,13 +299,13 @@ def open_folder(path: Path) -> Iterator[None]:
     new_files = [path / name for name in ("recipe.toml", "history.jsonl") if not os.path.lexists(path / name)]
     with ExitStack() as opened:
         with writing(path, "creating the run folder"):
-            opened.enter_context(new_folder(checkpoint))
-            sync_folder(path)
+            opened.enter_context(files.new_folder(checkpoint))
+            files.sync_folder(path)
         busy = f"{printable(path)}: another process is training in this folder; wait for it, or end it"
-        opened.enter_context(locked(checkpoint, busy))
+        opened.enter_context(files.locked(checkpoint, busy))
         for folder in (path, checkpoint, latents):
             with writing(path, "removing temporary files"), suppress(FileNotFoundError):
-                remove_leftovers(folder)
+                files.remove_leftovers(folder)
         try:
             yield
         except BaseException:

@@ -11,16 +11,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError
-from whatwhere.learning.reports import (
-    AsyncHostCopy,
-    BatchReport,
-    EpochReport,
-    EpochStats,
-    TrainingCallbacks,
-    TrainingState,
-    measure_batch,
-    per_image,
-)
+from whatwhere.learning import reports
 from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, resume_command
 from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet
@@ -49,13 +40,13 @@ class TrainingSession:
 
     recipe: Recipe
     data: TrainingData | StreamData
-    state: TrainingState
+    state: reports.TrainingState
     engines: Sequence[str]
-    callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
+    callbacks: reports.TrainingCallbacks = field(default_factory=reports.TrainingCallbacks)
     folder: RunFolder | None = None
     schedule: CheckpointSchedule = field(default_factory=CheckpointSchedule)
     # of batches whose numbers are still on their way to the host
-    _pending: deque[tuple[int, AsyncHostCopy]] = field(default_factory=deque, init=False)
+    _pending: deque[tuple[int, reports.AsyncHostCopy]] = field(default_factory=deque, init=False)
 
     @property
     def memory(self) -> dict[str, Tensor]:
@@ -73,7 +64,7 @@ class TrainingSession:
     def _begin_epoch(self) -> None:
         state = self.state
         maps = state.model.spec.layers[state.layer - 1].pooled_maps
-        self._stats = state.stats or EpochStats(torch.zeros(maps, dtype=torch.bool, device=state.model.device))
+        self._stats = state.stats or reports.EpochStats(torch.zeros(maps, dtype=torch.bool, device=state.model.device))
         self._began = time.perf_counter()
 
     def end_epoch(self, model: DeconvNet) -> None:
@@ -83,7 +74,7 @@ class TrainingSession:
         report = self._epoch_report()
         layer, epoch = state.after(self.recipe)
         memory = state.memory if layer == state.layer else {}
-        self.state = TrainingState(model, layer, epoch, memory=memory, history=(*state.history, report))
+        self.state = reports.TrainingState(model, layer, epoch, memory=memory, history=(*state.history, report))
         if self.folder is not None:
             self.folder.append_history(report)
         self.callbacks.on_epoch(report)
@@ -96,13 +87,13 @@ class TrainingSession:
         if stopping:
             self._raise_stopped()
 
-    def _epoch_report(self) -> EpochReport:
+    def _epoch_report(self) -> reports.EpochReport:
         stats, end = self._stats, time.perf_counter()
         stats.seconds += end - self._began
-        return EpochReport(
+        return reports.EpochReport(
             layer=self.state.layer,
             epoch=self.state.epoch,
-            **per_image(stats.sums),
+            **reports.per_image(stats.sums),
             dead_maps=int((~stats.active).sum()),
             seconds=stats.seconds,
             engine=self.engines[self.state.layer - 1],
@@ -135,7 +126,7 @@ class TrainingSession:
             self.state = replace(self.state, model=model)
         zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()
         self._stats.add_active(solution.features)
-        self._pending.append((self._done + 1, AsyncHostCopy(measure_batch(solution, zero_cost))))
+        self._pending.append((self._done + 1, reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost))))
 
     def check_sums(self, total: Tensor) -> Tensor:
         """The same sums for a filter update; raises `TrainingDiverged` if they are not finite."""
@@ -151,14 +142,14 @@ class TrainingSession:
         where = f"{self._where()}, batch {batch} of {self._batch_count}"
         check_batch(sums, where, self.state.model, learning.inference)
         self._stats.sums += sums[:4]
-        report = BatchReport(
+        report = reports.BatchReport(
             layer=self.state.layer,
             epoch=self.state.epoch,
             epochs=learning.epochs,
             batch=batch,
             batches=self._batch_count,
             steps=learning.inference.steps,
-            **per_image(sums),
+            **reports.per_image(sums),
         )
         self.callbacks.on_batch(report)
         return self.callbacks.stop()
