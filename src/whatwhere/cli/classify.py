@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, cast
 import typer
 
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import (
-    DISTORTIONS,
-    EXECUTION,
-    open_run,
-    read_examples,
-    read_images,
-    source_of,
-    with_preset,
-)
+from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of, with_preset
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.spec import Recipe

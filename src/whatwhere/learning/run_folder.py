@@ -130,24 +130,20 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
     """The epochs of a run, one JSON object per line; empty if there is no such file."""
     if not os.path.lexists(path):
         return ()
+    epochs, number = [], 0
     try:
-        lines = files.read_regular(path, LONGEST_HISTORY).splitlines()
-        return tuple(_epoch(line, number) for number, line in enumerate(lines, start=1) if line.strip())
+        for line in files.read_regular(path, LONGEST_HISTORY).splitlines():
+            number += 1
+            if line.strip():
+                epochs.append(EpochReport.of(files.parse_json(line)))
     except OSError as error:
         raise RunError(f"{printable(path)} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise RunError(
-            f"{printable(path)} is damaged: {error}; expected one JSON object per line, an epoch each "
+            f"{printable(path)} is damaged: line {number}: {error}; expected one JSON object per line, an epoch each "
             f"({resume_command(path.parent)} writes it again)"
         ) from None
-
-
-def _epoch(line: bytes, number: int) -> EpochReport:
-    """One line of a history; ValueError if it is not an epoch."""
-    try:
-        return EpochReport.of(files.parse_json(line))
-    except ValueError as error:
-        raise ValueError(f"line {number}: {error}") from None
+    return tuple(epochs)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -170,8 +169,11 @@ class TrainingSession:
                 self.folder.save(self.state)
 
     def _raise_stopped(self) -> None:
-        where = f"{self._where()}, {self.state.batch} of {self._batch_count} batches done"
-        raise stopped(where, None if self.folder is None else self.folder.path)
+        then = "without a folder nothing was saved"
+        if self.folder is not None:
+            then = f"continue with: {resume_command(self.folder.path)}"
+        done = f"{self.state.batch} of {self._batch_count} batches done"
+        raise TrainingStopped(f"stopped at {self._where()}, {done}; {then}")
 
     # Position -----------------------------------------------------------------------------------------------
 
@@ -224,10 +226,3 @@ def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
 
 def diverged(where: str, problem: str, cause: str) -> TrainingDiverged:
     return TrainingDiverged(f"{where}: {problem}. Likely cause: {cause}. The last checkpoint is intact.")
-
-
-def stopped(where: str, folder: Path | None) -> TrainingStopped:
-    """The message for the person who asked to stop."""
-    if folder is None:
-        return TrainingStopped(f"stopped at {where}; without a folder nothing was saved")
-    return TrainingStopped(f"stopped at {where}; continue with: {resume_command(folder)}")

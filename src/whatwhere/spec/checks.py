@@ -10,7 +10,7 @@ import functools
 import math
 import numbers
 import types
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
@@ -24,10 +24,6 @@ def require(holds: bool, given: str, expected: str) -> None:
     """Raise an error that says what was given and what was expected."""
     if not holds:
         raise SpecError(f"{given} was given; expected {expected}")
-
-
-def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    require(value in tuple(choices), f"{name} = {shown(value)}", "one of " + ", ".join(map(repr, choices)))
 
 
 def require_count(name: str, value: object, least: int = 1) -> None:
@@ -112,7 +108,8 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     if member is not hint:
         return convert(value, member, name)
     if get_origin(hint) is Literal:
-        require_choice(name, value, get_args(hint))
+        choices = get_args(hint)
+        require(value in choices, f"{name} = {shown(value)}", "one of " + ", ".join(map(repr, choices)))
         return value
     if get_origin(hint) is tuple:
         pair = ... not in get_args(hint)

@@ -206,8 +206,8 @@ def _table(name: str, value: Any) -> dict[str, Any]:
 
 def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     """What to write for an unknown key: its new form, a setting of this name deeper down, or one spelt alike."""
-    if (text := instead_of(kind, key, json.dumps(value, default=str))) is not None:
-        return f" any more; write {text}"
+    if text := INSTEAD.get((kind.__name__, key)):
+        return f" any more; write {text.format(value=json.dumps(value, default=str))}"
     known, paths = list(settable(kind)), dict(_paths(kind, where))
     close = [path for path, name in paths.items() if name == key]
     close = close or [f"{where}{name}" for name in difflib.get_close_matches(key, known, n=1, cutoff=0.5)]
@@ -266,10 +266,4 @@ INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ("LearningSpec", "reset_at"): 'update.reset_at = {value}; nothing with update = "batch"',
     ("LearningSpec", "momentum"): 'update.direction_memory = {value}, with update = "batch"',
 }
-"""By spec and old name."""
-
-
-def instead_of(spec: type, key: str, value: str) -> str | None:
-    """What to write for a setting that has another name now; None if there was none of this name."""
-    text = INSTEAD.get((spec.__name__, key))
-    return None if text is None else text.format(value=value)
+"""What to write for a setting that has another name now, by spec and old name."""
