@@ -16,7 +16,6 @@ from whatwhere.inference.learned_steps import resolve_steps
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import FORMAT, checksum, model_checksum
 from whatwhere.spec import LayerSpec, ModelSpec
-from whatwhere.spec.recipe import joint
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -207,6 +206,6 @@ def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
 
 def test_a_setting_that_is_younger_than_the_included_learned_steps_leaves_their_model_known() -> None:
     model = ww.load("mnist")
-    resolve_steps(model, "learned", None, joint(2))  # raises for another model
+    resolve_steps(model, "learned")  # raises for another model
     other = replace(model.spec, signed_filters=True)
     assert model_checksum(DeconvNet.from_parts(other, model.filters, model.connectivity)) != model_checksum(model)

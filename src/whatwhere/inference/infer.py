@@ -19,7 +19,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.problem import Problem, check_latents
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
-from whatwhere.spec.checks import require_count
+from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
 ROUNDING = 1e-6  # a smaller share by which an objective fell may be rounding
@@ -55,7 +55,7 @@ def infer(
               is made after an installation; the solution records which one ran
     batch_size  images inferred together
     progress  called after every batch with the number of images in it
-    steps     'learned': the steps that `whatwhere distill` saved next to the model's file, with their settings;
+    steps     in place of spec and plan. 'learned': the steps that `whatwhere distill` saved next to the model's file;
               'learned-5' chooses among several; or `LearnedSteps`. None takes those of `spec`
     returns   the solution: `features`, `latents`, `reconstruction`, `stats`
 
@@ -79,9 +79,10 @@ def infer(
         checks.warn_of_bytes(model.spec, source[:1])
     require_count("batch_size", batch_size)
     checks.check_filters(model)
-    plan = tuple(plan) or joint(model.spec.depth)
     if steps is not None:
-        model, spec = resolve_steps(model, steps, spec, plan)
+        require(spec is None and not plan, "steps with spec or plan", "steps alone, which have settings of their own")
+        model, spec = resolve_steps(model, steps)
+    plan = tuple(plan) or joint(model.spec.depth)
     spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
 
     def target_of(batch: slice) -> Target:

@@ -6,7 +6,6 @@ models/digits.safetensors                          models/digits.inference-5.saf
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,13 +15,10 @@ from torch import Tensor
 from whatwhere.errors import RunError, SpecError, command, printable
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import FILE_NAME, model_checksum, model_file, read_checked, readable, write_checked
-from whatwhere.spec import InferenceSpec, Phase
-from whatwhere.spec.recipe import joint
+from whatwhere.spec import InferenceSpec
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere learned steps 3"
-RULES = ("step", "steps", "tolerance", "pooling_step")
-"""What a schedule takes the place of; all other settings are those that the steps were learned with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +106,8 @@ Steps = str | LearnedSteps
 """Learned steps as `infer` takes them: 'learned', 'learned-K' for those of K steps, or the steps themselves."""
 
 
-def resolve_steps(
-    model: DeconvNet, steps: Steps, spec: InferenceSpec | None = None, plan: Sequence[Phase] = ()
-) -> tuple[DeconvNet, InferenceSpec]:
-    """The model and the settings for learned steps, once they belong to it and contradict nothing else that was given.
+def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceSpec]:
+    """The model and the settings for learned steps, once they belong to it.
 
     The model is the same but for the filters of the pass up.
     """
@@ -125,14 +119,7 @@ def resolve_steps(
                 "give steps = whatwhere.LearnedSteps.load(RUN), or load the model with whatwhere.load"
             )
         steps = LearnedSteps.load(model.source, count)
-    used = steps.model_for(model)
-    if spec is not None:
-        require_same_settings(steps.spec, spec)
-    if plan and tuple(plan) != joint(model.spec.depth):
-        raise SpecError(
-            f"learned steps were given with plan = {tuple(plan)}; expected none: they infer all layers jointly"
-        )
-    return used, steps.spec
+    return steps.model_for(model), steps.spec
 
 
 def parse_steps(name: object) -> int | None:
@@ -141,16 +128,6 @@ def parse_steps(name: object) -> int | None:
     if match is None:
         raise SpecError(f"steps = {name!r} was given; expected 'learned', or 'learned-5' for 5 steps")
     return None if match[1] is None else int(match[1])
-
-
-def require_same_settings(learned: InferenceSpec, given: InferenceSpec) -> None:
-    """Raise a SpecError for settings that are not those which the steps were learned with."""
-    for name, value in vars(given).items():
-        if name not in RULES and value != getattr(learned, name):
-            raise SpecError(
-                f"{name} = {value} was given with steps that were learned with {name} = {getattr(learned, name)}; "
-                f"leave it out, or learn new ones (whatwhere distill RUN --set inference.{name}={value})"
-            )
 
 
 def steps_file(path: str | os.PathLike[str], steps: int) -> Path:
