@@ -28,7 +28,7 @@ import whatwhere as ww
 from reproduction.deskew import deskew
 from whatwhere.classification.descriptors import describe, unit_length
 from whatwhere.classification.linear_svm import fit_svm
-from whatwhere.classification.metric import Covariance, MetricSpec, metric_of
+from whatwhere.classification.metric import Covariance, metric_of
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.poisson import connected_parts, grow_regions, solve_poisson, symmetric_graph
 from whatwhere.data.images import few_labels
@@ -201,7 +201,7 @@ class Moments:
 
     def metric(self, power: float = 0.0, **settings):
         """`power`: above 0 columns that vary most count more than they vary, below 0 less, at -1 all the same."""
-        metric = metric_of(self.within, self.total, self.mean, self.how, MetricSpec(**settings))
+        metric = metric_of(self.within, self.total, self.mean, self.how, **settings)
         weights = (metric.variances / metric.variances[0]).clamp(min=1e-7) ** (power / 2)
         return replace(metric, matrix=weights[:, None] * metric.matrix)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whatwhere.classification.metric import Covariance, Metric, MetricSpec, fit_metric, metric_of, whitening_of
-from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.classification.metric import Covariance, Metric, fit_metric, metric_of, whitening_of
+from whatwhere.errors import ImageError, RunError
 from whatwhere.ops.distortions import distort
 from whatwhere.spec.tasks import Distortions
 
@@ -25,7 +25,7 @@ def describe(v: Tensor) -> Tensor:
     return (v.flatten(1) @ mix).tanh()
 
 
-def dense_metric(v: Tensor, spec: MetricSpec) -> tuple[np.ndarray, np.ndarray]:
+def dense_metric(v: Tensor, rank: int, share: float) -> tuple[np.ndarray, np.ndarray]:
     """The mean [D] and the map [r, D] of the metric, by eigenvectors of full matrices in float64."""
     generator = torch.Generator().manual_seed(HOW.seed)
     x = describe(v).double().numpy()
@@ -33,20 +33,20 @@ def dense_metric(v: Tensor, spec: MetricSpec) -> tuple[np.ndarray, np.ndarray]:
     inside = (copies - copies.mean(1, keepdims=True)).reshape(-1, x.shape[1])
     W = inside.T @ inside / (len(v) * (HOW.copies - 1))
     values, vectors = np.linalg.eigh(W)
-    B = vectors @ np.diag((values.clip(0) + spec.share * np.trace(W) / len(W)) ** -0.5) @ vectors.T
+    B = vectors @ np.diag((values.clip(0) + share * np.trace(W) / len(W)) ** -0.5) @ vectors.T
     T = np.cov(x.T, bias=True)
-    U = np.linalg.eigh(B @ T @ B).eigenvectors[:, ::-1][:, : spec.rank]
+    U = np.linalg.eigh(B @ T @ B).eigenvectors[:, ::-1][:, :rank]
     return x.mean(0), U.T @ B
 
 
 @pytest.mark.parametrize("share", [0.05, 3.0])
 @pytest.mark.parametrize("rank", [6, 20])
 def test_the_metric_is_that_of_full_matrices(share: float, rank: int) -> None:
-    v, spec = images(80), MetricSpec(rank=rank, share=share)
-    mean, matrix = dense_metric(v, spec)
+    v = images(80)
+    mean, matrix = dense_metric(v, rank, share)
     wanted = (describe(v).double().numpy() - mean) @ matrix.T
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-    found = fit_metric(describe, v, HOW, spec, batch_size=80)(describe(v)).double().numpy()
+    found = fit_metric(describe, v, HOW, rank=rank, share=share, batch_size=80)(describe(v)).double().numpy()
     np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=2e-4)  # the sign of a column is free
 
 
@@ -98,33 +98,33 @@ def test_directions_that_distortions_move_count_less() -> None:
     generator = torch.Generator().manual_seed(0)
     spots[range(60), 0, torch.randint(2, 7, (60,), generator=generator), 4] = torch.rand(60, generator=generator) + 0.5
     shifts = Distortions(rotation=0, shear=0, scale=0, elastic=0, shift=0.3)
-    metric = fit_metric(moved_and_what, spots, shifts, MetricSpec(rank=2, share=1e-3))
+    metric = fit_metric(moved_and_what, spots, shifts, rank=2, share=1e-3)
     assert float(metric.matrix[0, 1].abs()) < 0.2 * float(metric.matrix[0, 0].abs())
 
 
 def test_rows_may_be_arrays_or_tensors_and_come_out_of_unit_length() -> None:
-    metric, x = fit_metric(describe, images(30), HOW, MetricSpec(rank=5)), describe(images(12, seed=3))
+    metric, x = fit_metric(describe, images(30), HOW, rank=5), describe(images(12, seed=3))
     found = metric(x)
     torch.testing.assert_close(found.norm(dim=1), torch.ones(12))
     torch.testing.assert_close(metric(x.numpy()), found)
     assert metric(x[:0]).shape == (0, 5)
 
 
-def test_images_are_used_up_to_a_number() -> None:
+def test_images_are_used_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    spec = MetricSpec(rank=3, images=10)
-    fit_metric(describe, images(33), HOW, spec, batch_size=4, progress=seen.append)
+    monkeypatch.setattr("whatwhere.classification.metric.IMAGES", 10)
+    fit_metric(describe, images(33), HOW, rank=3, batch_size=4, progress=seen.append)
     assert seen == [4, 4, 2]
 
 
 def test_constant_images_and_one_image_give_finite_rows() -> None:
     for v in (torch.zeros(9, 1, 5, 4), images(1)):
-        metric = fit_metric(lambda v: v.flatten(1), v, HOW, MetricSpec(rank=3))
+        metric = fit_metric(lambda v: v.flatten(1), v, HOW, rank=3)
         assert metric(torch.rand(4, 20)).isfinite().all()
 
 
 def test_a_metric_is_saved_without_pickle(tmp_path: Path) -> None:
-    metric, x = fit_metric(describe, images(30), HOW, MetricSpec(rank=5)), describe(images(8))
+    metric, x = fit_metric(describe, images(30), HOW, rank=5), describe(images(8))
     metric.save(tmp_path / "metric.safetensors")
     again = Metric.load(tmp_path / "metric.safetensors")
     assert again.how == HOW
@@ -135,7 +135,7 @@ def test_a_metric_is_saved_without_pickle(tmp_path: Path) -> None:
 
 def test_damaged_files_and_other_files_raise(tmp_path: Path) -> None:
     file = tmp_path / "metric.safetensors"
-    fit_metric(describe, images(9), HOW, MetricSpec(rank=2)).save(file)
+    fit_metric(describe, images(9), HOW, rank=2).save(file)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
@@ -152,22 +152,18 @@ def test_damaged_files_and_other_files_raise(tmp_path: Path) -> None:
 
 
 def test_wrong_rows_and_settings_raise() -> None:
-    metric = fit_metric(describe, images(9), HOW, MetricSpec(rank=2))
+    metric = fit_metric(describe, images(9), HOW, rank=2)
     with pytest.raises(ImageError, match="19 columns"):
         metric(torch.rand(2, 19))
     with pytest.raises(ImageError, match="empty"):
         fit_metric(describe, images(0))
-    with pytest.raises(SpecError, match="share"):
-        MetricSpec(share=0.0)
-    with pytest.raises(SpecError, match="rank"):
-        MetricSpec(rank=0)
 
 
 def test_covariances_of_one_and_two_threads_give_the_same_metric() -> None:
     v, threads, found = images(200), torch.get_num_threads(), []
     for count in (1, 2):
         torch.set_num_threads(count)
-        found.append(fit_metric(describe, v, HOW, MetricSpec(rank=5))(describe(v)))
+        found.append(fit_metric(describe, v, HOW, rank=5)(describe(v)))
     torch.set_num_threads(threads)
     torch.testing.assert_close(*(x @ x.T for x in found), rtol=0, atol=1e-4)
 
@@ -177,4 +173,4 @@ def test_the_metric_of_moments_needs_no_images() -> None:
     within, total = Covariance(6), Covariance(6)
     within.add(x[:20])
     total.add(x)
-    assert metric_of(within, total, x.mean(0), HOW, MetricSpec(rank=4))(x).shape == (50, 4)
+    assert metric_of(within, total, x.mean(0), HOW, rank=4)(x).shape == (50, 4)

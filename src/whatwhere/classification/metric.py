@@ -28,29 +28,16 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.files import checksum, model_checksum, read_checked, readable, write_checked
 from whatwhere.ops.distortions import distort
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.tasks import Distortions
 from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere metric 1"
 BATCH = 4096  # rows that are dense at a time
+RANK = 400  # columns of the result, fewer where descriptors or images are fewer
+SHARE = 1.0  # of the mean variance under distortions, which every direction has at least
+DIRECTIONS = 256  # that distortions move most, each with a variance of its own; the others have their mean variance
+IMAGES = 10_000  # that it is learned from, at most
 TINY = torch.finfo(torch.float32).tiny
-
-
-@dataclass(frozen=True)
-class MetricSpec(Checked):
-    """How a metric is learned.
-
-    rank        columns of the result, fewer where descriptors or images are fewer
-    share       of the mean variance under distortions, which every direction has at least
-    directions  that distortions move most, each with a variance of its own; the others have their mean variance
-    images      that it is learned from, at most
-    """
-
-    rank: Count = 400
-    share: Positive = 1.0
-    directions: Count = 256
-    images: Count = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +144,9 @@ def fit_metric(
     describe: Callable[[Tensor], Tensor],
     images: ImageSource,
     how: Distortions | None = None,
-    spec: MetricSpec | None = None,
     *,
+    rank: int = RANK,
+    share: float = SHARE,
     batch_size: int = 500,
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Metric:
@@ -167,20 +155,21 @@ def fit_metric(
     describe    the descriptors [n, D] of images [n, C, H, W]
     images      without labels, [N, C, H, W] or read batch by batch; if there are many, some at even distances
     how         they are distorted
-    spec        the settings of the metric
+    rank        columns of the result, at most
+    share       of the mean variance under distortions, which every direction has at least
     progress    called after every batch with the number of images in it
 
     >>> images = ww.data.load("digits")[:40]
-    >>> metric = fit_metric(lambda v: v.flatten(1), images, Distortions(rotation=20), MetricSpec(rank=9))
+    >>> metric = fit_metric(lambda v: v.flatten(1), images, Distortions(rotation=20), rank=9)
     >>> metric(images.flatten(1)).shape
     torch.Size([40, 9])
     """
-    how, spec = how or Distortions(), spec or MetricSpec()
+    how = how or Distortions()
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
-    used = torch.linspace(0, len(images) - 1, min(len(images), spec.images), dtype=torch.float64).long()
+    used = torch.linspace(0, len(images) - 1, min(len(images), IMAGES), dtype=torch.float64).long()
     generator = torch.Generator().manual_seed(how.seed)
-    within, total, mean = Covariance(spec.directions), Covariance(2 * max(spec.rank, spec.directions)), None
+    within, total, mean = Covariance(DIRECTIONS), Covariance(2 * max(rank, DIRECTIONS)), None
     for rows in used.split(batch_size):
         v = images[rows.numpy() if not isinstance(images, Tensor) else rows]
         x, known = describe(v), v.nan_to_num(0)  # an unknown pixel would spread in the copies
@@ -191,7 +180,7 @@ def fit_metric(
         mean = x.sum(0) if mean is None else mean + x.sum(0)
         progress(len(x))
     assert mean is not None
-    return metric_of(within, total, mean / len(used), how, spec)
+    return metric_of(within, total, mean / len(used), how, rank, share)
 
 
 def learn_metric(
@@ -235,15 +224,17 @@ def purpose(model: DeconvNet, recipe: Recipe, images: ImageSource, how: Distorti
     return checksum(f"{model_checksum(model)} {settings}", {})
 
 
-def metric_of(within: Covariance, total: Covariance, mean: Tensor, how: Distortions, spec: MetricSpec) -> Metric:
+def metric_of(
+    within: Covariance, total: Covariance, mean: Tensor, how: Distortions, rank: int = RANK, share: float = SHARE
+) -> Metric:
     """The metric of the covariance of distortions and of the second moments of the descriptors."""
-    whiten = whitening_of(within, spec.share)
+    whiten = whitening_of(within, share)
     data, centre = whiten(total.rows()), whiten(mean[None])
     # The eigenvectors of dataᵀ data - centreᵀ centre lie in the span of the rows, of which Q is a basis.
     Q = torch.linalg.qr(torch.cat([data, centre]).T.double()).Q
     inside, middle = data.double() @ Q, centre.double() @ Q
     variances, vectors = torch.linalg.eigh(inside.T @ inside - middle.T @ middle)
-    rank = min(spec.rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
+    rank = min(rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
     variances, vectors = variances[-rank:].flip(0), vectors[:, -rank:].flip(1)
     matrix = whiten((Q @ vectors).T.to(mean))
     return Metric(mean, matrix.contiguous(), variances.to(mean), how)
