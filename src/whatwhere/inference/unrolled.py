@@ -9,7 +9,7 @@ A step has a size β, a threshold, an extrapolation and a β_U for each layer: 3
 variables has a scale of μ and one of γ for each layer. `untied` steps also have filters of their own on the pass up.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -75,18 +75,10 @@ class UnrolledInference(nn.Module):
     @property
     def model(self) -> DeconvNet:
         """The model that the steps infer with."""
-        return self._model if self.upward is None else self._model.with_upward(self.connected_upward())
-
-    @property
-    def connectivity(self) -> Sequence[Tensor]:
-        """Which maps of a layer connect to which maps below, [B_{k-1}, B_k] for every layer."""
-        return self._model.connectivity
-
-    def connected_upward(self) -> list[Tensor] | None:
-        """The filters of the pass up, 0 where maps are not connected; None: they are those of the pass down."""
         if self.upward is None:
-            return None
-        return [f * c[:, :, None, None].to(f.dtype) for f, c in zip(self.upward, self.connectivity, strict=True)]
+            return self._model
+        pairs = zip(self.upward, self._model.connectivity, strict=True)
+        return self._model.with_upward([f * connected[:, :, None, None].to(f.dtype) for f, connected in pairs])
 
     @property
     def phase(self) -> Phase:

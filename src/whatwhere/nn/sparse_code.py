@@ -74,11 +74,8 @@ class SparseCode2d(UnrolledInference):
         inference: InferenceSpec | None = None,
         *,
         return_where: bool = False,
-        untied: bool = False,
     ) -> "SparseCode2d":
         """The layer that begins with the filters of a trained model.
-
-        untied  the pass up has parameters of its own; they begin with `model.upward`, those of learned steps
 
         >>> code = ww.nn.SparseCode2d.from_model(ww.load("mnist"), steps=3, return_where=True)
         >>> what, where = code(ww.data.load("digits")[:2])
@@ -86,13 +83,11 @@ class SparseCode2d(UnrolledInference):
         (torch.Size([2, 48, 10, 10]), torch.Size([2, 2, 16, 16, 16]))
         """
         layer = cls.__new__(cls)
-        layer._begin(model, steps, inference, return_where, untied)
+        layer._begin(model, steps, inference, return_where)
         return layer
 
-    def _begin(
-        self, model: DeconvNet, steps: int, inference: InferenceSpec | None, return_where: bool, untied: bool = False
-    ) -> None:
-        super().__init__(model, steps, inference, untied=untied)
+    def _begin(self, model: DeconvNet, steps: int, inference: InferenceSpec | None, return_where: bool) -> None:
+        super().__init__(model, steps, inference)
         del self._model  # its filters are parameters here
         self.return_where = return_where
         self.filters = nn.ParameterList(nn.Parameter(f.detach().clone()) for f in model.filters)
@@ -109,7 +104,7 @@ class SparseCode2d(UnrolledInference):
         """The model with the filters as they are used; gradients flow to the parameters."""
         raw = DeconvNet.from_parts(self.model_spec, list(self.filters), self.connectivity)
         used = [raw.project(k, f) for k, f in enumerate(raw.filters, start=1)]
-        return DeconvNet.from_parts(self.model_spec, used, self.connectivity, self.connected_upward())
+        return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Where]:  # type: ignore[override]
         """Images [N, C, H, W] → the features of the top layer, or with `return_where` (what, where)."""
