@@ -86,7 +86,7 @@ BAD = {
     "pool_size = True": lambda: LayerSpec(maps=2, pool_size=True),
     "maps = 5 with pool_maps = 2": lambda: LayerSpec(maps=5, pool_maps=2),
     "pooling_kind = 'mean'": lambda: LayerSpec(maps=2, pooling_kind="mean"),
-    "without layers": lambda: ModelSpec(layers=()),
+    r"layers = \(\)": lambda: ModelSpec(layers=()),
     "fan_in = 2 at layer 1": lambda: ModelSpec(layers=(LayerSpec(maps=3, fan_in=2),)),
     "normalise = 'x'": lambda: ModelSpec(layers=(LayerSpec(maps=3),), normalise="x"),
     "lam = 0": lambda: InferenceSpec(lam=0.0),

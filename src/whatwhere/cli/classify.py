@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -14,7 +14,7 @@ from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import Checked, Positive, require
+from whatwhere.spec.checks import Checked, NotEmpty, Positive
 from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 if TYPE_CHECKING:
@@ -33,12 +33,8 @@ class ClassifyOptions(Checked):
     balanced  with a table of labels: classes have about equally many pictures
     """
 
-    C: tuple[Positive, ...] = (0.3, 3.0, 30.0)
+    C: Annotated[tuple[Positive, ...], NotEmpty()] = (0.3, 3.0, 30.0)
     balanced: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(len(self.C) > 0, "C = ()", "numbers above 0")
 
 
 @command(ClassifyOptions, DISTORTIONS, EXECUTION, (Recipe, "inference descriptor"), flags="device")

@@ -53,6 +53,13 @@ class Within:
         require(low and high, f"{name} = {shown(value)}", expected)
 
 
+class NotEmpty:
+    """Several values, at least one, as a part of their annotation."""
+
+    def check(self, name: str, value: tuple[object, ...]) -> None:
+        require(len(value) > 0, f"{name} = ()", "at least one")
+
+
 Count = Annotated[int, Within(1)]
 CountOrZero = Annotated[int, Within(0)]
 Positive = Annotated[float, Within(0, above=True)]

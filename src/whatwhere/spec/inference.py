@@ -6,7 +6,7 @@ A choice between ways is a value with fields of its own (`step`, `lam`); `kind` 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from whatwhere.spec.checks import Checked, Count, CountOrZero, NonNegative, Positive, Within, require
+from whatwhere.spec.checks import Checked, Count, CountOrZero, NonNegative, NotEmpty, Positive, Within, require
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,7 @@ class StepSpec(Checked):
     size: NonNegative
     threshold: NonNegative
     extrapolation: NonNegative = 0.0
-    pooling_step: tuple[NonNegative, ...] = (3.0,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(len(self.pooling_step) > 0, "pooling_step = ()", "a number for each layer")
+    pooling_step: Annotated[tuple[NonNegative, ...], NotEmpty()] = (3.0,)
 
     def pooling_step_of(self, k: int) -> float:
         """β_U of layer k."""
@@ -121,16 +117,10 @@ class Schedule(Checked):
     """
 
     kind: Literal["schedule"] = field(default="schedule", init=False, repr=False)
-    steps: tuple[StepSpec, ...]
+    steps: Annotated[tuple[StepSpec, ...], NotEmpty()]
     contrast: Positive | None = None
-    mu_scale: tuple[Positive, ...] = (1.0,)
-    gamma_scale: tuple[Positive, ...] = (1.0,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(len(self.steps) > 0, "a schedule without steps", "at least one StepSpec")
-        for name in ("mu_scale", "gamma_scale"):
-            require(len(getattr(self, name)) > 0, f"{name} = ()", "a number for each layer")
+    mu_scale: Annotated[tuple[Positive, ...], NotEmpty()] = (1.0,)
+    gamma_scale: Annotated[tuple[Positive, ...], NotEmpty()] = (1.0,)
 
 
 CODING: Final[dict[str, Any]] = {"step": LineSearch(momentum=True), "steps": 1000, "tolerance": 3e-4}

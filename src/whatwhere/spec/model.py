@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from whatwhere.spec.checks import Checked, Count, Size, Within, pair, require
+from whatwhere.spec.checks import Checked, Count, NotEmpty, Size, Within, pair, require
 
 PoolingKind = Literal["gaussian", "max", "sum"]
 InputKind = Literal["none", "highpass", "onoff"]
@@ -118,7 +118,7 @@ class ModelSpec(Checked):
     True
     """
 
-    layers: tuple[LayerSpec, ...]
+    layers: Annotated[tuple[LayerSpec, ...], NotEmpty()]
     channels: Count = 1
     nonnegative: bool = True
     signed_filters: bool = False
@@ -127,7 +127,6 @@ class ModelSpec(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.layers) > 0, "a model without layers", "at least one LayerSpec")
         require(
             self.input.kind != "highpass" or not self.nonnegative_filters,
             "input.kind = 'highpass' with nonnegative = true",

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Annotated, Literal
 
 from whatwhere.errors import listed
-from whatwhere.spec.checks import Checked, Count, CountOrZero, Within, require
+from whatwhere.spec.checks import Checked, Count, CountOrZero, NotEmpty, Within, require
 from whatwhere.spec.inference import InferenceSpec, LineSearch
 from whatwhere.spec.model import ModelSpec
 
@@ -128,17 +128,12 @@ class DescriptorSpec(Checked):
     """
 
     layers: tuple[Count, ...] = ()
-    patch: tuple[Count, ...] = (9, 6)
-    stride: tuple[Count, ...] = (1,)
+    patch: Annotated[tuple[Count, ...], NotEmpty()] = (9, 6)
+    stride: Annotated[tuple[Count, ...], NotEmpty()] = (1,)
     cell: Count = 3
     size: Count = 10_000
     cell_statistic: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("patch", "stride"):
-            require(len(getattr(self, name)) > 0, f"{name} = ()", f"a {name} for each layer, or one for all")
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:
