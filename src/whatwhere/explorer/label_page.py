@@ -62,9 +62,9 @@ class LabelPage:
     def _start(self, make: Callable[[Stage], Labelling]) -> None:
         try:
             session = make(self._stage)
-            images = session.images
-            assert images is not None
-            small = [thumbnail(image, SIDE) for rows in images.batches(200) for image in images[rows]]
+            assert session.images is not None, "descriptors alone"
+            self.images = session.images
+            small = [thumbnail(image, SIDE) for rows in self.images.batches(200) for image in self.images[rows]]
             self.sheets = [png(sheet(small[k : k + PER_SHEET], SIDE, COLUMNS)) for k in range(0, len(small), PER_SHEET)]
             self.places = map_places(session.matrix).round(4).tolist()
             self.session = session
@@ -91,9 +91,9 @@ class LabelPage:
         if kind == "sheet" and row < len(self.sheets):
             return Content(self.sheets[row], "image/png")
         if kind == "picture" and row < len(session.names):
-            return self._safely(lambda: Content(png(thumbnail(self._image(row), LARGE)), "image/png"))
+            return self._safely(lambda: Content(png(thumbnail(self.images[row], LARGE)), "image/png"))
         if kind == "why" and row < len(session.names):
-            return self._safely(lambda: as_json(self._why(row)))
+            return self._safely(lambda: as_json(self._why(session, row)))
         return None
 
     def act(self, path: str, sent: Any) -> Content | None:
@@ -156,15 +156,8 @@ class LabelPage:
 
     # Pictures ------------------------------------------------------------------------------------------------
 
-    def _image(self, row: int) -> torch.Tensor:
-        assert self.session is not None
-        assert self.session.images is not None
-        return self.session.images[row]
-
-    def _why(self, row: int) -> dict[str, Any]:
+    def _why(self, session: Labelling, row: int) -> dict[str, Any]:
         """The labelled pictures that are nearest, and what the features that they share draw in each of them."""
-        session = self.session
-        assert session is not None
         with self.lock:
             nearest = session.nearest_labelled(row, NEAREST)
             said = [session.said[other] for other, _ in nearest]
@@ -173,7 +166,7 @@ class LabelPage:
         if session.describe is None or not nearest:
             return {"nearest": facts, "features": []}
         model, spec = session.describe.model, session.describe.recipe.inference
-        images = torch.stack([self._image(each) for each in rows]).to(model.device, model.dtype)
+        images = torch.stack([self.images[each] for each in rows]).to(model.device, model.dtype)
         solution = infer(model, images, spec, engine=session.describe.engine)
         p, sized = solution.features, model.at(*images.shape[2:])
         strength = p.abs().sum((2, 3))
