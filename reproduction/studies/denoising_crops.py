@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from reproduction.studies.denoiser import HELD_OUT, read
+from reproduction.studies.denoiser import DEVICE, HELD_OUT, read
 
 LEVELS = np.geomspace(2, 75, 8).round(1).tolist()
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--crops", type=int, default=100)
     a = parser.parse_args()
     pictures, random = list(read(a.archive).values())[::HELD_OUT], np.random.default_rng(0)
-    denoiser, rows = ww.restoration.load_denoiser(), []
+    denoiser, rows = ww.restoration.load_denoiser().to(DEVICE), []
     for seed in range(a.crops):
         picture, sides = pictures[random.integers(len(pictures))], random.integers(16, 97, 2)
         top, left = (random.integers(extent - side + 1) for extent, side in zip(picture.shape, sides, strict=True))

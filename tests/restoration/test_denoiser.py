@@ -186,7 +186,7 @@ def test_a_border_is_reflected() -> None:
 def test_what_is_not_noise_is_put_back() -> None:
     """Of a removed signal that is all noise, all stays removed; of one that does not follow the input, nothing."""
     removed = 0.1 * torch.randn(100, 100, generator=torch.Generator().manual_seed(0))
-    assert share_of_noise(removed, 0.1, 0.0) == pytest.approx(1, abs=0.03)
-    assert share_of_noise(removed, 0.1, 0.5) == pytest.approx(0.5, abs=0.03)
+    assert share_of_noise(removed, 0.1, 0.0) == pytest.approx(1, abs=0.04)
+    assert share_of_noise(removed, 0.1, 0.5) == pytest.approx(0.5, abs=0.04)
     assert share_of_noise(removed, 0.1, 1.0) == 0
     assert share_of_noise(removed[:5, :5], 0.1, 0.7) == 0  # too few pixels to tell

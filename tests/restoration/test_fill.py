@@ -6,7 +6,7 @@ from torch import Tensor
 
 from pictures_to_restore import discs, error, noisy
 from whatwhere.restoration import inpaint, load_denoiser
-from whatwhere.restoration.fill import fill_in, smooth_fill
+from whatwhere.restoration.fill import continued, faint_detail, fill_in, laplacian, smooth_fill
 
 DENOISER = load_denoiser()
 
@@ -44,6 +44,43 @@ def test_the_grid_moves_on_and_early_rounds_have_a_quarter_of_its_shifts() -> No
     fill_in(denoise, discs(8, 8), known_pixels(discs(8, 8), 0.5), 0.0, 16)
     assert [shifts for shifts, _ in calls] == [4] * 16 + [16] * 8
     assert [first for _, first in calls] == [sum(shifts for shifts, _ in calls[:k]) for k in range(24)]
+
+
+def waves(height: int, width: int) -> Tensor:
+    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    return torch.sin(0.5 * x + 0.2 * y) / 255
+
+
+def test_faint_detail_is_continued_and_white_noise_is_not() -> None:
+    detail = waves(60, 64)
+    known = known_pixels(detail, 0.5) > 0
+    result = faint_detail(torch.where(known, 0.6 * detail, 0), known)  # the denoiser has kept a part where it knows
+    assert error(result[~known], detail[~known]) < 0.4 * error(0 * detail[~known], detail[~known])
+    white = torch.randn(60, 64, generator=torch.Generator().manual_seed(3)) / 255
+    assert error(faint_detail(torch.where(known, white, 0), known), 0 * white) < 0.05 / 255
+    assert not faint_detail(torch.zeros(1, 1), torch.ones(1, 1) > 0).any()
+
+
+def test_detail_below_the_assumed_noise_is_filled_in() -> None:
+    """A denoiser that removes everything faint."""
+    detail = waves(40, 44)
+    known = known_pixels(detail, 0.5)
+    filled = fill_in(lambda plane, *rest: torch.full_like(plane, 0.5), 0.5 + detail, known, 0.0, 16)
+    assert error(filled, 0.5 + detail) < 0.3 * error(torch.where(known > 0, detail, 0), detail)
+
+
+def test_a_gap_has_the_least_curvature() -> None:
+    values = waves(20, 22)
+    known = known_pixels(values, 0.6) > 0
+    result = continued(values, known)
+    assert torch.equal(result[known], values[known])
+
+    def energy(u: Tensor) -> float:
+        return float(laplacian(u).square().sum() + 0.01 * u.square().sum())
+
+    for seed in range(5):
+        change = torch.randn(20, 22, generator=torch.Generator().manual_seed(seed)) * ~known * 1e-4
+        assert energy(result) < min(energy(result + change), energy(result - change))
 
 
 def test_known_pixels_are_denoised_where_noise_is_given() -> None:

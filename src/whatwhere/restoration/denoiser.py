@@ -33,7 +33,7 @@ MARGIN = 16  # pixels by which a picture is continued
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
 SQUARES = 4096  # that are coded together
 BEYOND = 5.0  # standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
-FAINT = 6 / 255  # noise that is hard to tell from texture: how much of what was removed is noise is estimated
+FAINT = 12 / 255  # noise that is hard to tell from texture: how much of what was removed is noise is estimated
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
@@ -210,10 +210,10 @@ def share_of_noise(removed: Tensor, noise: float, divergence: float) -> float:
     """The part of what was removed whose removal leaves the smallest expected error (Stein 1981).
 
     The error of y - a r is σ² - 2 a σ² (1 - divergence) + a² ‖r‖², with means over pixels, for a result y - r. What the
-    noise has in common with r, σ² (1 - divergence), is uncertain by σ ‖r‖ / √pixels: twice as much is taken off.
+    noise has in common with r, σ² (1 - divergence), is uncertain by σ ‖r‖ / √pixels: three times as much is taken off.
     """
     strength = max(float(removed.square().mean()), 1e-20)
-    common = noise**2 * (1 - divergence) - 2 * noise * math.sqrt(strength / removed.numel())
+    common = noise**2 * (1 - divergence) - 3 * noise * math.sqrt(strength / removed.numel())
     return min(max(common / strength, 0.0), 1.0)
 
 
