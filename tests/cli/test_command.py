@@ -1,16 +1,23 @@
-"""Commands from functions and dataclasses: their options, `--set`, suggestions; and how many there are."""
+"""Commands from functions and dataclasses: their options, `--set`, suggestions, their number; `info` and `bench`."""
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner, Result
 
-from whatwhere.cli import app
+from tiny_run import whatwhere
+from whatwhere.cli import app, bench
+from whatwhere.cli.bench import bench_inference, cases
 from whatwhere.cli.command import Settings, command, known_settings, sentence
-from whatwhere.errors import SpecError
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.inference import engines
+from whatwhere.inference.engines import ENGINES
+from whatwhere.inference.environment import installed_version
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
 
@@ -158,3 +165,103 @@ def test_options_of_one_name_mean_the_same_in_every_command() -> None:
                 words.setdefault(option.name, set()).add(option.help)
     assert all(len(texts) == 1 for texts in words.values()), words
     assert len(words) == 4
+
+
+# `whatwhere info`: what it says about engines and files is true ---------------------------------------------------
+
+
+def test_versions_devices_and_engines() -> None:
+    facts = json.loads(whatwhere("info", "--json"))
+    assert facts["versions"]["whatwhere"] == whatwhere("--version").split()[1]
+    assert list(facts["engines"]) == list(ENGINES)
+    assert facts["engines"]["reference"] == "supported"
+    assert "cpu" in facts["devices"]
+    assert installed_version("no-such-package") is None
+    assert "reference      supported" in whatwhere("info")
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_data_sets_are_listed_and_described(empty_cache: Path) -> None:
+    shown = whatwhere("info")
+    assert "5,000 training and 2,000 test digits" in shown
+    assert "(not available: whatwhere info kmnist --download)" in shown
+    facts = json.loads(whatwhere("info", "digits", "--json"))["data set"]
+    assert facts["available"]
+    assert set(facts["files"].values()) == {"verified"}
+    assert facts["licence"] == "CC BY-SA 3.0"
+    both = json.loads(whatwhere("info", "mnist", "--json"))
+    assert both["model"]["available"]
+    assert not both["data set"]["available"]
+    assert both["data set"]["folder"] == str(empty_cache / "mnist")
+    assert "not available: whatwhere info mnist --download" in whatwhere("info", "mnist")
+
+
+def test_damage_is_reported_by_the_exit_status(empty_cache: Path) -> None:
+    (empty_cache / "mnist").mkdir(parents=True)
+    (empty_cache / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(bytes(10_008))
+    result = CliRunner().invoke(app, ["info", "mnist"])
+    assert result.exit_code == 1
+    assert f"damaged   {empty_cache}/mnist/t10k-labels-idx1-ubyte" in result.stdout
+    assert f"missing   {empty_cache}/mnist/t10k-images-idx3-ubyte" in result.stdout
+
+
+def test_download_raises_for_an_unknown_name_and_an_incomplete_folder(empty_cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"'mnsit' was given; expected one of .*; did you mean 'mnist'\?"):
+        whatwhere("info", "mnsit", "--download")
+    with pytest.raises(ImageError, match=r"does not contain train-images-idx3-ubyte\.gz"):
+        whatwhere("info", "mnist", "--download", "--from", tmp_path)
+    assert whatwhere("info", "digits", "--download").count("verified  ") == 4
+
+
+# `whatwhere bench`, with a few images and steps -------------------------------------------------------------------
+
+
+CPU = torch.device("cpu")
+LAST = "layer 1, image step, α 1"
+
+
+@pytest.fixture
+def one_engine(monkeypatch):
+    """The engine that has nothing to compile."""
+    monkeypatch.setattr(engines, "ENGINES", {"reference": engines.ENGINES["reference"]})
+
+
+class Twice:
+    """Solves twice, so that it is about half as fast as the reference."""
+
+    def unsupported_reason(self, problem):
+        return None
+
+    def solve(self, problem):
+        engines.ENGINES["reference"].solve(problem)
+        return engines.ENGINES["reference"].solve(problem)
+
+
+@pytest.mark.usefixtures("one_engine")
+def test_an_engine_is_measured_with_one_and_two_threads(monkeypatch):
+    before = torch.get_num_threads()
+    monkeypatch.setattr(bench, "cases", lambda steps: {LAST: cases(steps)[LAST]})
+    monkeypatch.setattr(engines, "ENGINES", {"twice": Twice(), **engines.ENGINES})  # the fastest is first
+    rows = list(bench_inference(CPU, images=3, steps=2, repeats=2))
+    assert [(row["engine"], row["threads"]) for row in rows] == [(e, n) for n in (1, 2) for e in ("reference", "twice")]
+    for row in rows:
+        assert (row["case"], row["images"], row["steps"], len(row["seconds"])) == (LAST, 3, 2, 2)
+        assert row["best"] == pytest.approx(6 / min(row["seconds"]))
+        assert row["median"] <= row["best"]
+    for reference, twice in (rows[:2], rows[2:]):
+        assert (reference["speedup"], twice["speedup"]) == (1.0, twice["best"] / reference["best"])
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.usefixtures("one_engine")
+def test_the_command_prints_text_or_json(monkeypatch):
+    monkeypatch.setattr(bench, "cases", lambda steps: {LAST: cases(steps)[LAST]})
+    arguments = ["--images", 2, "--steps", 1, "--device", "cpu"]
+    printed = json.loads(whatwhere("bench", *arguments, "--json"))
+    assert {row["engine"] for row in printed["measurements"]} == {"reference"}
+    assert "× the reference" in whatwhere("bench", *arguments)

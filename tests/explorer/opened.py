@@ -105,6 +105,7 @@ class Opened:
 
 
 PAGE = Path(whatwhere.explorer.__file__).parent / "page"
+PAGE_MJS = Path(__file__).with_name("page.mjs")  # runs parts of the page in Node
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node, which is not installed")
 
 

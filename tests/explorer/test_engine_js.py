@@ -2,14 +2,13 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from explorer.opened import PAGE, needs_node, run_node
+from explorer.opened import PAGE, PAGE_MJS, needs_node, run_node
 from whatwhere import models
 from whatwhere.data import load as load_data
 from whatwhere.explorer.export import pack_model, pack_settings
@@ -103,7 +102,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     v, background = exact.input_stage.forward(image.double(), None)
     phase = joint(model.spec.depth)[0]
     truth = [ista.solve(Problem(exact, v, phase, replace(spec, steps=steps))) for steps in (0, 1, spec.steps)]
-    found = run_node(Path(__file__).parent / "golden.mjs", PAGE, path)
+    found = run_node(PAGE_MJS, "inference", PAGE, path)
     latents = replace(truth[2].latents, background=background)
     return truth, found | {"true_signal": v, "true_reconstruction": exact.at(*image.shape[2:]).decode(latents)}
 

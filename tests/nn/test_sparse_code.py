@@ -1,9 +1,5 @@
 """A sparse code as a layer: gradients are finite differences, filters keep their constraints, and it exports."""
 
-import io
-import logging
-import warnings
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +7,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from examples import SPECS, random_images
+from onnx_export import onnx_function
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, save
@@ -129,21 +126,9 @@ def test_it_exports_for_batches_of_any_size(exported: ExportedProgram, count: in
 
 @pytest.mark.skipif(torch.__version__ < "2.12", reason="the exporter of torch 2.11 fails on a parameter times a buffer")
 def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-    buffer = io.BytesIO()
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(exported, dynamo=True, verbose=False).save(buffer)
-    finally:
-        logging.disable(logging.NOTSET)
-    session = onnxruntime.InferenceSession(buffer.getvalue())
     x = images(count=3).float()
-    outputs = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    for ours, expected in zip(outputs, WhatAndWhere()(x), strict=True):
-        torch.testing.assert_close(torch.from_numpy(ours), expected.detach(), rtol=1e-4, atol=1e-6)
+    for ours, expected in zip(onnx_function(exported)(x), WhatAndWhere()(x), strict=True):
+        torch.testing.assert_close(ours, expected.detach(), rtol=1e-4, atol=1e-6)
 
 
 def test_the_same_seed_draws_the_same_filters_and_a_state_is_loaded() -> None:

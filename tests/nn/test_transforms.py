@@ -1,16 +1,15 @@
 """Gaussian pooling under torch.compile, torch.export, ONNX and torch.func."""
 
-import io
-import logging
-import warnings
+import functools
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 from torch.func import grad, jvp, vmap
 
+from onnx_export import onnx_function
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import GaussianPool2d, GaussianUnpool2d
 from whatwhere.nn import functional as F
@@ -64,14 +63,24 @@ def test_compiles_to_one_graph(window: str, device: str) -> None:
     torch.testing.assert_close(gradient, torch.autograd.grad(expected[-1].square().sum(), z)[0])
 
 
+@pytest.fixture(scope="module")
+def exported() -> Callable[[str], ExportedProgram]:
+    """The layers with overlapping regions, exported on a device with a dynamic batch, height and width."""
+
+    @functools.cache
+    def export(device: str) -> ExportedProgram:
+        example = torch.randn(2, 3, 9, 11, device=device)
+        return torch.export.export(ThereAndBack(*WINDOWS["3/2/1"]).eval(), (example,), dynamic_shapes=DYNAMIC)
+
+    return export
+
+
 @devices
-def test_exports_with_dynamic_batch_height_and_width(device: str) -> None:
-    module = ThereAndBack(*WINDOWS["2"]).eval()
-    example = torch.randn(2, 3, 9, 11, device=device)
-    exported = torch.export.export(module, (example,), dynamic_shapes=DYNAMIC).module()
+def test_exports_with_dynamic_batch_height_and_width(exported: Callable[[str], ExportedProgram], device: str) -> None:
+    module, program = ThereAndBack(*WINDOWS["3/2/1"]).eval(), exported(device).module()
     for size in ((5, 3, 14, 7), (1, 3, 6, 23), (3, 3, 32, 32)):
         z = torch.randn(size, device=device)
-        for a, b in zip(flat(exported(z)), flat(module(z)), strict=True):
+        for a, b in zip(flat(program(z)), flat(module(z)), strict=True):
             torch.testing.assert_close(a, b)
 
 
@@ -83,25 +92,9 @@ def test_pooling_in_ceil_mode_exports_too() -> None:
         torch.testing.assert_close(exported(z), pool(z))
 
 
-def onnx_function(module: nn.Module, z: Tensor) -> Callable[[Tensor], list[Tensor]]:
-    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-    buffer = io.BytesIO()
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(module, (z,), dynamic_shapes=DYNAMIC, dynamo=True, verbose=False).save(buffer)
-    finally:
-        logging.disable(logging.NOTSET)
-    session = onnxruntime.InferenceSession(buffer.getvalue())
-    name = session.get_inputs()[0].name
-    return lambda images: [torch.from_numpy(y) for y in session.run(None, {name: images.numpy()})]
-
-
-def test_onnx_runtime_agrees() -> None:
+def test_onnx_runtime_agrees(exported: Callable[[str], ExportedProgram]) -> None:
+    run = onnx_function(exported("cpu"))
     module = ThereAndBack(*WINDOWS["3/2/1"]).eval()
-    run = onnx_function(module, torch.randn(2, 3, 9, 11))
     for size in ((2, 3, 9, 11), (5, 3, 14, 7)):
         z = torch.randn(size)
         for ours, expected in zip(run(z), flat(module(z)), strict=True):

@@ -25,11 +25,11 @@ def run(script: str, *arguments: str, **environment: str) -> None:
 
 
 def test_right_in_the_interpreter() -> None:
-    run("interpreted.py", TRITON_INTERPRET="1")
+    run("triton_operators.py", "interpret", TRITON_INTERPRET="1")
 
 
 def test_every_kernel_compiles_for_hopper() -> None:
-    run("compiled.py")
+    run("triton_operators.py", "compile")
 
 
 @pytest.mark.gpu

@@ -1,6 +1,7 @@
-"""Run in a process of its own, with TRITON_INTERPRET=1: the Triton operators on the CPU, compared with the plain form.
+"""The Triton operators without a GPU, in a process of its own that exits with 0 if all is well:
 
-TRITON_INTERPRET=1 python interpreted.py      exits with 0 if all is well
+TRITON_INTERPRET=1 python triton_operators.py interpret      on the CPU, compared with the plain form
+python triton_operators.py compile                           every kernel, for sm_90
 """
 
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -113,9 +117,48 @@ def operators() -> None:
     assert torch.equal(fused.pool(z, once, regions), fused._pool(z, mu, gamma, geometry))
 
 
+class NoDevice:  # a driver that only says what to compile for
+    get_current_device = lambda self: 0  # noqa: E731
+    get_current_stream = lambda self, device: 0  # noqa: E731
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)  # noqa: E731
+
+
+def compile_kernels() -> None:
+    compiled = []
+
+    def compile_only(kernel, grid):  # type: ignore[no-untyped-def]
+        def launch(*arguments, **options):  # type: ignore[no-untyped-def]
+            result = kernel.run(*arguments, grid=grid, warmup=True, **options)
+            compiled.append((kernel.__name__, options["RULE"].operation, result.asm["ptx"]))
+
+        return launch
+
+    driver.set_active(NoDevice())
+    JITFunction.__getitem__ = compile_only
+    for dtype, size, stride, last in (
+        (torch.float32, 2, 2, False),
+        (torch.bfloat16, 3, 2, True),
+        (torch.float64, 3, 3, False),
+    ):
+        z = torch.zeros(2, 3, 9, 8, dtype=dtype)
+        z = (z.contiguous(memory_format=torch.channels_last) if last else z).requires_grad_()
+        regions = Regions((3, 9, 8), (1, size, size), (1, stride, stride))
+        p, where = fused.fit_pool(z, regions, MomentFit(), True)
+        torch.autograd.grad((p, where.mu), z, (p, where.mu))
+        theta = PoolingParams(*(x.detach().requires_grad_() for x in (where.mu, where.gamma)))
+        fused.pool(z, theta, regions).sum().backward()
+        fused.unpool(p.detach(), theta, regions)
+    assert {name for name, _, _ in compiled} == {"pooling_kernel", "overlap_kernel"}
+    assert {operation for _, operation, _ in compiled} == {"fit_pool", "fit_pool_backward", "pool", "slopes", "unpool"}
+    assert all("sm_90" in ptx for _, _, ptx in compiled)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of numpy, about 1 / 0 in lanes that are masked
     torch.set_num_threads(1)
     fused.kernels = lambda maps: triton_pooling
-    operators()
-    values()
+    if sys.argv[1] == "compile":
+        compile_kernels()
+    else:
+        operators()
+        values()

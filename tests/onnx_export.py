@@ -1,0 +1,27 @@
+"""An exported program as ONNX Runtime runs it."""
+
+import io
+import logging
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+
+def onnx_function(exported: ExportedProgram) -> Callable[[Tensor], list[Tensor]]:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    buffer = io.BytesIO()
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(exported, dynamo=True, verbose=False).save(buffer)
+    finally:
+        logging.disable(logging.NOTSET)
+    session = onnxruntime.InferenceSession(buffer.getvalue())
+    name = session.get_inputs()[0].name
+    return lambda images: [torch.from_numpy(y) for y in session.run(None, {name: images.numpy()})]
