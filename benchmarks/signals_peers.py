@@ -25,11 +25,15 @@ import time
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sporco.fft
 import torch
+from scipy.fft import next_fast_len
 
 import whatwhere as ww
 from whatwhere.inference import machine
@@ -96,23 +100,38 @@ def code_alphacsc(x: np.ndarray, D: np.ndarray, reg: float, tolerance: float) ->
     return z
 
 
-def code_sporco(x: np.ndarray, D: np.ndarray, reg: float, steps: int) -> np.ndarray:
-    from sporco.admm import cbpdn
+def code_sporco(
+    x: np.ndarray, D: np.ndarray, reg: float, steps: int, *, rho: float | None = None, pgm: bool = False
+) -> np.ndarray:
+    """ADMM with ρ = `rho` reg, by default its automatic choice; or PGM with the exact constant."""
+    from sporco.admm import cbpdn as by_admm
+    from sporco.pgm import cbpdn as by_pgm
 
-    options = cbpdn.ConvBPDN.Options({
-        "Verbose": False, "MaxMainIter": steps, "RelStopTol": 0.0, "NonNegCoef": True, "RelaxParam": 1.8,
-        "rho": 50 * reg + 1, "AutoRho": {"Enabled": True, "Period": 1}, "DataType": np.float32,
-    })  # fmt: skip
-    solver = cbpdn.ConvBPDN(D.T.astype(np.float32), x.T.astype(np.float32), reg, options, dimK=1, dimN=1)
-    solver.solve()
-    z = solver.getcoef().reshape(x.shape[1], len(x), ATOMS).transpose(1, 2, 0).astype(np.float64)
+    options = {"MaxMainIter": steps, "RelStopTol": 0.0, "NonNegCoef": True, "FastSolve": True, "DataType": np.float32}
+    S = np.pad(x, ((0, 0), (0, next_fast_len(x.shape[1], real=True) - x.shape[1]))).astype(np.float32)
+    if pgm:
+        gain = (np.abs(np.fft.rfft(D, S.shape[1])) ** 2).sum(0).max()
+        module, options = by_pgm, options | {"L": float(gain)}
+    elif rho is None:
+        module, options = by_admm, options | {"HighMemSolve": True}
+    else:
+        module, fixed = by_admm, {"rho": rho * reg, "AutoRho": {"Enabled": False}}
+        options = options | {"HighMemSolve": True} | fixed
+    solver = module.ConvBPDN(D.T.astype(np.float32), S.T.copy(), reg, module.ConvBPDN.Options(options), dimK=1, dimN=1)
+    code = solver.solve()
+    z = code.reshape(S.shape[1], len(x), ATOMS).transpose(1, 2, 0).astype(np.float64)
     return z[:, :, : x.shape[1] - LENGTH + 1]
 
 
-METHODS: dict[str, tuple[Any, list[float]]] = {
+STEPS = [5, 7, 10, 14, 20, 28, 40, 56, 80, 113, 160, 226, 320, 453, 640]
+CODERS: dict[str, tuple[Any, list[float]]] = {
     "whatwhere": (code_whatwhere, [0.1, 0.05, 0.03, 0.02, 0.01, 0.005]),
     "alphacsc lgcd": (code_alphacsc, [1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1]),
-    "sporco ADMM": (code_sporco, [10, 20, 30, 50, 75, 100, 150, 200]),
+    "sporco ADMM, automatic ρ": (code_sporco, STEPS),
+    "sporco ADMM, ρ = reg": (partial(code_sporco, rho=1.0), STEPS),
+    "sporco ADMM, ρ = 10 reg": (partial(code_sporco, rho=10.0), STEPS),
+    "sporco ADMM, ρ = 50 reg": (partial(code_sporco, rho=50.0), STEPS),
+    "sporco PGM": (partial(code_sporco, pgm=True), STEPS),
 }
 
 
@@ -121,8 +140,8 @@ def compare_codes(args: argparse.Namespace) -> dict[str, Any]:
     reg = 0.1 * max(np.correlate(signal, d, "valid").max() for signal in x for d in D)
     best = objective(x, D, code_whatwhere(x, D, reg, 1e-6), reg)
     rows, chosen = [], {}
-    for name in args.methods:
-        code, settings = METHODS[name]
+    for name in chosen_from(CODERS, args):
+        code, settings = CODERS[name]
         code(x[:1, :2000], D, reg, settings[0])  # compiles
         for setting in settings:
             begun = time.process_time()
@@ -137,7 +156,7 @@ def compare_codes(args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.repeats):  # in turns, so that a busy moment disturbs all
         for name, setting in chosen.items():
             begun = time.process_time()
-            METHODS[name][0](x, D, reg, setting)
+            CODERS[name][0](x, D, reg, setting)
             within[name].append(time.process_time() - begun)
     print({name: min(seconds) for name, seconds in within.items()})
     return {"reg": reg, "best": best, "rows": rows, "within_1_percent_seconds": within}
@@ -191,13 +210,33 @@ def learn_alphacsc(x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Watc
         if watch.look(encoder.D_hat[:, 0]):
             raise Recovered
 
-    D = start.filters[0][0, :, 0].double().numpy()
+    D, scale = start.filters[0][0, :, 0].double().numpy(), float(x.std())  # it divides signals by their deviation
     with suppress(Recovered):
         learn_d_z_multi(
-            x[:, None], ATOMS, LENGTH, n_iter=1000, lmbd_max="fixed", reg=args.noise * sigma, rank1=False,
-            solver_z="lgcd", solver_z_kwargs={"tol": args.tolerance, "max_iter": 10**6}, D_init=D[:, None], verbose=0,
-            callback=look, random_state=0, raise_on_increase=False,
+            x[:, None], ATOMS, LENGTH, n_iter=100_000, lmbd_max="fixed", reg=args.noise * sigma / scale, rank1=False,
+            solver_z="lgcd", solver_z_kwargs={"tol": args.tolerance / scale, "max_iter": 10**6}, D_init=D[:, None],
+            verbose=0, callback=look, random_state=0, raise_on_increase=False,
         )  # fmt: skip
+
+
+def learn_sporco(x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Watch, args: argparse.Namespace) -> None:
+    """Steps of ADMM for the code and for the waveforms in turns, its usual way."""
+    from sporco.dictlrn.cbpdndl import ConvBPDNDictLearn
+
+    reg, D = args.noise * sigma, start.filters[0][0, :, 0].numpy()
+    S = np.pad(x, ((0, 0), (0, next_fast_len(x.shape[1], real=True) - x.shape[1]))).astype(np.float32)
+    options = {
+        "Verbose": False, "MaxMainIter": 100_000,
+        "CBPDN": {"rho": args.rho * reg, "NonNegCoef": True, "AutoRho": {"Enabled": False}, "DataType": np.float32},
+        "CCMOD": {"rho": args.rho_waveforms, "DataType": np.float32},
+        "Callback": lambda solver: watch.look(solver.getdict().squeeze().T),
+    }  # fmt: skip
+    chosen = ConvBPDNDictLearn.Options(options, xmethod="admm", dmethod="cns")
+    if not watch.look(D):
+        ConvBPDNDictLearn(D.T.copy(), S.T.copy(), reg, chosen, xmethod="admm", dmethod="cns", dimK=1, dimN=1).solve()
+
+
+LEARNERS = {"whatwhere": learn_whatwhere, "alphacsc lgcd": learn_alphacsc, "sporco ADMM": learn_sporco}
 
 
 def compare_learning(args: argparse.Namespace) -> dict[str, Any]:
@@ -205,12 +244,11 @@ def compare_learning(args: argparse.Namespace) -> dict[str, Any]:
     for seed in args.seeds:
         x, D, sigma = simulate(seed, args.samples)
         pieces = start_from_pieces(model_of(D), torch.tensor(x, dtype=torch.float32)[:, None, None], seed)
-        for name in args.methods:
+        for name in chosen_from(LEARNERS, args):
             print(seed, name, flush=True)
-            learn = learn_whatwhere if name == "whatwhere" else learn_alphacsc
-            learn(x[:1], pieces, sigma, Watch(D, 0.01), args)  # compiles
+            LEARNERS[name](x[:1], pieces, sigma, Watch(D, 0.01), args)  # compiles
             watch = Watch(D, args.limit)
-            learn(x, pieces, sigma, watch, args)
+            LEARNERS[name](x, pieces, sigma, watch, args)
             done = [row["seconds"] for row in watch.rows if row["recovered"] == ATOMS]
             runs.append(
                 {"seed": seed, "method": name, "seconds_to_recovery": done[0] if done else None, "rows": watch.rows}
@@ -218,23 +256,33 @@ def compare_learning(args: argparse.Namespace) -> dict[str, Any]:
     return {"runs": runs}
 
 
+def chosen_from(known: dict[str, Any], args: argparse.Namespace) -> list[str]:
+    """The methods whose names begin with one of those that were given."""
+    return [name for name in known if name.startswith(tuple(args.methods))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("code", "learn"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=["whatwhere", "alphacsc lgcd"])
+    parser.add_argument("--methods", nargs="+", default=["whatwhere", "alphacsc", "sporco"])
     for name, default in {"samples": SAMPLES, "repeats": 3, "limit": 300, "batch": 8, "cg": 2}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tolerance", type=float, default=0.3, help="of lgcd in learning")
     parser.add_argument("--share", type=float, default=0.03, help="tolerance of greedy in learning")
     parser.add_argument("--noise", type=float, default=4.0, help="reg in standard deviations of the noise")
+    parser.add_argument("--rho", type=float, default=10.0, help="of SPORCO's codes in learning, in reg")
+    parser.add_argument("--rho-waveforms", type=float, default=10.0, help="of SPORCO's waveforms in learning")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    sporco.fft.pyfftw_threads = 1
     warnings.simplefilter("ignore")
     found = compare_codes(args) if args.part == "code" else compare_learning(args)
     settings = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
-    args.out.write_text(json.dumps({"machine": machine(), "settings": settings, **found}, indent=1))
+    packages = {name: version(name) for name in ("alphacsc", "sporco", "pyfftw")}
+    report = {"machine": machine(), "packages": packages, "settings": settings, **found}
+    args.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

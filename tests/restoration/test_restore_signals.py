@@ -1,11 +1,14 @@
 """Noise and gaps of signals, by a model of their waveforms."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.errors import ImageError, SpecError
+from tiny_run import whatwhere
+from whatwhere.errors import ImageError, RunError, SpecError
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +61,86 @@ def test_what_is_wrong_with_signals_and_masks() -> None:
         ww.restoration.denoise(model, ww.data.load(signals.numpy(), signals=True))
     with pytest.raises(ImageError, match="a mask of shape"):
         ww.restoration.inpaint(model, signals, torch.ones(1, 1, 20))
+
+
+TYPES = {".npy": ["<f8", "<f4", "<i2", "|u1"], ".csv": ["<f4"], ".wav": ["<f4", "<i2", "<i4", "|u1"]}
+
+
+@pytest.mark.parametrize(("suffix", "kind"), [(suffix, kind) for suffix, kinds in TYPES.items() for kind in kinds])
+def test_commands_write_a_recording_as_it_was(
+    model: ww.DeconvNet, clean: torch.Tensor, suffix: str, kind: str, tmp_path: Path
+) -> None:
+    """Its kind of file, shape, type, rate and names; known samples stay, gaps are filled as in Python."""
+    ww.save(model, tmp_path / "model.safetensors")
+    recording = 0.25 * clean[0, 0].double().numpy()
+    unsigned = kind == "|u1"
+    full = 1 if "f" in kind else np.iinfo(kind).max + (not unsigned)
+    written = recording if "f" in kind else np.rint(recording * (128 if unsigned and suffix == ".wav" else full))
+    written = (written + (128 if unsigned and suffix == ".wav" else 0)).clip(0 if unsigned else -full).astype(kind)
+    source, out, mask = (tmp_path / f"{name}{suffix}" for name in ("in", "out", "mask"))
+    known = np.ones(len(recording), np.float32)
+    known[90:94] = 0
+
+    def save(path: Path, values: np.ndarray) -> None:
+        if suffix == ".npy":
+            np.save(path, values)
+        elif suffix == ".csv":
+            np.savetxt(path, np.stack([values], 1), header="volt", comments="", fmt="%.9g")
+        else:
+            pytest.importorskip("scipy.io.wavfile").write(path, 1234, values)
+
+    save(source, written)
+    save(mask, known)
+    name = ("--model", tmp_path / "model.safetensors")
+    whatwhere("inpaint", source, mask, out, *name, "--quiet")
+    given, found = (ww.data.load(path, signals=True)[:] for path in (source, out))
+    expected = ww.restoration.inpaint(model, given, torch.from_numpy(known)[None, None] > 0)
+    step = 0 if "f" in kind else 1 / full
+    torch.testing.assert_close(found, expected, atol=step + 1e-6, rtol=0)
+    assert not torch.equal(found, given)
+    if suffix == ".npy":
+        values = np.load(out)
+        assert values.dtype == written.dtype
+        assert np.array_equal(values[known > 0], written[known > 0])
+    elif suffix == ".csv":
+        assert out.read_text().startswith("volt\n")
+        assert torch.equal(found[0, 0][known > 0], given[0, 0][known > 0])
+    else:
+        from scipy.io import wavfile
+
+        rate, values = wavfile.read(out)
+        assert (rate, values.dtype) == (1234, written.dtype)
+        assert np.abs(values[known > 0] - written[known > 0].astype(float)).max() <= (256 if kind == "<i4" else 0)
+
+
+def test_commands_find_gaps_by_nan_and_remove_noise(model: ww.DeconvNet, clean: torch.Tensor, tmp_path: Path) -> None:
+    ww.save(model, tmp_path / "model.safetensors")
+    option = ("--model", tmp_path / "model.safetensors")
+    holes = clean.clone()
+    holes[:, :, 90:94] = torch.nan
+    np.save(tmp_path / "holes.npy", holes.numpy())
+    whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "filled.npy", *option)
+    expected = ww.restoration.inpaint(model, holes, holes.isfinite())
+    assert np.array_equal(np.load(tmp_path / "filled.npy"), expected.numpy())
+    noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    np.save(tmp_path / "noisy.npy", noisy.numpy())
+    whatwhere("denoise", tmp_path / "noisy.npy", tmp_path / "clean.npy", *option, "--noise", 0.3)
+    assert np.array_equal(np.load(tmp_path / "clean.npy"), ww.restoration.denoise(model, noisy, 0.3).numpy())
+
+
+def test_what_is_wrong_with_a_recording_of_a_command(model: ww.DeconvNet, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1\n2\n")
+    ww.save(model, tmp_path / "model.safetensors")
+    a, out, option = tmp_path / "a.csv", tmp_path / "out.csv", ("--model", tmp_path / "model.safetensors")
+    for arguments, message in (
+        (("denoise", a, out), "--model RUN, after `whatwhere train"),
+        (("denoise", a, tmp_path / "out.wav", *option), "expected a name with its ending"),
+        (("denoise", a, a, *option), "is read by this command"),
+        (("denoise", a, tmp_path / "out.png", *option), "expected a name with its ending"),
+        (("denoise", tmp_path, tmp_path / "out", *option), "for pictures; expected denoiser or dictionary"),
+        (("inpaint", tmp_path, "alpha", tmp_path / "out", *option), "for pictures; expected denoiser"),
+        (("denoise", a, out, *option, "--noise", "poisson"), "noise of counts"),
+    ):
+        with pytest.raises((SpecError, RunError), match=message):
+            whatwhere(*arguments)
+    assert not out.exists()

@@ -170,7 +170,7 @@ SHARED = parse(
     images     a data set by name (digits, which is included, mnist, fashion-mnist or kmnist; mnist:test for its test
                images), an IDX, .npy or .npz file, a picture, a folder of pictures, or a recording (.wav, .csv). A name
                comes first: write ./digits for a folder of that name
-    pictures   a picture, or a folder of pictures
+    pictures   a picture, a folder of pictures, or a recording (.npy, .csv or .wav)
     model      a model known by name (`whatwhere info` lists them), a run folder or a model file
     preset     how images are inferred. recipe: as in the run, by default by the paper's 50 steps; coding: with
                momentum, until the cost no longer changes, for sparse codes; learned: by the few steps that `whatwhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, from_numpy
 
-from whatwhere.data.arrays import ArrayFile, ChannelsFirst, file_version
+from whatwhere.data.arrays import ArrayFile, ChannelsFirst, file_version, read_array
 from whatwhere.data.images import Images, Pixels, Rows, check_finite
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.files import open_regular
@@ -181,13 +182,7 @@ def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
 
 def _read_csv(path: Path) -> np.ndarray:
     """Values [T, C]; a first line of names is skipped, an empty field (of one channel: an empty line) is NaN."""
-    with open_regular(path) as file:
-        lines = file.read().decode(errors="replace").splitlines()
-    comma = next((mark for mark in ",;\t" if lines and mark in lines[0]), ",")
-    try:
-        [_number(field) for field in (lines or [""])[0].split(comma)]
-    except ValueError:
-        lines = lines[1:]
+    _, comma, lines = _read_lines(path)
     if not any(line.strip() for line in lines):
         raise ImageError(f"{path}: no samples; expected a line for each sample, a column for each channel")
     while not lines[-1].strip():
@@ -202,12 +197,37 @@ def _read_csv(path: Path) -> np.ndarray:
         ) from None
 
 
+def _read_lines(path: Path) -> tuple[str, str, list[str]]:
+    """The line of names of a .csv file, if it has one, what separates its columns, and its other lines."""
+    with open_regular(path) as file:
+        lines = file.read().decode(errors="replace").splitlines() or [""]
+    comma = next((mark for mark in ",;\t" if mark in lines[0]), ",")
+    try:
+        [_number(field) for field in lines[0].split(comma)]
+    except ValueError:
+        return lines[0], comma, lines[1:]
+    return "", comma, lines
+
+
 def _number(field: str) -> float:
     return float(field) if field.strip() else math.nan
 
 
 def _read_wav(path: Path) -> Pixels:
     """Values [T, C], read in windows; samples of 24 and 32 bits as floats from -1 to 1."""
+    _, samples, version = _open_wav(path)
+    shape = (len(samples), samples.shape[1] if samples.ndim == 2 else 1)
+    if samples.dtype == np.int32:
+        scaled: np.ndarray = samples.reshape(shape) / np.float32(2**31)
+        return scaled
+    if isinstance(samples, np.memmap) and samples.dtype != np.uint8:
+        return ArrayFile(path, samples.dtype, shape, samples.offset, version)
+    values = np.array(samples).reshape(shape)
+    return (values.astype(np.int16) - 128).astype(np.int8) if values.dtype == np.uint8 else values
+
+
+def _open_wav(path: Path) -> tuple[int, np.ndarray, tuple[int, int]]:
+    """Samples per second, the samples [T] or [T, C], mapped from the file where they can be, and its version."""
     try:
         from scipy.io import wavfile
     except ImportError:
@@ -216,20 +236,43 @@ def _read_wav(path: Path) -> Pixels:
         warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks that hold no samples
         version = file_version(file)
         try:
-            samples = wavfile.read(path, mmap=True)[1]
+            return *wavfile.read(path, mmap=True), version
         except Exception:  # samples of 24 bits cannot be mapped
             try:
-                samples = wavfile.read(path)[1]
+                return *wavfile.read(path), version
             except Exception as error:  # a reader may raise anything on damaged bytes
                 raise ImageError(f"{path}: not a .wav file that can be read: {error}") from None
-    shape = (len(samples), samples.shape[1] if samples.ndim == 2 else 1)
-    if samples.dtype.kind == "i" and samples.dtype.itemsize == 4:
-        scaled: np.ndarray = samples.reshape(shape) / np.float32(2**31)
-        return scaled
-    if isinstance(samples, np.memmap) and samples.dtype != np.uint8:
-        return ArrayFile(path, samples.dtype, shape, samples.offset, version)
-    values = np.array(samples).reshape(shape)
-    return (values.astype(np.int16) - 128).astype(np.int8) if values.dtype == np.uint8 else values
+
+
+def encode_signals(values: np.ndarray, source: Path) -> bytes:
+    """The content of a file of signals [N, C, T] like `source`, the .npy, .csv or .wav file that they are made of.
+
+    Samples are of its type (24 bits become 32) and arrays of its shape; a rate and names of columns are kept.
+    """
+    file, suffix = io.BytesIO(), source.suffix.lower()
+    if suffix == ".csv":
+        names, comma, _ = _read_lines(source)
+        np.savetxt(file, values[0].T, fmt="%.9g", delimiter=comma, header=names, comments="")
+    elif suffix == ".wav":
+        rate, given, _ = _open_wav(source)
+        from scipy.io import wavfile
+
+        is_bytes = given.dtype == np.uint8  # whose silence is 128
+        samples = _as_samples(values[0].T, np.dtype(np.int8) if is_bytes else given.dtype)
+        wavfile.write(file, rate, samples.view(np.uint8) ^ 128 if is_bytes else samples)
+    else:
+        array = read_array(source)
+        np.save(file, _as_samples(values, array.dtype).reshape(array.shape))
+    return file.getvalue()
+
+
+def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Values as samples of this type; whole numbers are scaled, and cut off at the largest."""
+    if dtype.kind not in "iu":
+        return values.astype(dtype if dtype.kind == "f" else np.float32)
+    limits = np.iinfo(dtype)
+    scaled = np.rint(values.astype(np.float64) * (limits.max + (dtype.kind == "i")))
+    return scaled.clip(limits.min, limits.max).astype(dtype)
 
 
 @dataclass(frozen=True)
