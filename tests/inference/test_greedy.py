@@ -52,15 +52,18 @@ def test_a_code_has_the_cost_of_the_lasso(nonnegative: bool, channels: int, leng
     solution = ww.infer(model, signals, CODING)
     assert solution.engine == "greedy"
     assert (solution.features < 0).any() != nonnegative
+    assert not ((solution.features != 0) & (solution.features.abs() < 1e-12)).any()  # what is removed is 0
     for signal, cost in zip(signals, solution.stats.cost[-1].tolist(), strict=True):
         assert cost == pytest.approx(least_cost(model, signal, CODING.lam, torch.ones_like(signal)), rel=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["gaps", "weights"])
+@pytest.mark.parametrize("kind", ["gaps", "gaps of one channel", "weights"])
 def test_masked_samples_count_by_their_weight(kind: str) -> None:
     model, signals = example(channels=2, length=9)
-    mask = torch.rand(3, 1, 60, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    mask = (mask > 0.2).double() if kind == "gaps" else mask
+    mask = torch.rand(3, 2, 60, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    mask = mask[:, :1] if kind == "weights" else (mask > 0.2).double()
+    if kind == "gaps of one channel":
+        mask[:, 1] = 1
     solution = ww.infer(model, signals, CODING, mask=mask)
     assert solution.engine == "greedy"
     for signal, weights, cost in zip(signals, mask, solution.stats.cost[-1].tolist(), strict=True):
@@ -86,8 +89,11 @@ def test_it_is_finished_within_about_the_tolerance_of_the_minimum() -> None:
     model, signals = example(length=16, samples=2000)
     least = ww.infer(model, signals, CODING).stats.cost[-1]
     for tolerance in (1e-2, 1e-3, 1e-4):
-        gap = ww.infer(model, signals, replace(CODING, tolerance=tolerance)).stats.cost[-1] / least - 1
-        assert 0 < float(gap.max()) < 10 * tolerance
+        stats = ww.infer(model, signals, replace(CODING, tolerance=tolerance)).stats
+        gap, last = stats.cost[-1] / least - 1, stats.step.sum(0).long()
+        assert tolerance / 3 < float(gap.max()) < 10 * tolerance
+        before, after = (stats.cost.gather(0, sweep[None]) for sweep in (last - 1, last))
+        assert (before - after <= tolerance * after).all()  # what its last sweep gained
 
 
 def test_a_known_code_is_where_it_starts() -> None:
@@ -122,6 +128,19 @@ def test_silence_has_no_code_and_a_silent_waveform_no_coefficient() -> None:
     features = ww.infer(model.with_filters(1, filters), signals, CODING).features
     assert features.any()
     assert not features[:, 1].any()
+
+
+def test_a_start_where_a_waveform_has_no_energy_inside_the_signal_is_dropped() -> None:
+    model, signals = example()
+    filters = model.filters[0].clone()
+    filters[..., -3:] *= 1e-8
+    spec = replace(CODING, tolerance=1e-6)
+    first = ww.infer(model.with_filters(1, filters), signals, spec)
+    p = first.latents.p.clone()
+    p[..., :3] = 5  # of these only the last taps are inside
+    again = ww.infer(model.with_filters(1, filters), signals, spec, latents=Latents(p, first.latents.pooling_params))
+    torch.testing.assert_close(again.stats.cost[-1], first.stats.cost[-1], rtol=1e-5, atol=0)
+    assert not again.features[..., :3].any()
 
 
 def test_float32_ends_although_its_rounding_is_above_the_tolerance() -> None:
