@@ -84,11 +84,8 @@ def read_examples(run: Path, source: str) -> Images:
 
 def recorded_by(run: Path) -> Recorded:
     """The shorter side and the white of the images that a run was trained on, where it recorded them."""
-    from whatwhere.data.mixed import NOT_RECORDED, Recorded
-    from whatwhere.learning.checkpoint import has_checkpoint
+    from whatwhere.data.mixed import Recorded
 
-    if not (run.is_dir() and has_checkpoint(run / "checkpoint")):  # a model file, a name, or none at all
-        return NOT_RECORDED
     notes = notes_of(run)
     shape = notes.get("image_shape")
     return Recorded(min(shape[1:]) if shape else None, notes.get("deep_white"))
@@ -117,18 +114,16 @@ def source_of(run: Path) -> str:
     Otherwise the included digits.
     """
     from whatwhere.data.models import example_images
+
+    return str(notes_of(run).get("source") or example_images(run))
+
+
+def notes_of(run: Path) -> dict[str, Any]:
+    """What the command that began a run was given; nothing for a model file or a name."""
     from whatwhere.learning.checkpoint import has_checkpoint
-
-    if run.is_dir() and has_checkpoint(run / "checkpoint"):
-        return str(notes_of(run).get("source", "digits"))
-    return example_images(run)
-
-
-def notes_of(folder: Path) -> dict[str, Any]:
-    """What the command that began a run was given."""
     from whatwhere.learning.run_folder import read_checkpoint
 
-    return read_checkpoint(folder).notes
+    return read_checkpoint(run).notes if run.is_dir() and has_checkpoint(run / "checkpoint") else {}
 
 
 def with_preset(recipe: Recipe, model: DeconvNet, preset: str, settings: Settings) -> tuple[Recipe, DeconvNet]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import typer
 
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import ImageInput, notes_of
+from whatwhere.cli.inputs import ImageInput
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import TrainingOptions
 
@@ -45,13 +45,13 @@ def train(
     from whatwhere.learning import TrainingCallbacks
     from whatwhere.learning import train as train_model
     from whatwhere.learning.defaults import choose_defaults
-    from whatwhere.learning.run_folder import read_run_recipe
+    from whatwhere.learning.run_folder import read_checkpoint, read_run_recipe
     from whatwhere.spec.toml import read_recipe
 
     folder = out or resume
     if folder is None or (out and resume):
         raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
-    notes = {} if resume is None else notes_of(resume)
+    notes = {} if resume is None else read_checkpoint(resume).notes
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
