@@ -281,7 +281,7 @@ def test_the_start_of_the_pooling_variables_is_scaled_within_its_bounds() -> Non
     assert all(torch.equal(a.mu, b.mu) for a, b in zip(known, ours, strict=True)), "what is known stays"
     for name in ("mu_scale", "gamma_scale"):
         for scales in ((), (1.0, 0.0)):
-            with pytest.raises(SpecError, match=f"{name} = .*expected a number (above 0|for each layer)"):
+            with pytest.raises(SpecError, match=f"{name} = .*expected (a number above 0|at least one)"):
                 Schedule(steps=SCHEDULE, **{name: scales})
 
 

@@ -57,7 +57,7 @@ class NotEmpty:
     """Several values, at least one, as a part of their annotation."""
 
     def check(self, name: str, value: tuple[object, ...]) -> None:
-        require(len(value) > 0, f"{name} = ()", "at least one")
+        require(len(value) > 0, f"{name} = ()", "at least one value")
 
 
 Count = Annotated[int, Within(1)]
