@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -217,7 +217,6 @@ class AsyncHostCopy:
 
 
 LINE_EVERY = 30.0  # seconds between plain lines within an epoch
-Report = TypeVar("Report")
 
 
 class TrainingProgress:
@@ -247,11 +246,16 @@ class TrainingProgress:
 
     def attach(self, callbacks: TrainingCallbacks) -> TrainingCallbacks:
         """These callbacks with the display added to them."""
-        return replace(
-            callbacks,
-            on_batch=both(self.on_batch, callbacks.on_batch),
-            on_epoch=both(self.on_epoch, callbacks.on_epoch),
-        )
+
+        def on_batch(report: BatchReport) -> None:
+            self.on_batch(report)
+            callbacks.on_batch(report)
+
+        def on_epoch(report: EpochReport) -> None:
+            self.on_epoch(report)
+            callbacks.on_epoch(report)
+
+        return replace(callbacks, on_batch=on_batch, on_epoch=on_epoch)
 
     def on_batch(self, report: BatchReport) -> None:
         done = (report.epoch - 1 + report.batch / report.batches) / report.epochs * self.work[report.layer - 1]
@@ -281,14 +285,6 @@ class TrainingProgress:
 
     def _epoch(self, report: BatchReport | EpochReport) -> str:
         return f"epoch {report.epoch}/{self.recipe.learning[report.layer - 1].epochs}"
-
-
-def both(first: Callable[[Report], None], second: Callable[[Report], None]) -> Callable[[Report], None]:
-    def call(report: Report) -> None:
-        first(report)
-        second(report)
-
-    return call
 
 
 def costs(report: BatchReport | EpochReport) -> str:
