@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pictures_to_restore import discs, error, noisy
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.restoration import inpaint, load_denoiser
+from whatwhere.restoration import RestorationSpec, inpaint, load_denoiser
 
 DENOISER = load_denoiser()
 
@@ -61,6 +61,14 @@ def test_a_constant_image_is_filled_with_its_constant(channels: int) -> None:
     mask[:, :, 8:20, 8:20] = 0
     result = inpaint(DENOISER, flat * mask, mask)
     assert (result - flat).abs().max() < 1e-4
+
+
+def test_the_result_does_not_depend_on_tiles_or_the_batch() -> None:
+    truth = torch.stack([discs(150, 40), discs(150, 40, 1)])[:, None]
+    mask = random_mask(truth, 0.5)
+    both = inpaint(DENOISER, truth * mask, mask)
+    tiled = inpaint(DENOISER, (truth * mask)[1:], mask[1:], spec=RestorationSpec(tile=48))
+    torch.testing.assert_close(both[1:], tiled, rtol=0, atol=1e-4)
 
 
 def test_wrong_masks_raise_before_work_starts(monkeypatch: pytest.MonkeyPatch) -> None:
