@@ -13,6 +13,8 @@ demo: $(VENV)/.demo
 reproduce: $(VENV)/.demo
 	$(BIN)/python -m reproduction all report
 
+# Bytecode is written even where PYTHONDONTWRITEBYTECODE is set: it saves every process that tests start a second.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 machine-code types lint imports
 	$(BIN)/python -m pytest -n 2 --dist worksteal

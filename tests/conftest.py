@@ -1,11 +1,25 @@
 """Settings every test shares: one thread, so that parallel tests do not fight, Ctrl-C, and repeatable examples."""
 
+import functools
 import signal
-
-import hypothesis
-import torch
+from typing import Any
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it runs in the background
-torch.set_num_threads(1)
-hypothesis.settings.register_profile("whatwhere", deadline=None, max_examples=25, derandomize=True)
-hypothesis.settings.load_profile("whatwhere")
+
+
+@functools.cache
+def configure() -> None:
+    import hypothesis
+    import torch
+
+    torch.set_num_threads(1)
+    hypothesis.settings.register_profile("whatwhere", deadline=None, max_examples=25, derandomize=True)
+    hypothesis.settings.load_profile("whatwhere")
+
+
+def pytest_collectstart(collector: Any) -> None:
+    configure()  # where tests run: the process that only distributes them starts without torch
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # the slow ones first, so that none is last

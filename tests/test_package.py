@@ -17,16 +17,26 @@ def run(code: str) -> str:
 
 
 def test_importing_needs_torch_and_numpy_alone() -> None:
-    """With every other package hidden, the model and inference import and run."""
-    hidden = "safetensors typer rich numba triton sklearn scipy matplotlib PIL"
-    code = f"""
-import sys
-for name in {hidden.split()!r}: sys.modules[name] = None
-import whatwhere as ww, torch
+    """Nothing else is imported. With every other package hidden and without a network, the model, inference and the
+    digits work, the command line imports without matplotlib, and `figures` says what to install."""
+    code = """
+import socket, sys
+import torch, whatwhere as ww, whatwhere.inference.engines
+others = {"safetensors", "typer", "rich", "numba", "triton", "sklearn", "scipy", "matplotlib", "PIL"}
+print(others & set(sys.modules))
+socket.socket.connect = None
+for name in others: sys.modules[name] = None
 model = ww.DeconvNet(ww.ModelSpec.paper())
 print(ww.infer(model, torch.rand(1, 1, 8, 8), ww.InferenceSpec(steps=1)).engine)
+print(ww.data.load("digits")[:3].shape)
+for name in ("typer", "rich"): del sys.modules[name]
+import whatwhere.cli
+try: ww.figures
+except ww.errors.MissingExtra as error: print(error)
 """
-    assert run(code).strip() == "reference"
+    imported, engine, digits, error = run(code).strip().split("\n", 3)
+    assert (imported, engine, digits) == ("set()", "reference", "torch.Size([3, 1, 28, 28])")
+    assert "pip install 'whatwhere[figures]'" in error
 
 
 def test_help_answers_quickly_and_without_torch() -> None:
@@ -34,7 +44,7 @@ def test_help_answers_quickly_and_without_torch() -> None:
     code += "except SystemExit: pass\nprint('TORCH' if 'torch' in sys.modules else 'LIGHT')"
     assert run(code).strip().endswith("LIGHT")
     seconds = []
-    for _ in range(5):  # processor time: the clock on the wall depends on what else the machine does
+    for _ in range(3):  # processor time: the clock on the wall depends on what else the machine does
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run("import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\nmain()")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

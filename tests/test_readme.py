@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 README, RESULTS, START = ROOT / "README.md", ROOT / "docs/results/index.md", ROOT / "docs/start.md"
 
 
+@pytest.mark.slow
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands as they are written, one after the other in an empty folder, on the first digits of each split."""
     pytest.importorskip("sklearn")

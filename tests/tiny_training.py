@@ -1,5 +1,6 @@
 """A training so small that it takes a fraction of a second, and the processes that tests start, kill and resume."""
 
+import encodings.cp437  # noqa: F401, zipfile looks it up: a process that becomes another user may not read it
 import multiprocessing
 import os
 from dataclasses import replace

@@ -333,6 +333,7 @@ def test_a_random_sample_is_kept_of_more_than_fits() -> None:
     assert min(kept) < 30 < 60 < max(kept)  # early and late ones
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "count"), [("100, 100", 120), ("1, 2500", 100)])
 def test_fit_needs_no_more_memory_than_stated(shape: str, count: int) -> None:
     """The peak of the process, above that of a fit to two pictures, for more pictures than can be kept."""

@@ -16,6 +16,7 @@ print(hostile_files.attack(144, seed=1))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signals")
 def test_no_attack_succeeds() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}

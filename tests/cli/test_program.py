@@ -159,7 +159,7 @@ def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
     whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")  # its own results again
 
 
-@pytest.mark.parametrize("delay", [0.1, 0.3, 0.8, 1.5])
+@pytest.mark.parametrize("delay", [0.1, 0.8])
 def test_a_signal_while_modules_are_imported_ends_the_program_quietly(delay: float) -> None:
     code = f"""
 import os, signal, sys, threading, time

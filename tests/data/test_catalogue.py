@@ -5,8 +5,6 @@ import hashlib
 import os
 import re
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -396,18 +394,6 @@ def test_the_embedded_digits() -> None:
     assert DIGITS.embedded is not None
     licence = (DIGITS.embedded / "LICENSE").read_text()
     assert all(words in licence for words in ("LeCun", "Cortes", "Burges", "Attribution-ShareAlike 3.0", "changed"))
-
-
-def test_the_digits_need_no_network_and_no_other_package() -> None:
-    program = (
-        "import sys, socket\n"
-        "for name in ('PIL', 'sklearn', 'matplotlib', 'scipy'): sys.modules[name] = None\n"
-        "socket.socket.connect = None\n"
-        "from whatwhere.data import load\n"
-        "print(load('digits')[:3].shape)"
-    )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert shown.strip() == "torch.Size([3, 1, 28, 28])"
 
 
 @pytest.mark.mnist

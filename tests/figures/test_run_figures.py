@@ -3,8 +3,6 @@
 import base64
 import json
 import re
-import subprocess
-import sys
 
 import html5lib
 import numpy as np
@@ -155,17 +153,6 @@ def test_figures_use_the_settings_of_the_training(runs):
     assert (settings.lam, settings.alpha, settings.step) == (20.0, 0.5, LineSearch())
     assert settings.steps == 3 * 6  # of ten epochs, six since the reset
     assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
-
-
-def test_only_figures_need_matplotlib():
-    """The package and its command line import without matplotlib; figures says how to install it."""
-    code = (
-        "import sys; sys.modules['matplotlib'] = None; import whatwhere, whatwhere.cli; whatwhere.DeconvNet\n"
-        "try: whatwhere.figures\n"
-        "except whatwhere.errors.MissingExtra as e: print(e)"
-    )
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'whatwhere[figures]'" in output
 
 
 # The report: valid HTML without external files, alternative text for every figure, legible on a phone ------------

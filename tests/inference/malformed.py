@@ -1,6 +1,6 @@
 """Malformed latents and masks thrown at an engine: each must give a clear error or the right numbers, never a crash.
 
-Run as a program, `python tests/inference/malformed.py ENGINE`, so that a crash ends a process of its own.
+Run as a program, `python tests/inference/malformed.py ENGINE EXAMPLES ...`, so that a crash ends a process of its own.
 It prints one line for each outcome and fails if anything but a WhatwhereError is raised, or if numbers differ.
 """
 
@@ -158,9 +158,11 @@ def main(engine: str, examples: int) -> None:
         check(engine, case[0], name, count, place, case[1], axis, kind)
 
     thrown()
-    print(outcomes)
+    print(engine, outcomes)
+    outcomes.clear()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(sys.argv[1], int(sys.argv[2]))
+    for name, number in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+        main(name, int(number))

@@ -137,11 +137,6 @@ def test_a_solution_carries_the_engines_name(name: str) -> None:
     assert torch.isfinite(solution.features).all()
 
 
-def test_listing_the_engines_imports_no_compiler() -> None:
-    code = "import sys, whatwhere.inference.engines; print({'numba', 'triton'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
-
-
 # The paper's trained model through the fast engines: 50 steps beside float64, and the test error of its features
 
 

@@ -112,22 +112,21 @@ def test_the_safetensors_library_reads_the_file(tmp_path: Path) -> None:
 
 
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
-    """Each byte of a small file changed in three ways: an error, or the model that was saved."""
+    """Each byte of a small file changed: an error, or the model that was saved."""
     model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=2, filter_size=2),)))
     path = tmp_path / "model.safetensors"
     ww.save(model, path)
     content = path.read_bytes()
     raised = 0
     for place in range(len(content)):
-        for flip in (0x01, 0x20, 0xFF):
-            damaged = bytearray(content)
-            damaged[place] ^= flip
-            path.write_bytes(damaged)
-            try:
-                assert ww.load(path) == model, (place, flip)
-            except RunError:
-                raised += 1
-    assert raised > 0.95 * 3 * len(content)
+        damaged = bytearray(content)
+        damaged[place] ^= (0x01, 0x20, 0xFF)[place % 3]
+        path.write_bytes(damaged)
+        try:
+            assert ww.load(path) == model, place
+        except RunError:
+            raised += 1
+    assert raised > 0.95 * len(content)
 
 
 @pytest.mark.parametrize("keep", ["all but the end", "twice", "with more"])

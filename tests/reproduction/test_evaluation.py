@@ -241,7 +241,7 @@ def test_a_training_that_was_cut_off_resumes_to_the_same_model(scale, tmp_path):
     uncut = model_store(scale, tmp_path / "uncut").get(job, images)
     cuts = 0
     while True:
-        asked = iter([False, True] + [False] * 100)
+        asked = iter([False] * 4 + [True] + [False] * 100)
         try:
             store = model_store(scale, tmp_path / "cut", stop=lambda asked=asked: next(asked))
             model = store.get(job, images)

@@ -1,7 +1,6 @@
 """The runner, on a scale so small that every cell takes a fraction of a second."""
 
 import json
-import shutil
 from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import reproduction.__main__ as program
+from reproduction import report
 from reproduction.__main__ import main
 from reproduction.models import read_model
 from reproduction.reproduce import Outcome, ReproduceOptions, job_cells, reproduce
@@ -124,12 +124,12 @@ def test_a_run_out_of_time_says_so_by_its_exit_status(calls, tmp_path):
     assert (names, scale, options.minutes, options.results) == (["pooling", "reset"], "paper", 5.0, tmp_path)
 
 
-def test_report_writes_the_page_and_runs_nothing(calls, tmp_path):
-    page = tmp_path / "RESULTS.md"
-    shutil.copytree(Path(__file__).parents[2] / "reproduction" / "results" / "quick", tmp_path / "quick")
-    assert main(["report", "--results", str(tmp_path), "--page", str(page)]) == 0
+def test_report_writes_the_page_and_runs_nothing(calls, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(report, "write_report", lambda *given: (written.append(given), given)[1])
+    assert main(["report", "--results", str(tmp_path), "--page", "RESULTS.md"]) == 0
     assert not calls
-    assert "## Scale: paper" in page.read_text(encoding="utf-8")
+    assert written == [(tmp_path, Path("RESULTS.md"))]
 
 
 def test_an_error_names_an_unknown_table(tmp_path):
