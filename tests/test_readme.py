@@ -247,6 +247,18 @@ def test_the_table_of_denoising_is_from_its_result_file(row: str) -> None:
         assert cells[place + 1] == "/".join(f"{r['ssim']:.3f}" for r in measured)
 
 
+def test_the_table_of_inpainting_is_from_its_result_file() -> None:
+    found, page = denoising_results()["inpainting"], rows_of(ROOT / "docs/howto/inpainting.md")
+    before, ours = found["pictures"]["rows"], found["pictures_third"]["rows"]
+    for name, rows, key in (
+        ("biharmonic", before, "biharmonic"),
+        ("sparse coding, our former way", before, "former"),
+        ("**whatwhere**", ours, "psnr"),
+    ):
+        means = [np.mean([row[key] for row in rows if row["missing"] == missing]) for missing in (30, 50, 80)]
+        assert page[name] == [f"{mean:.2f}" for mean in means], name
+
+
 def test_colour_with_40_held_out_is_from_its_result_file() -> None:
     colour = json.loads((ROOT / "reproduction/studies/results/denoiser_colour.json").read_text(encoding="utf-8"))
     ours, former = (
