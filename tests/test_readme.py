@@ -267,7 +267,7 @@ def test_colour_with_40_held_out_is_from_its_result_file() -> None:
     assert min(np.subtract(ours, former)) >= 1  # what was asked for
     text = " ".join((ROOT / "docs/howto/restoration.md").read_text(encoding="utf-8").split())
     shown = ("/".join(f"{value:.2f}" for value in way) for way in (ours, former))
-    assert "{} dB on these ({})".format(*shown) in text
+    assert "{} dB on these (former way: {})".format(*shown) in text
 
 
 def test_the_seconds_of_denoising_are_those_that_were_measured() -> None:
