@@ -19,7 +19,6 @@ from reproduction.results import mean_and_deviation
 from reproduction.scale import read_scale
 from whatwhere import data, load_codes
 from whatwhere.cli import app
-from whatwhere.data import load
 from whatwhere.figures import RunFigures
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +35,8 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [command[1] for command in commands] == ["train", "encode", "figures", "classify"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RunFigures, "names", ["reconstructions", "cost-2"])  # the others take their time
-    monkeypatch.setattr(data, "load", lambda *given, **options: load(*given, **options).subset(np.arange(20)))
+    named = data._load_named
+    monkeypatch.setattr(data, "_load_named", lambda *given: named(*given).subset(np.arange(20)))
     for program, *arguments in commands:
         assert program == "whatwhere"
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
