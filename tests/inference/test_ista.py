@@ -63,7 +63,7 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
         torch.testing.assert_close(new, (leaf - lam * 0.02 * gradient).clamp(*limits).detach())
 
 
-EXTREMES = [(0.1, 1e-6), (0.1, 1.0), (2.0, 255.0), (5.0, 0.05), (100.0, 1.0), (100.0, 1e5)]
+EXTREMES = [(0.1, 1e-6), (2.0, 255.0), (100.0, 1e5)]
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -87,7 +87,7 @@ def test_inference_stays_finite_and_never_raises_the_objective(name: str, lam: f
 
 
 @pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize(("lam", "contrast"), EXTREMES[1:5])
+@pytest.mark.parametrize(("lam", "contrast"), [(2.0, 255.0), (5.0, 0.05)])
 def test_the_steps_themselves_lower_the_objective(name: str, lam: float, contrast: float) -> None:
     """Without the rule that keeps the better end, at α = 1: every image, unless nothing is worth explaining."""
     spec = SPECS[name]
