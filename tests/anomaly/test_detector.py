@@ -112,15 +112,29 @@ def test_unknown_pixels_have_no_influence(fitted: ww.AnomalyDetector) -> None:
     damaged, _ = scratched(surface(1, seed=6))
     hidden = damaged.clone()
     hidden[:, :, 8:32, 8:36] = torch.nan
-    other = torch.where(hidden.isnan(), torch.nan, hidden)
     clean, odd = fitted.score_samples(hidden.numpy())[0], fitted.score_samples(damaged)[0]
     assert clean > odd
-    np.testing.assert_array_equal(np.isnan(fitted.anomaly_map(other.numpy())[0]), hidden[0, 0].isnan())
+    np.testing.assert_array_equal(np.isnan(fitted.anomaly_map(hidden.numpy())[0]), hidden[0, 0].isnan())
     normal = surface(8)
     normal[:, :, :10, :10] = torch.nan
     assert np.isfinite(ww.AnomalyDetector().fit(normal.numpy()).score_samples(normal.numpy())).all()
     with pytest.raises(ImageError, match="no known pixel"):
         ww.AnomalyDetector().fit(np.full((2, 1, 9, 9), np.nan, np.float32))
+    few = np.full((1, 1, 9, 9), np.nan, np.float32)
+    few[0, 0, 4, 4] = 0.5
+    with pytest.raises(ImageError, match="a normal picture has no place of known pixels"):
+        ww.AnomalyDetector().fit(few)
+    with pytest.raises(ImageError, match="picture 0 has no place of known pixels"):
+        fitted.predict(few)
+
+
+def test_a_pixel_that_is_unknown_in_one_channel_is_unknown() -> None:
+    colour = surface(5).repeat(1, 3, 1, 1)
+    colour[:, 1, :9, 11:20] = torch.nan
+    detector = ww.AnomalyDetector().fit(colour[:4].numpy())
+    [found] = detector.detect(open_pictures(colour[4:].numpy()))
+    assert np.isfinite(found.score)
+    np.testing.assert_array_equal(found.anomaly_map.isnan(), colour[4, 1].isnan())
 
 
 # Signals --------------------------------------------------------------------------------------------------------

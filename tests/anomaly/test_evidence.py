@@ -6,6 +6,7 @@ import torch
 
 import whatwhere as ww
 from surfaces import surface
+from whatwhere.anomaly.aligned import NEAR, learn_object
 from whatwhere.anomaly.evidence import (
     SHRINKAGE,
     SURFACE,
@@ -16,9 +17,23 @@ from whatwhere.anomaly.evidence import (
     learn_surface,
     median_and_spread,
     steps,
+    summarise,
+    surface_of,
     together,
 )
-from whatwhere.anomaly.filters import LARGE, SIDE, SIGNAL, SMALL, Cells, brightness, centred, learn_filters, matched
+from whatwhere.anomaly.filters import (
+    LARGE,
+    SIDE,
+    SIGNAL,
+    SMALL,
+    SMALL_OBJECT,
+    Cells,
+    brightness,
+    centred,
+    learn_channels,
+    learn_filters,
+    matched,
+)
 from whatwhere.anomaly.threshold import choose_threshold, pictures_needed
 
 
@@ -42,6 +57,47 @@ def test_each_kind_of_evidence_sees_its_own_defect() -> None:
     seen = normal.maps(spot)
     assert all((seen[kind] == before[kind]).all() for kind in SURFACE if kind != "spots")
     assert (seen["spots"] != before["spots"]).nonzero().tolist() == [[4, 5]]
+
+
+def test_what_unknown_cells_show_has_no_influence() -> None:
+    def masked(seed: int, value: float) -> Cells:
+        one = cells(seed)
+        one.known[:6, :6] = False
+        one.energy[:, :3, :3], one.peaks[:, :6, :6] = (
+            value,
+            value,
+        )  # the cells around known ones are part of their texture
+        return one
+
+    found = []
+    for value in (0.5, 90.0):
+        normal, new = learn_surface([masked(n, value) for n in range(8)], 0), masked(50, value)
+        maps = torch.stack(list(normal.maps(new).values()))
+        parts = [maps[:, new.known], summarise(maps, new, [1.0] * 5), surface_of(new), normal.bank, normal.edge]
+        found.append(torch.cat([part.flatten() for part in parts]))
+    torch.testing.assert_close(*found)
+
+
+def test_unknown_cells_of_an_object_have_no_influence() -> None:
+    normal, hidden = learn_object([cells(n) for n in range(8)], 0), cells(3)
+    hidden.known[:6], hidden.energy[:, :6] = False, 90.0
+    assert normal.far(hidden)[1] == pytest.approx(np.log(NEAR), abs=1)
+    picture = surface(1)[0]
+    picture[:, :20] = torch.nan
+    found = learn_filters([surface(2)[1]], ww.load("photographs").filters[0][0], SMALL_OBJECT, aligned=True)(picture)
+    assert not found.known[:5].any()
+    assert not found.energy[:, :5].any()
+    assert found.energy[:, 5:].norm() == pytest.approx(1.0)
+
+
+def test_channels_are_learned_from_known_pixels() -> None:
+    known = torch.rand(3, 8, 10, generator=torch.Generator().manual_seed(0))
+    partly = torch.nn.functional.pad(known, [0, 5], value=1.0)
+    partly[1, :, 10:] = torch.nan  # unknown in one channel is unknown
+    for search in (LARGE, SMALL):
+        (dark, mixing), expected = learn_channels([partly], search, False), learn_channels([known], search, False)
+        assert dark == pytest.approx(expected[0])
+        torch.testing.assert_close(mixing, expected[1])
 
 
 def test_a_gaussian_gives_the_mahalanobis_distance_of_shrunk_correlations() -> None:
