@@ -36,7 +36,7 @@ def write(path: Path, model: DeconvNet, solutions: list[Solution], sizes: list[t
     writer.save(path, labels=np.arange(len(writer)))
 
 
-@pytest.mark.parametrize("spec", [SPECS["2 layers"], STAGE], ids=["2 layers", "onoff"])
+@pytest.mark.parametrize("spec", [SPECS["2 layers, rectangular"], STAGE], ids=["rectangular", "onoff"])
 @pytest.mark.parametrize("sizes", [[(9, 8)], [(9, 8), (12, 7)]], ids=["one size", "two sizes"])
 def test_codes_are_decoded_to_the_reconstruction(tmp_path: Path, spec: ModelSpec, sizes: list[tuple[int, int]]) -> None:
     model = DeconvNet(spec)

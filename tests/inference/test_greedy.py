@@ -54,7 +54,7 @@ def test_a_code_has_the_cost_of_the_lasso(nonnegative: bool, channels: int, leng
     assert (solution.features < 0).any() != nonnegative
     assert not ((solution.features != 0) & (solution.features.abs() < 1e-12)).any()  # what is removed is 0
     for signal, cost in zip(signals, solution.stats.cost[-1].tolist(), strict=True):
-        assert cost == pytest.approx(least_cost(model, signal, CODING.lam, torch.ones_like(signal)), rel=1e-7)
+        assert cost == pytest.approx(least_cost(model, signal, CODING.lam, torch.ones_like(signal)), rel=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["gaps", "gaps of one channel", "weights"])
@@ -67,7 +67,7 @@ def test_masked_samples_count_by_their_weight(kind: str) -> None:
     solution = ww.infer(model, signals, CODING, mask=mask)
     assert solution.engine == "greedy"
     for signal, weights, cost in zip(signals, mask, solution.stats.cost[-1].tolist(), strict=True):
-        assert cost == pytest.approx(least_cost(model, signal, CODING.lam, weights.expand_as(signal)), rel=1e-7)
+        assert cost == pytest.approx(least_cost(model, signal, CODING.lam, weights.expand_as(signal)), rel=1e-8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -20,6 +20,7 @@ NAMES = [
     "2 layers",
     "2 layers, max",
     "2 layers, signed",
+    "2 layers, rectangular",
     "2 layers, 3-D pooling",
     "3 layers, colour",
 ]
