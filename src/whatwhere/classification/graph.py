@@ -150,8 +150,4 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
 def is_unlabelled(y: np.ndarray) -> np.ndarray:
     """Which labels are -1; text never is."""
-    if y.dtype.kind in "US":
-        return np.zeros(len(y), dtype=bool)
-    if y.dtype.kind == "O":
-        return np.array([not isinstance(label, str) and label == UNLABELLED for label in y], dtype=bool)
-    return np.asarray(y == UNLABELLED)
+    return np.array([label == UNLABELLED for label in y.tolist()], dtype=bool)

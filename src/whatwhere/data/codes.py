@@ -69,7 +69,8 @@ class Codes:
     @property
     def features(self) -> Array:
         """The top layer's features of all images, float32 [N, B, H, W]."""
-        grid = self._one_grid("dense features")
+        self.require_one_size("dense features")
+        grid = self._shape("features_shape", 0)
         self._check_dense(len(self) * math.prod(grid))
         return np.asarray(torch.cat([self._map("features", i).dense() for i in range(len(self))]).view(-1, *grid))
 
@@ -130,10 +131,6 @@ class Codes:
             raise ImageError(
                 f"{self.name}: codes of several sizes; {purpose} needs one (codes[i] is that of one image)"
             )
-
-    def _one_grid(self, purpose: str) -> tuple[int, int, int]:
-        self.require_one_size(purpose)
-        return self._shape("features_shape", 0)
 
 
 class CodesWriter:

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 
 from whatwhere.data.images import Images, brightest_used
-from whatwhere.data.pictures import Picture, Pictures, decode, decode_known
+from whatwhere.data.pictures import Picture, Pictures, decode
 from whatwhere.errors import ImageError, one_or, printable
 
 USUAL_SIDE = 64
@@ -132,7 +132,7 @@ class MixedPictures:
         )
         if not alpha:
             return images, None
-        known = Pictures(pictures, (len(pictures), 1, *size), np.dtype(bool), lambda p: fit(decode_known(p)))
+        known = Pictures(pictures, (len(pictures), 1, *size), np.dtype(bool), lambda p: fit(decode(p, known=True)))
         return images, Images(known, None, f"alpha of {name}")
 
     def _warn_of_depth(self) -> None:

@@ -90,17 +90,19 @@ def find_pictures(path: Path) -> list[Picture]:
     return pictures
 
 
-def decode(picture: Picture) -> np.ndarray:
+def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
     """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey values, or is TIFF.
 
     Transparent pixels are blended with black, the ground of the model: colour · alpha.
+
+    known  instead, which pixels are known, bool [1, H, W]: all but those of alpha 0
     """
-    return _decode(picture, _pixels)
-
-
-def decode_known(picture: Picture) -> np.ndarray:
-    """Which pixels of one picture are known, bool [1, H, W]: all but those of alpha 0."""
-    return _decode(picture, _known)
+    with _open(picture.file) as opened:
+        pixels = _read_page(picture.file, opened, picture.page, _known if known else _pixels)
+    expected = ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
+    if (pixels.shape, pixels.dtype) != expected:
+        raise ImageError(f"{picture.file}: changed since it was loaded; load it again")
+    return pixels
 
 
 def picture_files(folder: Path) -> tuple[list[tuple[Path, str | None]], list[Path]]:
@@ -166,15 +168,6 @@ def _find_pages(file: Path, label: str | None) -> Iterator[Picture]:
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
             C, H, W = pixels.shape
             yield Picture(file, page, (C, H, W), pixels.dtype, largest, label, pages)
-
-
-def _decode(picture: Picture, read: Callable[[Any], np.ndarray]) -> np.ndarray:
-    with _open(picture.file) as opened:
-        pixels = _read_page(picture.file, opened, picture.page, read)
-    expected = (picture.shape, picture.dtype) if read is _pixels else ((1, *picture.shape[1:]), np.dtype(bool))
-    if (pixels.shape, pixels.dtype) != expected:
-        raise ImageError(f"{picture.file}: changed since it was loaded; load it again")
-    return pixels
 
 
 @contextmanager

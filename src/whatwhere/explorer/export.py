@@ -120,7 +120,7 @@ class Explorer:
 
     def page(self, codes: Sequence[str] = (), *, served: bool = False) -> str:
         """The page with these codes; a served one asks for the others at `codes/PART`."""
-        _, height, width = self.images.shape
+        (_, height, width), tested = self.images.shape, pack_settings(self.recipe.inference)
         data = {
             "name": self.name,
             "about": about(self.model, self.images),
@@ -128,7 +128,7 @@ class Explorer:
             "width": width,
             "model": self.packed,
             "settings": pack_settings(replace(self.training, steps=PAGE_STEPS)),
-            "testSettings": test_settings(self.recipe.inference),
+            "testSettings": {name: tested[name] for name in ("lambda", "alpha", "steps", "poolingStep")},
             "examples": pack_examples(self.images)
             | {"codes": list(codes), "parts": self.parts if served else len(codes), "part": PART, "steps": CODE_STEPS},
         }
@@ -153,11 +153,6 @@ def choose_examples(images: Images, most: int) -> np.ndarray:
     """Rows spread evenly over a set, as many as are asked for and as the page can carry."""
     count = max(1, min(most, len(images), EXAMPLE_BYTES // int(np.prod(images.shape))))
     return np.arange(count) * len(images) // count
-
-
-def test_settings(spec: InferenceSpec) -> dict[str, float]:
-    packed = pack_settings(spec)
-    return {name: packed[name] for name in ("lambda", "alpha", "steps", "poolingStep")}
 
 
 def about(model: DeconvNet, images: Images) -> str:
