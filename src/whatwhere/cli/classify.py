@@ -1,14 +1,13 @@
 """`whatwhere classify`: classes of all pictures from a few labels, or the error of a linear SVM."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of, with_preset
 from whatwhere.cli.outputs import Stages, claim, write
@@ -16,13 +15,6 @@ from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, NotEmpty, Positive
 from whatwhere.spec.tasks import Distortions, TrainingOptions
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from whatwhere.classification.protocol import Score
-    from whatwhere.data import Images
-    from whatwhere.model import DeconvNet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +77,7 @@ def classify(
     for name, part in zip(("training", "test"), sets, strict=True):
         with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
             rows.append(describe_images(model, part, recipe, engine=execution.engine, progress=advance))
-    (x, x_test), (y, y_test) = rows, [cast("np.ndarray", part.labels) for part in sets]
+    (x, x_test), (y, y_test) = rows, [cast(Any, part.labels) for part in sets]
     with stages.stage("choosing C on validation images", len(options.C)) as advance:
         best, trials = protocol.choose(x, y, grid=options.C, device=model.device, progress=advance)
     with stages.stage("testing", 1):
@@ -104,15 +96,13 @@ def label_all(
     images: str,
     labels: Path,
     out: Path | None,
-    opened: tuple[Recipe, DeconvNet],
+    opened: "tuple[Recipe, ww.DeconvNet]",
     settings: Settings,
     output: tuple[bool, bool, bool],
 ) -> None:
     """Give all images a class. output: overwrite, json, quiet."""
     from whatwhere.classification.label_tables import check_names, read_labels, write_predictions
-    from whatwhere.classification.labelling import Labelling
     from whatwhere.explorer.label_page import classes_page
-    from whatwhere.learning import TrainedRun
 
     (recipe, model), (overwrite, as_json, quiet) = opened, output
     if out is None:
@@ -120,10 +110,10 @@ def label_all(
     files = out / "predictions.csv", out / "index.html"
     claim(files, run, images, labels, folder=out, overwrite=overwrite)
     pictures, given = read_images(run, images), read_labels(labels)
-    trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
+    trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
     options, distortions = settings.of(TrainingOptions), settings.of(Distortions)
     stage = Stages(quiet).stage
-    session = Labelling(pictures, run=trained, invariant_to=distortions, options=options, stage=stage)
+    session = ww.Labelling(pictures, run=trained, invariant_to=distortions, options=options, stage=stage)
     check_names(labels, given, session.names)
     session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
@@ -144,16 +134,14 @@ def label_all(
 def classify_new(file: Path, images: str | None, out: Path | None, output: tuple[bool, bool, bool]) -> None:
     """Give new images the classes of a saved classifier. output: overwrite, json, quiet."""
     from whatwhere.classification.label_tables import write_predictions
-    from whatwhere.classification.picture_classifier import load_classifier
-    from whatwhere.data import load
     from whatwhere.data.pictures import picture_names
 
     overwrite, as_json, quiet = output
-    classifier = load_classifier(file)
+    classifier = ww.load_classifier(file)
     if images is None or out is None or classifier.describe is None:
         raise SpecError(f"{printable(file)} is a classifier; also give the pictures to classify and --out, a folder")
     claim([out / "predictions.csv"], file, images, folder=out, overwrite=overwrite)
-    pictures = load(images, size=classifier.describe.shape[1] if Path(images).is_dir() else None)
+    pictures = ww.data.load(images, size=classifier.describe.shape[1] if Path(images).is_dir() else None)
     with Stages(quiet).stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
     names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
@@ -165,7 +153,7 @@ def classify_new(file: Path, images: str | None, out: Path | None, output: tuple
 
 def read_sets(
     run: Path, images: str, labels: Path | None, test: str | None, test_labels: Path | None
-) -> tuple[Images, Images]:
+) -> "tuple[ww.data.Images, ww.data.Images]":
     """Labelled training and test images; without test images, a sixth of the others is held out, class by class."""
     import numpy as np
 
@@ -188,7 +176,7 @@ def read_sets(
     return training.subset(training_rows), training.subset(test_rows, f"a held-out sixth of {training.name}")
 
 
-def labelled(images: Images, option: str) -> Images:
+def labelled(images: "ww.data.Images", option: str) -> "ww.data.Images":
     """The same images; raises an error if they have no labels."""
     if images.labels is None:
         raise ImageError(
@@ -198,7 +186,7 @@ def labelled(images: Images, option: str) -> Images:
     return images
 
 
-def result_lines(score: Score, classes: tuple[str, ...] | None) -> list[str]:
+def result_lines(score: Any, classes: tuple[str, ...] | None) -> list[str]:
     """The result in words, and the confusion matrix."""
     low, high = score.interval
     out = [

@@ -1,23 +1,17 @@
 """`whatwhere decode`: codes back into images."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
+import whatwhere as ww
 from whatwhere.cli.command import command
 from whatwhere.cli.inputs import open_run
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, printable
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from whatwhere.model import DeconvNet
 
 
 @command()
@@ -33,10 +27,9 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
     import torch
 
     from whatwhere.data.arrays import write_npz
-    from whatwhere.data.codes import load_codes
 
     _, model = open_run(run, "auto")
-    loaded, as_array = load_codes(codes), out.suffix == ".npz"
+    loaded, as_array = ww.load_codes(codes), out.suffix == ".npz"
     numbers = [f"{i:0{len(str(len(loaded)))}}" for i in range(len(loaded))]
     files = [out] if as_array else [out / name for name in picture_names(loaded.names or numbers)]
     if as_array:
@@ -47,7 +40,7 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
     claim(files, run, codes, folder=None if as_array else out, overwrite=overwrite)
     with Stages(quiet).stage(f"decoding {printable(codes)}", len(loaded)) as advance:
 
-        def images() -> Iterator[Tensor]:
+        def images() -> Iterator[Any]:
             for i in range(len(loaded)):
                 yield loaded.decode(model, i).cpu()
                 advance(1)
@@ -60,7 +53,7 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
     typer.echo(printable(out))
 
 
-def write_pictures(files: list[Path], images: Iterator[Tensor], model: DeconvNet) -> None:
+def write_pictures(files: list[Path], images: Iterator[Any], model: "ww.DeconvNet") -> None:
     """An 8-bit PNG of each image."""
     from whatwhere.explorer.pages import png
 

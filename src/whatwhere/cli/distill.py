@@ -1,14 +1,12 @@
 """`whatwhere distill`: learn a few steps of inference that do the work of many."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, source_of
 from whatwhere.cli.outputs import Stages
@@ -17,9 +15,6 @@ from whatwhere.files import disk_errors
 from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.tasks import TrainingOptions
-
-if TYPE_CHECKING:
-    from whatwhere.data import Images
 
 HELD_OUT = 500  # images at most, and at most a tenth
 
@@ -43,7 +38,7 @@ def distill(
     images  as for `train`; default: those that the run was trained on
     steps   how many steps
     """
-    from whatwhere.inference import infer, resolve_lam, unrolled
+    from whatwhere.inference import resolve_lam
     from whatwhere.inference.checks import in_model_units
 
     execution, spec, stages = settings.of(TrainingOptions), settings.of(DistillSpec), Stages(quiet)
@@ -52,14 +47,14 @@ def distill(
     training, held_out = split(in_model_units(model.spec, given))
     inference = resolve_lam(model, training, settings.override(recipe).inference)
     plain = replace(inference, step=LineSearch(momentum=inference.momentum), steps=max(50, steps))
-    network = unrolled.UnrolledInference(model, steps, plain, untied=True)
+    network = ww.UnrolledInference(model, steps, plain, untied=True)
     with stages.stage(f"learning {steps} steps from {training.name}", spec.batches) as advance:
-        unrolled.distill(network, training, spec, engine=execution.engine, progress=lambda number, cost: advance(1))
+        ww.distill(network, training, spec, engine=execution.engine, progress=lambda number, cost: advance(1))
     learned = network.learned
     with stages.stage(f"measuring {len(held_out):,} held-out images", 2) as advance:
         costs = []
         for used, how in ((learned.model_for(model), learned.spec), (model, plain)):
-            costs.append(infer(used, held_out, how, engine=execution.engine).stats.cost.mean(1).tolist())
+            costs.append(ww.infer(used, held_out, how, engine=execution.engine).stats.cost.mean(1).tolist())
             advance(1)
     place = model.source or run
     with disk_errors(f"writing the learned steps of {place}", "make room, or copy the model to another place"):
@@ -73,7 +68,7 @@ def distill(
         typer.echo("\n".join(f"{cost:10.4g}  after {name}" for name, cost in result.items()))
 
 
-def split(images: Images) -> tuple[Images, Images]:
+def split(images: "ww.data.Images") -> "tuple[ww.data.Images, ww.data.Images]":
     """The images to learn from, and those held out."""
     import numpy as np
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, with_preset
 from whatwhere.cli.outputs import Stages, claim
@@ -67,9 +68,7 @@ def encode(
     preset  as for `classify`; default: coding, and recipe with --descriptors
     """
     from whatwhere.cli.encoding import Encoder, write_descriptors, write_events
-    from whatwhere.data import load
     from whatwhere.inference import resolve_lam
-    from whatwhere.learning import TrainedRun
 
     execution, options = settings.of(TrainingOptions), settings.of(EncodeOptions)
     chosen = preset or ("recipe" if options.descriptors else "coding")
@@ -79,14 +78,14 @@ def encode(
         raise typer.BadParameter("give --out FILE for codes, or --events FILE for a table of events of signals")
     claim([path for path in (out, events) if path is not None], run, images, given.mask, overwrite=overwrite)
     if events is not None:
-        signals = load(images, signals=True, allow_nan=True)
+        signals = ww.data.load(images, signals=True, allow_nan=True)
         count = write_events(events, recipe, model, signals, options, execution.engine)
         written = {"file": str(events), "events": count}
         typer.echo(json.dumps(written) if json_ else f"{printable(events)}: {count:,} events")
     if out is None:
         return
     if options.descriptors:
-        trained = TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
+        trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
         shape = write_descriptors(out, trained, read_images(run, images), settings, Stages(quiet).stage)
         found = {"file": str(out), "arrays": {"descriptors": shape}}
         typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")

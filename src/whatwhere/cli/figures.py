@@ -1,23 +1,17 @@
 """`whatwhere figures`: the figures of a run, and its report."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import typer
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import read_examples, source_of
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.spec.tasks import TrainingOptions
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from whatwhere.data import Images
 
 Format = Literal["png", "pdf", "svg"]
 ANIMATION = "inference"
@@ -44,14 +38,12 @@ def figures(
     format   of the files; the animation is a GIF
     out      folder of the figures and of report.html; default: RUN/figures
     """
-    from whatwhere.figures import RunFigures
     from whatwhere.inference.checks import in_model_units
-    from whatwhere.learning import read_run
 
-    source, trained = images or source_of(run), read_run(run)
+    source, trained = images or source_of(run), ww.read_run(run)
     examples = in_model_units(trained.model.spec, read_examples(run, source))
     engine, stage = settings.of(TrainingOptions).engine, Stages(quiet).stage
-    drawing = RunFigures(trained, choose_images(examples), engine=engine, stage=stage)
+    drawing = ww.figures.RunFigures(trained, choose_images(examples), engine=engine, stage=stage)
     names = only or drawing.names
     for name in names:
         drawing.check(name)
@@ -71,16 +63,14 @@ def figures(
 
 def content_of(figure: Any, format: str) -> bytes:
     """A figure as the content of a file; an animation is one already."""
-    from whatwhere.figures import save
-
     if isinstance(figure, bytes):
         return figure
     file = io.BytesIO()
-    save(figure, file, format)
+    ww.figures.save(figure, file, format)
     return file.getvalue()
 
 
-def choose_images(images: Images) -> Tensor:
+def choose_images(images: "ww.data.Images") -> Any:
     """A random choice of images, always the same."""
     import numpy as np
 

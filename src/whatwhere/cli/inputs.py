@@ -1,20 +1,16 @@
 """What commands read: a run folder or a model file, images by name or path."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings
+from whatwhere.errors import SpecError
+from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
+from whatwhere.spec.inference import CODING
 from whatwhere.spec.tasks import Distortions, TrainingOptions
-
-if TYPE_CHECKING:
-    from whatwhere.data import Images
-    from whatwhere.data.mixed import Recorded
-    from whatwhere.model import DeconvNet
-    from whatwhere.spec import Recipe
 
 EXECUTION = (TrainingOptions, "engine device")  # the settings that every command with inference has
 
@@ -41,48 +37,42 @@ class ImageInput(Checked):
     limit: Count | None = None
     image_count: Count | None = None
 
-    def absolute(self) -> ImageInput:
+    def absolute(self) -> "ImageInput":
         """The same with paths in full; names, `alpha` and `nan` stay as they are."""
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
         return replace(self, source=absolute_source(self.source), mask=mask)
 
-    def by_size(self, run: Path, *, signals: bool = False) -> list[tuple[Images, Images | None]]:
+    def by_size(self, run: Path, *, signals: bool = False) -> "list[tuple[ww.data.Images, ww.data.Images | None]]":
         """The images of each size for a run, and their masks, where there are any."""
-        from whatwhere.data import load_groups
+        return ww.data.load_groups(self.source, self.mask, recorded_by(run), signals=signals)
 
-        return load_groups(self.source, self.mask, recorded_by(run), signals=signals)
-
-    def for_training(self, *, signals: bool = False) -> tuple[Images, Images | None]:
+    def for_training(self, *, signals: bool = False) -> "tuple[ww.data.Images, ww.data.Images | None]":
         """Images of one size or their crops, and their masks; of both only the first `limit`."""
         import numpy as np
 
-        from whatwhere.data import load_for_training
-
-        images, masks = load_for_training(self.source, self.mask, crop=self.crop, signals=signals)
+        images, masks = ww.data.load_for_training(self.source, self.mask, crop=self.crop, signals=signals)
         if self.limit is None or self.limit >= len(images):
             return images, masks
         rows = np.arange(self.limit)
         return images.subset(rows), None if masks is None else masks.subset(rows)
 
 
-def read_images(run: Path, source: str, labels: Path | None = None) -> Images:
+def read_images(run: Path, source: str, labels: Path | None = None) -> "ww.data.Images":
     """The images of a name or a path, with their labels, where there are any.
 
     What is white, and the side of squares of those of several sizes, are as in the run.
     """
-    from whatwhere import data
-
-    return data.load(source, labels, recorded=recorded_by(run))
+    return ww.data.load(source, labels, recorded=recorded_by(run))
 
 
-def read_examples(run: Path, source: str) -> Images:
+def read_examples(run: Path, source: str) -> "ww.data.Images":
     """The test images of a data set known by name, all images of another source."""
     from whatwhere.data.catalogue import CATALOGUE
 
     return read_images(run, f"{source}:test" if source in CATALOGUE else source)
 
 
-def recorded_by(run: Path) -> Recorded:
+def recorded_by(run: Path) -> Any:
     """The shorter side and the white of the images that a run was trained on, where it recorded them."""
     from whatwhere.data.mixed import Recorded
 
@@ -98,13 +88,12 @@ def absolute_source(source: str) -> str:
     return source if source.partition(":")[0] in CATALOGUE else str(Path(source).absolute())
 
 
-def open_run(run: Path, device: str, engine: str = "auto") -> tuple[Recipe, DeconvNet]:
+def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.DeconvNet]":
     """The recipe and the model of a run folder, a model file or a name, on the device for an engine."""
     from whatwhere.inference.environment import choose_device
-    from whatwhere.learning import read_run
 
     home = choose_device(device, engine)
-    trained = read_run(run)
+    trained = ww.read_run(run)
     return trained.recipe, trained.model.to(home)
 
 
@@ -126,11 +115,11 @@ def notes_of(run: Path) -> dict[str, Any]:
     return read_checkpoint(run).notes if run.is_dir() and has_checkpoint(run / "checkpoint") else {}
 
 
-def with_preset(recipe: Recipe, model: DeconvNet, preset: str, settings: Settings) -> tuple[Recipe, DeconvNet]:
+def with_preset(
+    recipe: Recipe, model: "ww.DeconvNet", preset: str, settings: Settings
+) -> "tuple[Recipe, ww.DeconvNet]":
     """The recipe with the inference that --preset names and what --set changes, and the model for it."""
-    from whatwhere.errors import SpecError
     from whatwhere.inference.learned_steps import resolve_steps
-    from whatwhere.spec.inference import CODING
 
     if preset == "coding":
         recipe = replace(recipe, inference=replace(recipe.inference, **CODING))

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import DISTORTIONS, EXECUTION
+from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, read_images
 from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 
@@ -17,8 +18,6 @@ def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv")
     run  a run, a model file or the name of a model; default: one is learned from the pictures first, in a stream
     out  the table of labels
     """
-    from whatwhere.classification.labelling import Labelling
-    from whatwhere.cli.inputs import read_images
     from whatwhere.explorer.label_page import LabelPage
     from whatwhere.explorer.server import PageServer
     from whatwhere.learning.reports import Stage
@@ -26,8 +25,8 @@ def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv")
     how, options = settings.of(Distortions), settings.of(TrainingOptions)
     source = read_images(Path(run or ""), images)
 
-    def make(stage: Stage) -> Labelling:
-        return Labelling(source, run=run, labels=out, invariant_to=how, options=options, stage=stage)
+    def make(stage: Stage) -> ww.Labelling:
+        return ww.Labelling(source, run=run, labels=out, invariant_to=how, options=options, stage=stage)
 
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 
 import typer
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import ImageInput
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.spec.toml import read_recipe
 
 Kind = TypeVar("Kind")
 
@@ -42,11 +44,8 @@ def train(
     recipe  paper, the paper's settings; differences from them in a TOML file; demo; photographs, for restoration; or
             signals, for recordings
     """
-    from whatwhere.learning import TrainingCallbacks
-    from whatwhere.learning import train as train_model
     from whatwhere.learning.defaults import choose_defaults
     from whatwhere.learning.run_folder import read_checkpoint, read_run_recipe
-    from whatwhere.spec.toml import read_recipe
 
     folder = out or resume
     if folder is None or (out and resume):
@@ -65,8 +64,8 @@ def train(
             given = replace(given, image_count=count)
     options = replace(options, notes={**asdict(options), **asdict(given)})
     with report_interrupts(folder), stop_on_signal() as stop:
-        callbacks = TrainingCallbacks(stop=stop)
-        train_model(
+        callbacks = ww.TrainingCallbacks(stop=stop)
+        ww.train(
             pictures, settings.override(base), folder, mask=masks, image_count=given.image_count,
             resume=resume is not None, progress=not quiet, options=options, callbacks=callbacks,
         )  # fmt: skip

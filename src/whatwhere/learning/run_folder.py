@@ -1,5 +1,6 @@
 """The folder of a run, recipe.toml, model.safetensors, history.jsonl, checkpoint/: reading it, and writing it."""
 
+import errno
 import json
 import os
 import shutil
@@ -297,6 +298,8 @@ def open_folder(path: Path) -> Iterator[None]:
         with writing(path, "creating the run folder"):
             opened.enter_context(files.new_folder(checkpoint))
             files.sync_folder(path)
+            if not os.access(checkpoint, os.W_OK):  # reported before everything is read
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(checkpoint))
         busy = f"{printable(path)}: another process is training in this folder; wait for it, or end it"
         opened.enter_context(files.locked(checkpoint, busy))
         for folder in (path, checkpoint, latents):
