@@ -173,3 +173,9 @@ def test_nan_is_unknown_on_request(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.where(KNOWN, np.inf, np.nan)[None])
     with pytest.raises(ImageError, match="inf"):
         load_groups(tmp_path / "b.npy", "nan")
+
+
+def test_a_split_may_follow_the_name() -> None:
+    assert load("digits:test").fingerprint == load("digits", split="test").fingerprint
+    with pytest.raises(ImageError, match="digits has the splits train and test, not 'half'"):
+        load("digits:half")
