@@ -348,8 +348,10 @@ def test_a_random_sample_is_kept_of_more_than_fits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shape", "count"), [("100, 100", 120), ("1, 2500", 100)])
-def test_fit_needs_no_more_memory_than_stated(shape: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("shape", "count", "aligned"), [("100, 100", 120, False), ("1, 2500", 100, False), ("100, 100", 120, True)]
+)
+def test_fit_needs_no_more_memory_than_stated(shape: str, count: int, aligned: bool) -> None:
     """The peak of the process, above that of a fit to two pictures, for more pictures than can be kept."""
     code = f"""
 import resource, torch, whatwhere as ww
@@ -359,7 +361,7 @@ class Many(list):
     def __getitem__(self, n): return torch.rand({shape}, generator=torch.Generator().manual_seed(n))
 torch.set_num_threads(1)
 for count in (2, {count}):
-    ww.AnomalyDetector(memory=64).fit(Many(count))
+    ww.AnomalyDetector(memory=64, aligned={aligned}).fit(Many(count))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
 """
     few, many = map(float, subprocess.check_output([sys.executable, "-c", code]).split())

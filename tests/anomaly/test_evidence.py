@@ -79,7 +79,7 @@ def test_what_unknown_cells_show_has_no_influence() -> None:
 
 
 def test_unknown_cells_of_an_object_have_no_influence() -> None:
-    normal, hidden = learn_object([cells(n) for n in range(8)], 0), cells(3)
+    normal, hidden = learn_object([cells(n) for n in range(8)]), cells(3)
     hidden.known[:6], hidden.energy[:, :6] = False, 90.0
     assert normal.far(hidden)[1] == pytest.approx(np.log(NEAR), abs=1)
     picture = surface(1)[0]

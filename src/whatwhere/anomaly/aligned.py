@@ -19,7 +19,6 @@ from whatwhere.errors import ImageError
 OBJECT = {"places": (1.0, 0.5), "whole": (1.0, 2.0)}
 """The kinds of evidence, as in `evidence.SURFACE`."""
 
-LARGEST_BANK = 16_000_000  # values of normal pictures that others are compared with
 USUAL = 250  # pictures, at least, that tell what distances are usual
 NEAR = 1e-4  # of the squared length of a picture: smaller distances count as equal
 
@@ -30,14 +29,12 @@ class NormalObject:
 
     bank     [P, M, D]: the energies of every place of M normal pictures
     squares  [P, M]: their squared lengths
-    numbers  [M]: which pictures they are
     usual    [2, P]: mean and deviation of the evidence of each place in normal pictures
     size     [2]: rows and columns
     """
 
     bank: Tensor
     squares: Tensor
-    numbers: Tensor
     usual: Tensor
     size: Tensor
 
@@ -60,8 +57,8 @@ class NormalObject:
         """
         x = cells.energy.flatten(1).mT[:, None]
         squares = x.square().sum(2) + self.squares - 2 * (self.bank @ x.mT)[..., 0]  # [P, M]
-        if but in self.numbers and len(self.numbers) > 1:
-            squares = squares[:, self.numbers != but]
+        if but >= 0 and squares.shape[1] > 1:
+            squares = squares[:, torch.arange(squares.shape[1]) != but]
         known = cells.known.flatten()[:, None]
         whole = (squares * known).sum(0).amin() / known.float().mean().clamp_min(NEAR)
         return (len(known) * squares.amin(1)).clamp_min(NEAR).log(), whole.clamp_min(NEAR).log()
@@ -71,18 +68,15 @@ class NormalObject:
         number = row * cells.known.shape[1] + column
         order = (self.bank[number] - cells.energy[:, row, column]).square().sum(1).argsort()
         place = torch.tensor([[row], [column]]).expand(-1, len(order))
-        return torch.cat([self.numbers[order][None], place])
+        return torch.cat([order[None], place])
 
 
-def learn_object(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalObject:
+def learn_object(pictures: Sequence[Cells], each: Each = map) -> NormalObject:
     """What these normal pictures, which have one size, are like."""
     if len(sizes := {tuple(cells.known.shape) for cells in pictures}) > 1:
         raise ImageError(f"aligned pictures of {len(sizes)} sizes were given; resize them to one, or use aligned=False")
-    most = max(1, LARGEST_BANK // pictures[0].energy.numel())
-    numbers = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(seed))[:most].sort().values
-    bank = torch.stack([pictures[n].energy.flatten(1).mT for n in numbers], 1)
-    size = torch.tensor(pictures[0].known.shape)
-    normal = NormalObject(bank, bank.square().sum(2), numbers, torch.empty(0), size)
-    some = numbers[:: max(1, len(numbers) // USUAL)].tolist()
+    bank = torch.stack([cells.energy.flatten(1).mT for cells in pictures], 1)
+    normal = NormalObject(bank, bank.square().sum(2), torch.empty(0), torch.tensor(pictures[0].known.shape))
+    some = range(0, len(pictures), max(1, len(pictures) // USUAL))
     places = torch.stack([places for places, _ in each(normal.far, [pictures[n] for n in some], some)])
     return replace(normal, usual=torch.stack([places.mean(0), places.std(0, correction=0).clamp_min(LEAST)]))

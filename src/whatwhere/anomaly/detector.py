@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -229,10 +230,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         cells: list[Cells] = list(each(self.filters_, pictures))
         if not all(found.known.any() for found in cells):
             raise ImageError("a normal picture has no place of known pixels; remove it")
-        learn = learn_object if spec.aligned else learn_surface
-        self.normal_ = learn(cells, spec.seed, each)
+        learn: Any = learn_object if spec.aligned else partial(learn_surface, seed=spec.seed)
+        self.normal_ = learn(cells, each=each)
         fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
-        evidence = torch.stack(self._cross_evidence(cells, fold, learn, spec.seed, each))
+        evidence = torch.stack(self._cross_evidence(cells, fold, learn, each))
         surfaces = torch.stack([surface_of(found) for found in cells])
         self.usual_, self.map_units_ = Usual.of(surfaces, evidence), units_of(evidence, self.kinds)
         excess = cross_excess(surfaces, evidence, fold)
@@ -240,12 +241,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.normal_scores_ = together(in_units(excess, self.units_).mT).double().numpy()
         self.threshold_ = choose_threshold(self.normal_scores_, spec.false_alarms)
 
-    def _cross_evidence(self, cells: list[Cells], fold: Tensor, learn: Any, seed: int, each: Each) -> list[Tensor]:
+    def _cross_evidence(self, cells: list[Cells], fold: Tensor, learn: Any, each: Each) -> list[Tensor]:
         """Of normal pictures, by what was learned without their fold; neighbours, often of one object, are in one."""
         evidence: list[Tensor] = []
         for k in fold.unique().tolist():
             others = [found for found, f in zip(cells, fold, strict=True) if f != k]
-            normal = learn(others, seed, each) if others else self.normal_
+            normal = learn(others, each=each) if others else self.normal_
             inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
             evidence += each(lambda c, normal=normal: self._evidence(normal, c)[0], inside)
         return evidence
