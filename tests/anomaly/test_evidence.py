@@ -33,6 +33,7 @@ from whatwhere.anomaly.filters import (
     learn_channels,
     learn_filters,
     matched,
+    spread_patches,
 )
 from whatwhere.anomaly.threshold import choose_threshold, pictures_needed
 
@@ -171,6 +172,11 @@ def test_responses_to_normal_pictures_have_variance_one_and_ignore_exposure() ->
     torch.testing.assert_close(
         filters.responses(planes[0] + 3.0)[0], filters.responses(planes[0])[0], atol=2e-3, rtol=0
     )
+
+
+def test_few_patches_of_a_large_picture_are_measured() -> None:
+    assert spread_patches(torch.zeros(1, 1000, 1000), (SIDE, SIDE)).shape[1] < 3000
+    assert spread_patches(torch.zeros(1, 9, 10), (SIDE, SIDE)).shape[1] == 90
 
 
 def test_brightness_is_a_logarithm_or_relative_to_the_mean() -> None:
