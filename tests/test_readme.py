@@ -249,7 +249,7 @@ def test_the_table_of_denoising_is_from_its_result_file(row: str) -> None:
 
 def test_the_table_of_inpainting_is_from_its_result_file() -> None:
     found, page = denoising_results()["inpainting"], rows_of(ROOT / "docs/howto/inpainting.md")
-    before, ours = found["pictures"]["rows"], found["pictures_third"]["rows"]
+    before, ours = found["pictures"]["rows"], found["pictures_fourth"]["rows"]
     for name, rows, key in (
         ("biharmonic", before, "biharmonic"),
         ("sparse coding, our former way", before, "former"),

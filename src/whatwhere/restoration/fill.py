@@ -21,7 +21,7 @@ RELAXATION = 1.7
 FIRST, LAST = 40 / 255, 2 / 255  # standard deviation that is assumed in the first and the last round
 HIDDEN = 0.1  # share of the known pixels at which faint detail is predicted from the others
 IN_GAPS, MOST = 2.0, 1.25  # factor of faint detail in gaps, as less of it is removed at known pixels; of all at most
-SOLVER_STEPS, PULL = 40, 0.01  # of conjugate gradients; towards 0, which large gaps are filled with
+SOLVER_STEPS, PULL = 40, 0.01  # of conjugate gradients; towards a first guess, which large gaps are filled with
 
 
 def fill_in(
@@ -34,7 +34,7 @@ def fill_in(
     values = plane[known > 0]
     if len(values) and values.max() == values.min():
         return torch.full_like(plane, float(values[0]))
-    x = clean = smooth_fill(plane, known)
+    x = clean = continued(smooth_fill(plane, known), known > 0)
     last, first = max(noise, LAST), 0
     for k in range(ROUNDS):
         count = shifts if k >= ROUNDS - LAST_ROUNDS else shifts // EARLY_SHARE
@@ -51,17 +51,16 @@ def faint_detail(removed: Tensor, known: Tensor) -> Tensor:
     """
     random = torch.rand(removed.shape, generator=torch.Generator().manual_seed(0)).to(removed.device)
     hidden = known & (random < HIDDEN)
-    truth, guess = removed[hidden], continued(removed, known & ~hidden)[hidden]
+    truth, guess = removed[hidden], continued(removed * (known & ~hidden), known & ~hidden)[hidden]
     strength = guess.square().sum().clamp(min=1e-20)
     share = (truth * guess).sum() / strength
     error = ((truth - share * guess).square().mean() / strength).sqrt() if len(truth) else 0
-    return (IN_GAPS * (share - error)).clamp(0, MOST) * continued(removed, known)
+    return (IN_GAPS * (share - error)).clamp(0, MOST) * continued(removed * known, known)
 
 
-def continued(values: Tensor, known: Tensor) -> Tensor:
-    """Known values [H, W], and in the gaps those of the least curvature, by conjugate gradients."""
-    u = torch.where(known, values, 0)
-    rest = direction = torch.where(known, 0, -bending(u))
+def continued(u: Tensor, known: Tensor) -> Tensor:
+    """Values [H, W], and in the gaps others of the least curvature near those given, by conjugate gradients."""
+    rest = direction = torch.where(known, 0, -laplacian(laplacian(u)))
     strength = rest.square().sum()
     for _ in range(SOLVER_STEPS):
         if strength < 1e-12:
