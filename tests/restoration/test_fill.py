@@ -36,10 +36,15 @@ def test_missing_pixels_are_nearer_to_the_truth_than_a_smooth_fill(missing: floa
 
 def test_the_first_round_begins_with_gaps_of_the_least_curvature() -> None:
     planes: list[Tensor] = []
-    known = known_pixels(waves(30, 32), 0.5)
-    fill_in(lambda plane, *rest: planes.append(plane) or plane, 0.5 + 40 * waves(30, 32), known, 0.0, 16)  # type: ignore[func-returns-value]
-    smooth = smooth_fill(0.5 + 40 * waves(30, 32), known)
-    assert error(planes[0], 0.5 + 40 * waves(30, 32)) < 0.5 * error(smooth, 0.5 + 40 * waves(30, 32))
+
+    def denoise(plane: Tensor, noise: float, shifts: int, first: int) -> Tensor:
+        planes.append(plane)
+        return plane
+
+    truth = 0.5 + 40 * waves(30, 32)
+    known = known_pixels(truth, 0.5)
+    fill_in(denoise, truth, known, 0.0, 16)
+    assert error(planes[0], truth) < 0.5 * error(smooth_fill(truth, known), truth)
 
 
 def test_the_grid_moves_on_and_early_rounds_have_a_quarter_of_its_shifts() -> None:
