@@ -64,10 +64,11 @@ def product(outputs: int, vectors: int, dot: bool = False) -> Any:
                     pointer(context, builder, state, source, _affine(builder, at, (i, step), (row.index, jump)))
                     for i in range(outputs)
                 ]
-                first = builder.mul(row.index, depth)
-                with cgutils.for_range(builder, builder.sdiv(depth, _number(LANES)) if dot else depth) as piece:
-                    d = builder.mul(piece.index, _number(LANES)) if dot else piece.index
-                    lines = pointer(context, builder, filters, f, _affine(builder, f_at, (builder.add(first, d), maps)))
+                first = _affine(builder, f_at, (builder.mul(row.index, depth), maps))
+                filter_row = pointer(context, builder, filters, f, first)
+                advance = _number(LANES if dot else 1)
+                with cgutils.for_range_slice(builder, _number(0), depth, advance, inc=True) as (d, _):
+                    lines = builder.gep(filter_row, [d if dot else builder.mul(d, maps)])
                     weights = [
                         load_vector(builder, builder.gep(lines, [_number(v * LANES)]), dtype) for v in range(vectors)
                     ]

@@ -18,6 +18,16 @@ ROUNDING = 20  # of Winograd's method, in units of the last place of the largest
 KNOWN, MOMENTS, SWITCHES, FLAT = range(4)  # values of `layer.fit`: where the pooling variables of a layer come from
 
 
+@inline_jit
+def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None:
+    """Copy a slice. As a slice assignment Numba would spend seconds compiling an error message that cannot occur."""
+    whole = length - length % LANES
+    for i in range(0, whole, LANES):
+        store(target, at + i, load(source, begin + i))
+    for i in range(whole, length):
+        target[at + i] = source[begin + i]
+
+
 @jit
 def copy_map(
     packed: Array, outside: int, state: Array, inside: int, shape: tuple[int, int, int], to_state: bool
@@ -25,20 +35,15 @@ def copy_map(
     """Copy `shape` = (places, maps of the model, maps in memory) to the state or back; the end of the caller's."""
     noinline()
     places, maps, between = shape
+    if maps == between:
+        places, maps, between = 1, places * maps, places * maps
     for i in range(places):
-        for b in range(maps):
-            if to_state:
-                state[inside + i * between + b] = packed[outside + i * maps + b]
-            else:
-                packed[outside + i * maps + b] = state[inside + i * between + b]
+        here, there = outside + i * maps, inside + i * between
+        if to_state:
+            copy(packed, here, state, there, maps)
+        else:
+            copy(state, there, packed, here, maps)
     return outside + places * maps
-
-
-@inline_jit
-def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None:
-    """Copy a slice. As a slice assignment Numba would spend seconds compiling an error message that cannot occur."""
-    for i in range(length):
-        target[at + i] = source[begin + i]
 
 
 @jit
