@@ -134,7 +134,7 @@ def restore_recording(
             f"{task.model} is a model of pictures; a recording needs one of its waveforms: --model RUN, after "
             f"`whatwhere train {printable(recording)} --recipe signals --out RUN`"
         )
-    model = open_run(Path(task.model), execution.device)[1]
+    model = open_run(Path(task.model), execution.device, execution.engine)[1]
     claim([out], task.model, recording, mask, overwrite=overwrite)
     values = load(recording, signals=True, allow_nan=mask == "nan")[:]
     if mask is None:
