@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import machine
 from PIL import Image
-
-from whatwhere.inference import machine
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reproduction.studies.anomaly_tiles import parts_of, pixels, read_tiles

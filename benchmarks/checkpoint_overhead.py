@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from log import Log
+from machine import machine
 
 from whatwhere.data import load
-from whatwhere.inference import machine
 from whatwhere.learning import TrainingCallbacks, TrainingOptions, train
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from log import Log
+from machine import machine
 
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.errors import ConvergenceWarning
-from whatwhere.inference import convergence, machine
+from whatwhere.inference import convergence
 from whatwhere.spec import LineSearch
 
 RESULTS = Log("coding")

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 from log import Log
+from machine import machine
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from whatwhere.inference import infer, machine
+from whatwhere.inference import infer
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet, deconvnet
 from whatwhere.ops.connectivity import project_filters

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 import torch
+from machine import machine
 
 from whatwhere import infer
 from whatwhere.data import load
-from whatwhere.inference import machine
 from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numba
 import torch
+from machine import machine
 
 from whatwhere.data import load
-from whatwhere.inference import machine
 from whatwhere.inference.engines.cpu import convolution, pooling, start, steps
 from whatwhere.inference.engines.cpu.batch_solver import BatchSolver
 from whatwhere.inference.engines.cpu.records import Codes

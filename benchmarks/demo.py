@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from whatwhere.inference import machine
+from machine import machine
 
 RESULTS = Path(__file__).parent / "results" / "demo.json"
 

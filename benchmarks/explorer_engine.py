@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import machine
 
 import whatwhere.explorer
 from whatwhere import load, models
 from whatwhere.data import load as load_data
 from whatwhere.explorer.export import pack_model, pack_settings
-from whatwhere.inference import machine
 from whatwhere.spec import InferenceSpec
 
 HERE = Path(__file__).parent

@@ -22,10 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from machine import machine
 
 import whatwhere as ww
 from whatwhere.classification import describe_images
-from whatwhere.inference import machine
 
 KYMATIO_BATCHES = (10, 50, 250)
 

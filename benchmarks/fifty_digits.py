@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import machine
 
 import whatwhere as ww
 from whatwhere.classification import describe_images
-from whatwhere.inference import machine
 
 FILE = Path(__file__).parent / "results" / "fifty_digits.json"
 digits = ww.data.load("digits")

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 from log import Log
+from machine import machine
 from torch import Tensor
 
 import whatwhere as ww
 from whatwhere.classification import describe_images, fit_svm
-from whatwhere.inference import machine
 
 RESULTS = Log("generation")
 EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0

@@ -24,12 +24,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from machine import machine
 
 import whatwhere as ww
 from whatwhere.classification.metric import Metric, purpose
 from whatwhere.explorer.label_page import LabelPage
 from whatwhere.explorer.server import PageServer
-from whatwhere.inference import machine
 from whatwhere.model.files import to_bytes
 from whatwhere.spec.tasks import TrainingOptions
 

@@ -24,13 +24,14 @@ from typing import Any
 import numpy as np
 import torch
 from log import Log
+from machine import machine
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
 from whatwhere.cli.encode import EncodeOptions
 from whatwhere.cli.encoding import Encoder
 from whatwhere.data import load
-from whatwhere.inference import infer, infer_tiled, machine
+from whatwhere.inference import infer, infer_tiled
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LearningSpec, ModelSpec, Recipe
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import machine
 
 import whatwhere as ww
-from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES, Engine
 from whatwhere.model import Problem
 from whatwhere.spec import InferenceSpec, LineSearch, Phase

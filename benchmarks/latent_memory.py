@@ -63,7 +63,7 @@ def main() -> None:
     if given.one:
         print(json.dumps(measure(given.images[0], given.stores[0], given.engine)))
         return
-    from whatwhere.inference import machine
+    from machine import machine
 
     rows = []
     for store in given.stores:

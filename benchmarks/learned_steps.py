@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import machine
 
 import whatwhere as ww
 from whatwhere.classification import describe_images, protocol
 from whatwhere.data import Images
-from whatwhere.inference import UnrolledInference, distill, machine
+from whatwhere.inference import UnrolledInference, distill
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DistillSpec, InferenceSpec
 

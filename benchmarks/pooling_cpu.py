@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from machine import machine
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from whatwhere.data import load
-from whatwhere.inference import machine
 from whatwhere.nn import GaussianPool2d
 
 POOLINGS: dict[str, Callable[[], nn.Module]] = {

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as torch_functional
+from machine import machine
 from torch import Tensor
 
 from whatwhere import PoolingParams
-from whatwhere.inference import machine
 from whatwhere.nn import functional as F
 
 

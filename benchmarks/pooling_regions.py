@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import machine
 from streaming_gpu import C_GRID, read, streaming_recipe
 from torch import Tensor
 
@@ -28,7 +29,6 @@ import whatwhere as ww
 from whatwhere import override
 from whatwhere.classification import describe_images, protocol
 from whatwhere.data import load
-from whatwhere.inference import machine
 from whatwhere.inference.engines import ENGINES
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet, Problem

@@ -36,10 +36,10 @@ from typing import Any
 import numpy as np
 import sporco.fft
 import torch
+from machine import machine
 from scipy.fft import next_fast_len
 
 import whatwhere as ww
-from whatwhere.inference import machine
 from whatwhere.learning.defaults import start_from_pieces
 
 Look = Callable[[int, np.ndarray], bool]

@@ -28,6 +28,7 @@ import numpy as np
 import skimage.data
 import sporco.fft
 import torch
+from machine import machine
 from sporco.admm import cbpdn as admm
 from sporco.pgm import cbpdn as pgm
 from sporco.pgm.backtrack import BacktrackRobust, BacktrackStandard
@@ -35,7 +36,6 @@ from torch import Tensor
 
 from whatwhere import override
 from whatwhere.data import load
-from whatwhere.inference import machine
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.engines.cpu.batch_solver import initial_latents
 from whatwhere.inference.step_size import lipschitz

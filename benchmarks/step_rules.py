@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 from log import Log
+from machine import machine
 
 from whatwhere import InferenceSpec, data, infer, load, models
 from whatwhere.classification import describe_images, fit_svm
-from whatwhere.inference import machine
 from whatwhere.spec import Fixed, LineSearch, Recipe
 
 RESULTS = Log("step_rules")

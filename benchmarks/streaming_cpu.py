@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 from learning_curve import curve, record
+from machine import machine
 
 from whatwhere import data, override, read_recipe
-from whatwhere.inference import machine
 from whatwhere.spec import EveryEpoch, LineSearch, Recipe
 
 RESULTS = Path(__file__).parent / "results" / "streaming_cpu.json"

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import torch
 from learning_curve import curve, held_out_cost, record
+from machine import machine
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 import whatwhere as ww
 from whatwhere import override
 from whatwhere.classification import describe_images, protocol
-from whatwhere.inference import machine
 from whatwhere.learning import BatchReport, TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch, Recipe

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 from log import Log
+from machine import machine
 from sklearn.datasets import load_sample_image
 
 from whatwhere import load as load_model
 from whatwhere import models
 from whatwhere.data import load
-from whatwhere.inference import infer, infer_tiled, machine
+from whatwhere.inference import infer, infer_tiled
 from whatwhere.spec import InferenceSpec, Phase
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))

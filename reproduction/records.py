@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
+from benchmarks.machine import machine
 from reproduction.baselines import BASELINES, Baseline
 from reproduction.jobs import (
     ClassifierSpec,
@@ -29,7 +30,6 @@ from reproduction.jobs import (
 )
 from reproduction.results import EvaluationResult, FewLabelResult, RecordedResult, Result, TrainingResult
 from whatwhere.errors import RunError, WhatwhereError
-from whatwhere.inference import machine
 from whatwhere.spec import Recipe, build
 
 R = TypeVar("R", bound=Result)

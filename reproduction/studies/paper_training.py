@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.machine import machine
 from reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
 from reproduction.records import Record
 from reproduction.reproduce import RESULTS, open_store
@@ -30,7 +31,7 @@ from reproduction.table import cells_of
 from whatwhere import DeconvNet, load
 from whatwhere.classification import describe_images, fit_svm, protocol
 from whatwhere.data import Images
-from whatwhere.inference import infer, machine
+from whatwhere.inference import infer
 from whatwhere.spec import Recipe
 
 COMPARED = 500  # images that are inferred in float64 too

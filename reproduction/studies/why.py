@@ -30,6 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmarks.machine import machine
 from reproduction.jobs import EvaluationJob, ModelFeatures, TrainingJob
 from reproduction.models import ModelStore
 from reproduction.reproduce import open_store
@@ -39,7 +40,7 @@ from reproduction.whitening import side_by_side
 from whatwhere import DeconvNet, data, load
 from whatwhere.classification import Matrix, describe, protocol
 from whatwhere.data import Images, few_labels
-from whatwhere.inference import infer, machine
+from whatwhere.inference import infer
 from whatwhere.spec import InferenceSpec, Recipe
 
 HERE = Path(__file__).parent

@@ -14,10 +14,10 @@ from tiny_run import whatwhere
 from whatwhere.cli import app, bench
 from whatwhere.cli.bench import bench_inference, cases
 from whatwhere.cli.command import Settings, command, known_settings, sentence
+from whatwhere.cli.info import installed_version
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import engines
 from whatwhere.inference.engines import ENGINES
-from whatwhere.inference.environment import installed_version
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
 
@@ -176,7 +176,7 @@ def test_versions_devices_and_engines() -> None:
     assert list(facts["engines"]) == list(ENGINES)
     assert facts["engines"]["reference"] == "supported"
     assert "cpu" in facts["devices"]
-    assert installed_version("no-such-package") is None
+    assert installed_version("no-such-package") == "not installed"
     assert "reference      supported" in whatwhere("info")
 
 

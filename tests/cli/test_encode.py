@@ -26,7 +26,7 @@ from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.explorer.pages import png
 from whatwhere.files import RECORD
 from whatwhere.inference import resolve_lam
-from whatwhere.inference.threads import workers
+from whatwhere.inference.environment import workers
 from whatwhere.spec import AutoLam, InputSpec
 
 FEW_STEPS = (*PLAIN, "--preset", "recipe")

@@ -1,5 +1,3 @@
-import json
-import platform
 from dataclasses import replace
 
 import pytest
@@ -9,7 +7,7 @@ import torch.nn.functional as F
 import tiny_training as tiny
 from examples import SPECS, random_images
 from whatwhere.errors import EngineError, ImageError, SpecError
-from whatwhere.inference import infer, machine, resolve_lam
+from whatwhere.inference import infer, resolve_lam
 from whatwhere.inference.auto_lam import SAMPLE, sample_rows
 from whatwhere.inference.engines import resolve, unsupported_reasons
 from whatwhere.inference.environment import choose_device
@@ -88,27 +86,7 @@ def test_the_default_plan_is_joint_at_any_depth() -> None:
     assert joint(3) == (Phase(layer=3, update_pooling=(1, 2, 3)),)
 
 
-# What a result file says about the machine -----------------------------------------------------------------------
-
-
-def test_the_machine_is_this_one():
-    here = machine()
-    assert here["python"] == platform.python_version()
-    assert torch.__version__.startswith(here["versions"]["torch"])
-    assert here["cores"] >= 1
-    assert here["processor"]
-    assert json.loads(json.dumps(here)) == here
-
-
-def test_the_commit_can_be_given(monkeypatch):
-    monkeypatch.setenv("WHATWHERE_COMMIT", "abc123")
-    assert machine()["commit"] == "abc123"
-
-
-def test_without_git_there_is_no_commit(monkeypatch):
-    monkeypatch.delenv("WHATWHERE_COMMIT", raising=False)
-    monkeypatch.setenv("PATH", "")
-    assert machine()["commit"] is None
+# Devices -------------------------------------------------------------------------------------------------------
 
 
 def test_a_device_is_chosen_or_raises(monkeypatch):

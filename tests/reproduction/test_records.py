@@ -1,10 +1,13 @@
 """Result files: what is written is read again, found by its job whatever its name, and never overwritten."""
 
 import json
+import platform
 from dataclasses import replace
 
 import pytest
+import torch
 
+from benchmarks.machine import machine
 from reproduction.baselines import KMeans, RawPixels, Scattering
 from reproduction.few_labels import FewLabels
 from reproduction.jobs import (
@@ -258,3 +261,16 @@ def test_no_two_jobs_of_the_tables_share_a_name(scale):
     recipes = [recipe for f in features if isinstance(f, ModelFeatures) for recipe in f.recipes()]
     jobs |= {TrainingJob(names.scale.data, recipe) for recipe in recipes}
     assert len({names(job) for job in jobs}) == len(jobs)
+
+
+def test_a_record_says_what_it_ran_on(monkeypatch):
+    here = machine()
+    assert here["python"] == platform.python_version()
+    assert torch.__version__.startswith(here["versions"]["torch"])
+    assert here["processor"]
+    assert json.loads(json.dumps(here)) == here
+    monkeypatch.setenv("WHATWHERE_COMMIT", "abc123")
+    assert machine()["commit"] == "abc123"
+    monkeypatch.delenv("WHATWHERE_COMMIT")
+    monkeypatch.setenv("PATH", "")
+    assert machine()["commit"] is None, "without git"

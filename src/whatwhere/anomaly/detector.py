@@ -33,7 +33,7 @@ from whatwhere.anomaly.filters import LARGE, SIGNAL, SMALL, SMALL_OBJECT, Cells,
 from whatwhere.anomaly.pictures import PictureList, Sample, Source, is_large, open_pictures, with_channels
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.inference.threads import workers
+from whatwhere.inference.environment import workers
 from whatwhere.learning import load as load_model
 from whatwhere.spec.tasks import AnomalySpec
 

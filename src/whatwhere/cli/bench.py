@@ -33,7 +33,6 @@ def bench(*, images: int | None = None, steps: int | None = None, settings: Sett
     images  in the batch; default: 100 on a CPU, 6,000 on a GPU
     steps   of a solve; default: 20 on a CPU, 100 on a GPU
     """
-    from whatwhere.inference import machine
     from whatwhere.inference.environment import choose_device
 
     home, rows = choose_device(settings.of(TrainingOptions).device), []
@@ -43,7 +42,7 @@ def bench(*, images: int | None = None, steps: int | None = None, settings: Sett
         measured = f"{row['median']:>14,.0f} image-iterations/s {row['speedup']:>8.2f} × the reference"
         typer.echo(f"{row['case']:<26} {row['engine']:<10} {row['threads']} thread(s) {measured}", err=json_)
     if json_:
-        typer.echo(json.dumps({"benchmark": "inference", "machine": machine(), "measurements": rows}, indent=1))
+        typer.echo(json.dumps({"benchmark": "inference", "measurements": rows}, indent=1))
 
 
 def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:

@@ -20,8 +20,8 @@ from whatwhere.data.signals import PictureWindows
 from whatwhere.files import disk_errors, open_atomic
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
+from whatwhere.inference.environment import workers
 from whatwhere.inference.recordings import iter_events
-from whatwhere.inference.threads import workers
 from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.inference.tiled import TILE, infer_tiled
 from whatwhere.latents import SparseLatents

@@ -100,9 +100,8 @@ def gather() -> dict[str, Any]:
 
     from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
-    from whatwhere.inference.environment import installed_version
 
-    versions = {name: installed_version(name) or "not installed" for name in PACKAGES}
+    versions = {name: installed_version(name) for name in PACKAGES}
     devices = {"cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"}
     for i in range(torch.cuda.device_count()):
         devices[f"cuda:{i}"] = torch.cuda.get_device_name(i)
@@ -114,6 +113,15 @@ def gather() -> dict[str, Any]:
         "models": {name: summary(models.find(name)) for name in models.names()},
         "data sets": {name: summary(entry) for name, entry in CATALOGUE.items()},
     }
+
+
+def installed_version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def summary(entry: Entry) -> str:

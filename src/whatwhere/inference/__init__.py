@@ -1,7 +1,6 @@
 """Inference: from images to what and where."""
 
 from whatwhere.inference.auto_lam import resolve_lam
-from whatwhere.inference.environment import machine
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.recordings import find_events
@@ -15,6 +14,5 @@ __all__ = [
     "find_events",
     "infer",
     "infer_tiled",
-    "machine",
     "resolve_lam",
 ]

@@ -1,11 +1,9 @@
-"""Where this process runs: the device that it computes on, and the machine, for those who report measurements."""
+"""Where this process computes: on which device, and in how many threads."""
 
-import os
-import platform
-import subprocess
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,7 +11,6 @@ import torch
 from whatwhere.errors import SpecError
 
 CPU_ENGINES = ("cpu", "greedy")
-PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymatio")
 
 
 def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:
@@ -29,47 +26,22 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
     return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
 
 
-def machine() -> dict[str, Any]:
-    """What this process runs on, now, as plain values: processor, GPU, versions of the packages, commit and time.
+@contextmanager
+def workers() -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
 
-    >>> sorted(ww.inference.machine())
-    ['commit', 'cores', 'gpu', 'processor', 'python', 'time', 'versions']
+    Within it, PyTorch computes a picture in one thread, so that results do not depend on the number of threads.
     """
-    return {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "python": platform.python_version(),
-        "versions": {name: installed_version(name) for name in PACKAGES},
-        "commit": commit(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    threads = torch.get_num_threads()
 
+    def each(function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
+        items = zip(*arguments, strict=False)
+        while some := list(islice(items, 4 * threads)):
+            yield from pool.map(lambda item: function(*item), some)
 
-def processor() -> str:
-    """The processor's name, as far as the system knows it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def installed_version(package: str) -> str | None:
+    torch.set_num_threads(1)
     try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def commit() -> str | None:
-    """The commit this runs from, with a mark where files were changed; WHATWHERE_COMMIT overrides it."""
-    if given := os.environ.get("WHATWHERE_COMMIT"):
-        return given
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return described.stdout.strip()
+        with ThreadPoolExecutor(threads) as pool:
+            yield each
+    finally:
+        torch.set_num_threads(threads)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from whatwhere.inference.threads import workers
+from whatwhere.inference.environment import workers
 
 Progress = Callable[[int], None]
 """Called with the number of pixels just done."""

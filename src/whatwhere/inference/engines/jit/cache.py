@@ -3,16 +3,10 @@
 Numba raises an error if no folder is writable and fails for ever on a damaged file. Here functions are then compiled
 without a cache, and a damaged file is deleted and written again. Every file starts with the checksum of its content and
 holds one signature of one function, so processes that compile at the same time cannot mix up their results.
-
-Machine code is executed, so it is loaded only from a folder and a file that belong to this user and that nobody else
-may write. The checksum detects damage, the owner and the permissions prevent attacks.
 """
 
 import hashlib
-import os
 import pickle
-import stat
-import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
@@ -22,11 +16,12 @@ import numba
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
+from whatwhere.files import write_atomic
+
 NOT_WRITABLE = (
     "no folder for compiled machine code is writable, so each process compiles again (about 20 s); "
     "set NUMBA_CACHE_DIR to a writable folder of your own"
 )
-NOT_OWN = "belongs to another user, or others may write to it"
 
 
 class CodeFiles:
@@ -38,67 +33,25 @@ class CodeFiles:
     def path(self, key: tuple[Any, ...]) -> Path:
         """The file of a key: Numba's signature, processor, and hashes of the bytecode and of the source files."""
         signature = hashlib.sha256(repr((numba.__version__, key)).encode()).hexdigest()
-        return self.folder / f"{self.name}.{source_stamp(key)}.{signature[:24]}.nbc"
+        return self.folder / f"{self.name}.{key[2][1][:12]}.{signature[:24]}.nbc"
 
     def load(self, key: tuple[Any, ...]) -> Any:
         path = self.path(key)
-        try:
-            with open(path, "rb") as file:
-                if not is_own(os.fstat(file.fileno())):
-                    warnings.warn(f"machine code in {path} {NOT_OWN}; it is compiled again", stacklevel=2)
-                    return None
-                stored = file.read()
-        except OSError:
+        if not path.exists():
             return None
-        checksum, content = stored[:32], stored[32:]
-        if hashlib.sha256(content).digest() != checksum:
-            self.discard(key)
-            return None
-        return pickle.loads(content)
+        stored = path.read_bytes()
+        if hashlib.sha256(stored[32:]).digest() != stored[:32]:
+            raise ValueError("the checksum differs")
+        return pickle.loads(stored[32:])
 
     def save(self, key: tuple[Any, ...], data: Any) -> None:
-        content = dumps(data)
-        self.delete_outdated(key)
-        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=self.name, suffix=".tmp", delete=False) as file:
-            try:
-                file.write(hashlib.sha256(content).digest() + content)
-                file.close()
-                os.replace(file.name, self.path(key))
-            except BaseException:
-                os.unlink(file.name)
-                raise
-
-    def discard(self, key: tuple[Any, ...]) -> None:
-        path = self.path(key)
-        warnings.warn(f"damaged machine code in {path} was deleted; it is compiled again", stacklevel=2)
-        path.unlink(missing_ok=True)
-
-    def delete_outdated(self, key: tuple[Any, ...]) -> None:
-        """Delete files of the same function that were compiled from other source files."""
-        for path in self.folder.glob(f"{self.name}.*.nbc"):
-            if not path.name.startswith(f"{self.name}.{source_stamp(key)}."):
-                path.unlink(missing_ok=True)
-
-
-def source_stamp(key: tuple[Any, ...]) -> str:
-    return str(key[2][1])[:12]
-
-
-def is_own(status: os.stat_result) -> bool:
-    """Whether a file or folder belongs to this user and nobody else may write to it."""
-    return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
-
-
-def own_folder(parent: Path) -> Path:
-    """A folder for this user's machine code alone, in `parent` or, where another user has taken its name, at home."""
-    name = f"whatwhere-{os.geteuid()}" if hasattr(os, "geteuid") else "whatwhere"
-    for folder in (parent / name, Path.home() / ".cache" / name):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = os.lstat(folder)
-        if stat.S_ISDIR(status.st_mode) and is_own(status):
-            return folder
-        warn_once(f"the folder {folder} for machine code {NOT_OWN}, so it is not used; remove it")
-    raise RuntimeError("no folder of this user's own")
+        """Write a file, and delete those of the same function that were compiled from other source files."""
+        content, path = dumps(data), self.path(key)
+        of_these_sources = path.name.rsplit(".", 2)[0]
+        for other in self.folder.glob(f"{self.name}.*.nbc"):
+            if not other.name.startswith(of_these_sources):
+                other.unlink(missing_ok=True)
+        write_atomic(path, hashlib.sha256(content).digest() + content)
 
 
 class MachineCodeCache(FunctionCache):
@@ -108,14 +61,16 @@ class MachineCodeCache(FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # raises RuntimeError if no folder is writable
-        self.folder = own_folder(Path(self.cache_path))
+        self.folder = Path(self.cache_path)
         self._cache_file = CodeFiles(self.folder, self._impl.filename_base)
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super()._load_overload(sig, target_context)
-        except Exception:  # whatever unpickling or linking raises, the file is useless
-            self._cache_file.discard(self._index_key(sig, target_context.codegen()))
+        except Exception:  # whatever reading, unpickling or linking raises, the file is useless
+            path = self._cache_file.path(self._index_key(sig, target_context.codegen()))
+            warnings.warn(f"damaged machine code in {path} was deleted; it is compiled again", stacklevel=2)
+            path.unlink(missing_ok=True)
             return None
 
     def _save_overload(self, sig: Any, data: Any) -> None:
@@ -130,29 +85,15 @@ def use_cache(compiled: Any) -> None:
     try:
         compiled._cache = MachineCodeCache(compiled.py_func)
     except (RuntimeError, OSError):
-        warn_once(NOT_WRITABLE)
+        warn_not_writable()
 
 
 @cache
-def warn_once(message: str) -> None:
-    warnings.warn(f"whatwhere: {message}", stacklevel=2)
-
-
-def folder_of(compiled: Any) -> Path | None:
-    """Where the machine code of a compiled function is cached; None if no folder is writable."""
-    return getattr(compiled._cache, "folder", None)
-
-
-def has_code(compiled: Any) -> bool:
-    """Whether a function was compiled for any types: in this process, or its machine code is cached."""
-    folder = folder_of(compiled)
-    if compiled.overloads or folder is None:
-        return bool(compiled.overloads)
-    stamp = source_stamp(compiled._cache._index_key(None, compiled.targetctx.codegen()))
-    return any(folder.glob(f"{compiled._cache._cache_file.name}.{stamp}.*.nbc"))
+def warn_not_writable() -> None:
+    warnings.warn(f"whatwhere: {NOT_WRITABLE}", stacklevel=2)
 
 
 def describe_cache(compiled: Any) -> str:
     """Where the machine code of a compiled function is cached, or why it is not."""
-    folder = folder_of(compiled)
+    folder = getattr(compiled._cache, "folder", None)
     return f"machine code cached in {folder}" if folder else NOT_WRITABLE
