@@ -20,7 +20,6 @@ HOMES = {
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
-    "figures/animation.py": "figures/test_drawing.py",
     "ops/pooling_pairs.py": "ops/test_pooling.py",
     "explorer/server.py": "explorer/test_export.py",
     "anomaly/threshold.py": "anomaly/test_evidence.py",

@@ -1,30 +1,24 @@
 """Every figure can be drawn from a tiny model, in every format, without a warning, in the size of paper."""
 
 import colorsys
-import io
 import sys
-from dataclasses import replace
 
 import matplotlib
 import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from PIL import Image
 
 import whatwhere as ww
 from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.figures.activations import gaussians
-from whatwhere.figures.animation import _rendered, animation, frame_figure, steps_shown, trace
 from whatwhere.figures.composite import cost_curves, filter_panel, plane_panel, reconstruction_panel, sample_panel
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.style import COLUMN, GAP, PAGE, RC, feature_colours, image_to_rgb
-from whatwhere.inference import infer
+from whatwhere.figures.style import COLUMN, GAP, PAGE, feature_colours, image_to_rgb
 from whatwhere.latents import Latents
-from whatwhere.ops.input_stage import take_lowpass
 from whatwhere.ops.pooling import unpool
-from whatwhere.spec import InferenceSpec, InputSpec, LineSearch
+from whatwhere.spec import InferenceSpec, InputSpec
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -38,9 +32,6 @@ DRAW = {
     "cost": lambda t, m: figures.cost({"one": HISTORY, "two": HISTORY}),
     "where 1": lambda t, m: figures.where_map(t.model, t.images, t.top, 1, 0),
     "where 2": lambda t, m: figures.where_map(t.model, t.images, t.top, 2, 0),
-    "frame": lambda t, m: figures.styled(frame_figure)(
-        t.model, t.images[0], trace(t.model, t.images[0], InferenceSpec(steps=2)), 1
-    ),
     "decomposition, max": lambda t, m: figures.decomposition(m.model, m.images[0], m.top[:1]),
 }
 
@@ -82,8 +73,6 @@ def test_models_with_input_stages_draw(stage, channels, tmp_path):
     figures.save(figures.composite(one.model, one.images, one.layers), tmp_path / "a.png")
     figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
     figures.save(figures.where_map(one.model, one.images, one.top, 1, 0), tmp_path / "c.png")
-    snapshots = trace(one.model, one.images[0], InferenceSpec(lam=20.0, steps=2))
-    assert figures.animation(one.model, one.images[0], snapshots).startswith(b"GIF89a")
 
 
 def test_an_image_without_features_draws(tiny, tmp_path):
@@ -255,63 +244,3 @@ def test_an_ellipse_lies_where_its_feature_draws(tiny):
             continue  # cut off by the border
         assert abs((drawn * columns).sum() / drawn.sum() - x) < 1
         assert abs((drawn * rows).sum() / drawn.sum() - y) < 1
-
-
-# The steps of the animation are the steps of inference -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("momentum", [False, True])
-def test_the_trace_is_the_inference(tiny, momentum):
-    spec, image = InferenceSpec(lam=20.0, steps=5, step=LineSearch(momentum=momentum)), tiny.images[3]
-    snapshots = trace(tiny.model, image, spec)
-    assert [shot.step for shot in snapshots] == list(range(6))
-    for steps in (0, 2, 5):
-        solution = infer(tiny.model, image[None], replace(spec, steps=steps), engine="reference")
-        shot = snapshots[steps]
-        torch.testing.assert_close(shot.latents.p, solution.features)
-        torch.testing.assert_close(shot.latents.pooling_params[0].mu, solution.latents.pooling_params[0].mu)
-        assert shot.cost == pytest.approx(float(solution.stats.cost[-1, 0]), rel=1e-5)
-        assert shot.nonzeros == int(solution.stats.nonzeros[-1, 0])
-
-
-def test_the_residual_is_what_the_reconstruction_lacks(tiny):
-    first, *_, last = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4))
-    torch.testing.assert_close(first.residual, -tiny.images[0])
-    assert last.residual.norm() < first.residual.norm()
-
-
-def test_an_input_stage_is_undone_in_what_is_shown():
-    """The residual is in pixels of the image; before the first step it is the detail that the stage leaves."""
-    one = make_tiny(input=InputSpec(kind="onoff", sigma=2.0))
-    snapshots = trace(one.model, one.images[0], InferenceSpec(lam=20.0, steps=3))
-    detail, _ = take_lowpass(one.images[:1], 2.0)
-    torch.testing.assert_close(snapshots[0].residual, -detail[0])
-    solution = infer(one.model, one.images[:1], InferenceSpec(lam=20.0, steps=3), engine="reference")
-    torch.testing.assert_close(one.images[0] + snapshots[-1].residual, solution.reconstruction[0])
-
-
-@pytest.mark.parametrize("steps", [0, 1, 3, 50, 100])
-def test_the_first_and_the_last_step_are_shown(steps):
-    shown = steps_shown(steps)
-    assert shown[0] == 0
-    assert shown[-1] == steps
-    assert shown == sorted(set(shown))
-    assert len(shown) <= 30
-
-
-def test_the_gif_has_a_frame_for_every_step_shown(tiny):
-    snapshots = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4))
-    picture = Image.open(io.BytesIO(animation(tiny.model, tiny.images[0], snapshots)))
-    assert picture.format == "GIF"
-    assert picture.n_frames == len(steps_shown(4))
-    assert picture.info["loop"] == 0
-
-
-def test_the_palette_changes_colours_only_slightly(tiny):
-    snapshots = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=5))
-    picture = Image.open(io.BytesIO(animation(tiny.model, tiny.images[0], snapshots)))
-    for number, step in enumerate(steps_shown(5)):
-        picture.seek(number)
-        with matplotlib.rc_context(RC):
-            exact = np.asarray(_rendered(frame_figure(tiny.model, tiny.images[0], snapshots, step))).astype(int)
-        assert np.abs(np.asarray(picture.convert("RGB")) - exact).max() <= 24  # of 255

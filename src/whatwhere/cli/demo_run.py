@@ -210,7 +210,6 @@ def demo_page(demo: Demo, test: Images) -> str:
     )
     sections = [
         drawing.draw(f"decomposition-{top}"),
-        drawing.draw("inference"),
         Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
         Section("Errors of a linear SVM", errors, facts={score.name: str(score) for score in demo.scores}),
         Section(

@@ -14,7 +14,6 @@ from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.spec.tasks import TrainingOptions
 
 Format = Literal["png", "pdf", "svg"]
-ANIMATION = "inference"
 IMAGES = (24, 200)  # that are inferred, at least and at most
 VALUES = 100_000  # values (pixels × channels) of all images together, which bounds the time of inference
 
@@ -35,7 +34,7 @@ def figures(
 
     only     draw only this figure; repeatable
     images   as for `encode`; default: those of the run
-    format   of the files; the animation is a GIF
+    format   of the files
     out      folder of the figures and of report.html; default: RUN/figures
     """
     from whatwhere.inference.checks import in_model_units
@@ -48,26 +47,18 @@ def figures(
     for name in names:
         drawing.check(name)
     folder = out or (run if run.is_dir() else run.parent) / "figures"
-    files = {name: folder / f"{name}.{'gif' if name == ANIMATION else format}" for name in names}
+    files = {name: folder / f"{name}.{format}" for name in names}
     report = [] if only else [folder / "report.html"]
     claim([*files.values(), *report], run, source, folder=folder, overwrite=overwrite)
     drawn = {}
     for name, file in files.items():
-        drawn[name] = drawing.draw(name)
-        write(file, content_of(drawn[name].figure, format))
+        drawn[name], content = drawing.draw(name), io.BytesIO()
+        ww.figures.save(drawn[name].figure, content, format)
+        write(file, content.getvalue())
         typer.echo(file)
     for file in report:
         write(file, drawing.report(drawn).encode())
         typer.echo(file)
-
-
-def content_of(figure: Any, format: str) -> bytes:
-    """A figure as the content of a file; an animation is one already."""
-    if isinstance(figure, bytes):
-        return figure
-    file = io.BytesIO()
-    ww.figures.save(figure, file, format)
-    return file.getvalue()
 
 
 def choose_images(images: "ww.data.Images") -> Any:

@@ -8,13 +8,11 @@ from html import escape
 
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
 from torch import Tensor
 
 from whatwhere.errors import SpecError
 from whatwhere.explorer.pages import data_url, read, static_page
 from whatwhere.figures.activations import where_map
-from whatwhere.figures.animation import animation, trace
 from whatwhere.figures.composite import composite, cost, filters, page, plane_panel, reconstructions, sample_panel
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.style import save
@@ -33,7 +31,7 @@ class Section:
 
     heading  of the section; also the alternative text of its figure
     text     its paragraphs, which say what the figure shows, also to readers who cannot see it
-    figure   a matplotlib figure, or the bytes of a PNG or GIF
+    figure   a matplotlib figure
     facts    name → value, shown as a table
     links    the words of each link, and the file in the report's folder that it opens
 
@@ -43,7 +41,7 @@ class Section:
 
     heading: str
     text: str = ""
-    figure: Figure | bytes | None = None
+    figure: Figure | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
@@ -82,17 +80,12 @@ def _facts(facts: Mapping[str, str]) -> str:
     return f"<dl>\n{rows}</dl>\n" if rows else ""
 
 
-def _embedded(figure: Figure | bytes) -> str:
-    """The content of a figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
-    if isinstance(figure, bytes):
-        content, kind = figure, "gif" if figure.startswith(b"GIF8") else "png"
-        width, height = Image.open(io.BytesIO(figure)).size
-    else:
-        file = io.BytesIO()
-        save(figure, file, "png")
-        content, kind = file.getvalue(), "png"
-        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
-    return f'"{data_url(content, kind)}" width="{width}" height="{height}"'
+def _embedded(figure: Figure) -> str:
+    """A figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
+    file = io.BytesIO()
+    save(figure, file, "png")
+    width, height = (round(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
+    return f'"{data_url(file.getvalue(), "png")}" width="{width}" height="{height}"'
 
 
 MAX_STEPS = 200  # of inference for a figure
@@ -151,7 +144,7 @@ class RunFigures:
             "cost": ([k for k in layers if k in history], self._cost),
         }
         named = {f"{kind}-{k}": partial(draw, k) for kind, (drawn, draw) in kinds.items() for k in drawn}
-        whole = {"inference": self._inference, "reconstructions": self._reconstructions, "filters": self._filters}
+        whole = {"reconstructions": self._reconstructions, "filters": self._filters}
         return {"composite": self._composite, **whole, **named}
 
     @property
@@ -277,20 +270,6 @@ class RunFigures:
             "image: the mean is the position of the feature in the region, the width its extent, at most half a "
             "region.",
             where_map(self.run.model, self.images, latents, layer, feature),
-        )
-
-    def _inference(self) -> Section:
-        model, image = self.run.model, self.images[self.shown]
-        settings = self.inference or training_settings(self.run.recipe, model.spec.depth)
-        with self.stage("following the inference of one image", settings.steps) as advance:
-            snapshots = trace(model, image, settings, progress=advance)
-        first, last = snapshots[0], snapshots[-1]
-        return Section(
-            "Inference step by step",
-            "One image: its reconstruction, the residual (orange where the reconstruction is too small, purple where "
-            f"it is too large) and its features in their colours, while the cost decreases from {first.cost:.1f} to "
-            f"{last.cost:.1f} in {last.step} steps.",
-            animation(model, image, snapshots),
         )
 
     def _cost(self, layer: int) -> Section:

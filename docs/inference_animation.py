@@ -1,4 +1,7 @@
-"""Inference of one image, step by step, as a GIF: reconstruction, residual, features and cost."""
+"""Inference of one image, step by step, as a GIF: reconstruction, residual, features and cost.
+
+docs/figure_pictures.py draws docs/images/inference.gif with it.
+"""
 
 import io
 from collections.abc import Callable, Sequence
@@ -54,10 +57,6 @@ def trace(
     spec      how it is inferred
     phase     what is inferred; None: everything, jointly
     progress  called after every step
-
-    >>> model = ww.load("mnist")
-    >>> len(ww.figures.trace(model, ww.data.load("digits")[0], ww.InferenceSpec(steps=3)))
-    4
     """
     phase, spec = phase or joint(model.spec.depth)[0], resolve_lam(model, image[None], spec)
     signal, background = model.input_stage.forward(image[None])
@@ -125,12 +124,6 @@ def animation(model: DeconvNet, image: Tensor, snapshots: Sequence[Snapshot]) ->
     model      the model
     image      [C, H, W]
     snapshots  of its inference, from `trace`
-
-    >>> model = ww.load("mnist")
-    >>> image = ww.data.load("digits")[0]
-    >>> gif = ww.figures.animation(model, image, ww.figures.trace(model, image, ww.InferenceSpec(steps=2)))
-    >>> gif[:6]
-    b'GIF89a'
     """
     steps = steps_shown(len(snapshots) - 1)
     with matplotlib.rc_context(style.RC):
