@@ -19,7 +19,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from whatwhere.errors import RunError, printable
+from whatwhere.errors import RunError, WhatwhereError, printable
 
 RECORD = ".whatwhere.json"
 """In a folder of results: the names of the files that the program wrote into it."""
@@ -126,6 +126,18 @@ def disk_errors(doing: str, remedy: str) -> Iterator[None]:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise RunError(f"{doing} failed: {error.strerror or error}{where}; {remedy}") from error
+
+
+@contextmanager
+def readable(path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError] = RunError) -> Iterator[None]:
+    """Whatever makes a file unusable is an error that names the file, what is wrong and what to do."""
+    try:
+        yield
+    except error_kind:
+        raise
+    except Exception as error:  # whatever a reader may raise on damaged bytes
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise error_kind(f"{path} is not a usable {kind}: {reason[:500]} ({remedy})") from error
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:

@@ -119,7 +119,7 @@ def check(path: Path, right: np.ndarray | None) -> tuple[str, str | None]:
     try:
         read = read_array(path)[:]
     except ImageError as error:
-        reason = re.split("[:;(]", str(error).removeprefix(f"{path}: "))[0]
+        reason = re.split("[:;(]", str(error).partition(": ")[2])[0]
         return (
             f"rejected: {re.sub(r'[0-9,]+', '…', reason)}",
             "a complete file was rejected" if right is not None else None,

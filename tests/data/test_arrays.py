@@ -3,8 +3,6 @@
 import io
 import os
 import struct
-import subprocess
-import sys
 import time
 import zipfile
 import zlib
@@ -19,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 from data_files import write_idx
 from whatwhere.data import load
-from whatwhere.data.arrays import NPY_MAGIC, Archive, ArrayFile, read_array, write_npz
+from whatwhere.data.arrays import NPY_MAGIC, open_npz, read_array, write_npz
 from whatwhere.errors import ImageError
 
 
@@ -163,102 +161,20 @@ def test_the_axis_of_the_channels_can_be_stated() -> None:
         load(raw)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("array_file")
-
-
-@settings(deadline=None, max_examples=100)
-@given(
-    order=st.sampled_from("CF"),
-    dtype=st.sampled_from(["u1", ">u2", "<f4", ">f8", "?"]),
-    shape=st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    data=st.data(),
-)
-def test_rows_are_those_of_numpy(folder: Path, order: str, dtype: str, shape: list[int], data: st.DataObject) -> None:
-    values = np.asarray(np.random.default_rng(0).integers(0, 200, shape).astype(dtype), order=order)
-    np.save(folder / "a.npy", values)
-    array = read_array(folder / "a.npy")
-    row = st.integers(-shape[0], shape[0] - 1)
-    rows = data.draw(
-        st.slices(shape[0]) | st.lists(row, max_size=7) | st.lists(st.booleans(), min_size=shape[0], max_size=shape[0])
-    )
-    if rows == []:
-        rows = np.array([], int)
-    read = array[rows]
-    assert read.dtype == values.dtype
-    np.testing.assert_array_equal(read, values[rows])
-
-
-def test_rows_of_more_than_one_axis_raise(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((3, 4)))
-    array = read_array(tmp_path / "a.npy")
-    with pytest.raises(IndexError):
-        array[[3]]
-    with pytest.raises(IndexError, match="rows are given as"):
-        array[1]
-
-
 @pytest.mark.parametrize("dtype", ["u1", "<f4"])
 @pytest.mark.parametrize("fortran", [True, False])
-def test_a_large_array_takes_little_memory_or_raises(
+def test_a_large_array_takes_little_memory(
     tmp_path: Path, dtype: str, fortran: bool, little_memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sparse file of 1 GB: opening one of bytes reads nothing, floats are checked batch by batch."""
+    """A sparse file of 256 MB: opening one of bytes reads nothing, floats are checked batch by batch."""
     monkeypatch.setattr("whatwhere.data.images.BATCH_BYTES", 1 << 22)
     itemsize = np.dtype(dtype).itemsize
-    shape = ((1 << 30) // itemsize // 1024 + 1, 32, 32)
+    shape = ((1 << 28) // itemsize // 1024 + 1, 32, 32)
     with open(tmp_path / "a.npy", "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": fortran, "shape": shape})
         file.truncate(file.tell() + itemsize * int(np.prod(shape)))
     with little_memory(64 << 20):
-        if fortran:
-            with pytest.raises(ImageError, match=r"Fortran order.*ascontiguousarray"):
-                load(tmp_path / "a.npy")
-        else:
-            assert load(tmp_path / "a.npy")[5:8].sum() == 0
-
-
-def test_a_file_truncated_or_changed_after_loading_raises(tmp_path: Path) -> None:
-    path = tmp_path / "a.npy"
-    np.save(path, np.zeros((100, 8, 8), np.uint8))
-    images = load(path)
-    assert images[90:].shape == (10, 1, 8, 8)
-    os.truncate(path, 4000)
-    with pytest.raises(ImageError, match=r"a\.npy: changed since it was loaded"):
-        images[90:]
-    path.unlink()
-    with pytest.raises(ImageError, match=r"a\.npy: cannot be read: No such file"):
-        images[:1]
-
-
-def test_a_file_truncated_while_it_is_read_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    """In a process of its own: with a memory map it dies of SIGBUS."""
-    program = """
-import os, sys
-from pathlib import Path
-import numpy as np
-from whatwhere.data import arrays
-from whatwhere.errors import ImageError
-
-path = Path(sys.argv[1])
-np.save(path, np.zeros((1000, 8, 8)))
-array, open_file = arrays.read_array(path), arrays.ArrayFile._open
-
-def cut_after_opening(self):
-    file = open_file(self)
-    os.truncate(path, 100)
-    return file
-
-arrays.ArrayFile._open = cut_after_opening
-try:
-    array[:]
-except ImageError as error:
-    print(error)
-"""
-    result = subprocess.run([sys.executable, "-c", program, tmp_path / "a.npy"], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert "truncated while it was read" in result.stdout
+        assert load(tmp_path / "a.npy")[5:8].sum() == 0
 
 
 def test_numpy_reads_what_was_written(tmp_path: Path) -> None:
@@ -333,12 +249,12 @@ def test_bytes_after_the_end_raise(path: Path, values: np.ndarray, more: bytes, 
     write_idx(path, values)
     complete = path.read_bytes()
     path.write_bytes(complete + more)
-    with pytest.raises(ImageError, match="longer than its header"):
+    with pytest.raises(ImageError, match="its header gives"):
         read_array(path)
-    with pytest.raises(ImageError, match="longer than its header"):
+    with pytest.raises(ImageError, match="its header gives"):
         read_array(save_gzip(path, complete + more))
     path.write_bytes(save_gzip(path, complete).read_bytes() + b"!" + more)
-    with pytest.raises(ImageError, match="damaged"):
+    with pytest.raises(ImageError, match="not a usable array file"):
         read_array(path)
 
 
@@ -364,9 +280,9 @@ def test_any_bytes_are_an_array_of_their_length_or_raise(path: Path, content: by
         (b"\0\0\x08\0", "or IDX file"),
         (b"\0\0\x08\5" + bytes(20), "or IDX file"),
         (b"\x89PNG\r\n\x1a\n", "or IDX file"),
-        (b"\0\0\x08\3" + bytes(11), "inside its header"),
-        (header(0, 28, 28), "no values"),
-        (header(2, 28, 0), "no values"),
+        (b"\0\0\x08\3" + bytes(11), "not a usable array file"),
+        (header(0, 28, 28), r"the shape \(0, 28, 28\), 0 bytes"),
+        (header(2, 28, 0), "0 bytes"),
     ],
 )
 def test_a_bad_header_raises(path: Path, content: bytes, reason: str, save_gzip) -> None:
@@ -384,9 +300,9 @@ def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
     content = header(2**32 - 1, 1000, code=0x0E) + bytes(100)
     path.write_bytes(content)
     began = time.process_time()
-    with little_memory(1 << 20), pytest.raises(ImageError, match="truncated"):
+    with little_memory(1 << 20), pytest.raises(ImageError, match="its header gives"):
         read_array(path)
-    with little_memory(1 << 20), pytest.raises(ImageError, match="compressed bytes can hold"):
+    with little_memory(1 << 20), pytest.raises(ImageError, match="its header gives"):
         read_array(save_gzip(path, content))
     assert time.process_time() - began < 1
 
@@ -398,35 +314,20 @@ def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memor
     )
     path.write_bytes(start + 8192 * a_megabyte)  # 8 GB
     began = time.process_time()
-    with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
+    with little_memory(4 << 20), pytest.raises(ImageError, match="its header gives"):
         read_array(path)
     assert time.process_time() - began < 2
-
-
-def test_a_file_that_decompresses_to_more_than_the_limit_raises(path: Path, save_gzip, little_memory) -> None:
-    noise = np.random.default_rng(0).bytes(2 << 20)  # compressed, enough to hold 2 GB were it zeros
-    save_gzip(path, header(2 << 20, 32, 32) + noise)
-    with little_memory(4 << 20), pytest.raises(ImageError, match="read batch by batch"):
-        read_array(path)
 
 
 def test_a_damaged_gzip_stream_raises(path: Path, save_gzip) -> None:
     compressed = bytearray(save_gzip(path, header(100) + bytes(range(100))).read_bytes())
     compressed[-6] ^= 1  # in the checksum
     path.write_bytes(compressed)
-    with pytest.raises(ImageError, match="damaged"):
+    with pytest.raises(ImageError, match="CRC check failed"):
         read_array(path)
 
 
-def test_a_plain_file_is_read_by_rows(path: Path, little_memory) -> None:
-    write_idx(path, np.zeros((4000, 28, 28), np.uint8))
-    with little_memory(1 << 20):
-        values = read_array(path)
-        assert values.shape == (4000, 28, 28)
-        assert values[10:12].shape == (2, 28, 28)
-
-
-# .npy and .npz: read by rows if they are not compressed, never unpickled, rejected if the header lies ------------
+# .npy and .npz: never unpickled, rejected if the header lies ---------------------------------------------------
 
 
 def npy_bytes(values: np.ndarray) -> bytes:
@@ -451,25 +352,6 @@ def npz_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("npy")
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_npy_is_read_by_rows(tmp_path: Path, grey: np.ndarray, order: str) -> None:
-    np.save(tmp_path / "a.npy", np.asarray(grey, order=order))
-    read = read_array(tmp_path / "a.npy")
-    np.testing.assert_array_equal(read[:], grey)
-    assert isinstance(read, ArrayFile) == (order == "C")
-
-
-def test_npz_is_read_by_rows_if_it_is_not_compressed(tmp_path: Path, grey: np.ndarray) -> None:
-    np.savez(tmp_path / "plain.npz", images=grey, labels=np.arange(5))
-    np.savez_compressed(tmp_path / "compressed.npz", images=np.asfortranarray(grey), labels=np.arange(5))
-    for name, by_rows in (("plain.npz", True), ("compressed.npz", False)):
-        assert list(Archive(tmp_path / name)) == ["images", "labels"]
-        images = Archive(tmp_path / name)["images"]
-        np.testing.assert_array_equal(images[:], grey)
-        np.testing.assert_array_equal(Archive(tmp_path / name)["labels"][:], np.arange(5))
-        assert isinstance(images, ArrayFile) == by_rows
-
-
 def test_objects_are_never_unpickled(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple:
@@ -477,69 +359,47 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
 
     content = npy_bytes(np.array([Trap()], dtype=object))
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(ImageError, match="never unpickled"):
+    with pytest.raises(ImageError, match="Python objects"):
         read_array(tmp_path / "a.npy")
-    with pytest.raises(ImageError, match="never unpickled"):
-        Archive(zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_STORED))["images"]
+    with pytest.raises(ImageError, match="Object arrays cannot be loaded"):
+        load(zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_STORED))
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    "content",
     [
-        (b"", "starts with nothing"),
-        (NPY_MAGIC, "not a valid"),
-        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28)}"), "truncated"),
-        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 28, 28)}"), "no array has that"),
-        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}"), "no values"),
-        (lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': ()}"), "no values"),
-        (lying_header("{'descr': '|V0', 'fortran_order': False, 'shape': (3, 3)}"), "never unpickled"),
-        (lying_header("{'descr': 'zzz', 'fortran_order': False, 'shape': (3,)}"), "not a valid"),
-        (lying_header("__import__('os').getpid()"), "not a valid"),
-        (lying_header("(" * 90), "not a valid"),
-        (lying_header("{}", version=2), "not a valid"),
-        (lying_header("{}", version=3), "named fields"),
-        (NPY_MAGIC + b"\2\0\xff\xff\xff\xff" + b" " * 9000, "not a valid"),
-        (npy_bytes(np.zeros((3, 4), np.uint8))[:-1], "truncated"),
-        (npy_bytes(np.zeros((3, 4), np.uint8)) + b"\0", "longer than"),
+        b"",
+        NPY_MAGIC,
+        lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28)}"),
+        lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 99999999999, 28)}"),
+        lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 28, 28)}"),
+        lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}"),
+        lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': ()}"),
+        lying_header("{'descr': '|V0', 'fortran_order': False, 'shape': (3, 3)}"),
+        lying_header("{'descr': 'zzz', 'fortran_order': False, 'shape': (3,)}"),
+        lying_header("__import__('os').getpid()"),
+        lying_header("(" * 90),
+        lying_header("{}", version=2),
+        lying_header("{}", version=3),
+        NPY_MAGIC + b"\2\0\xff\xff\xff\xff" + b" " * 9000,
+        npy_bytes(np.zeros((3, 4, 4), np.uint8))[:-1],
     ],
 )
-def test_a_bad_npy_header_raises(tmp_path: Path, content: bytes, reason: str, little_memory) -> None:
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_bad_npy_header_raises(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.npy").write_bytes(content)
-    with little_memory(2 << 20), pytest.raises(ImageError, match=reason):
-        read_array(tmp_path / "a.npy")
+    with pytest.raises(ImageError, match=r"a\.npy"):
+        load(tmp_path / "a.npy")
     compressed = zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_DEFLATED)
-    with little_memory(2 << 20), pytest.raises(ImageError):
+    with pytest.raises(ImageError, match=r"a\.npz"):
         load(compressed)
-
-
-def test_a_zip_bomb_raises(tmp_path: Path, little_memory) -> None:
-    bomb = zip_with(
-        tmp_path / "a.npz", "images.npy", npy_bytes(np.zeros(784, np.uint8)) + bytes(1 << 26), zipfile.ZIP_DEFLATED
-    )
-    with little_memory(4 << 20), pytest.raises(ImageError, match="longer than its header"):
-        Archive(bomb)["images"]
-
-
-def test_a_stored_array_that_claims_bytes_beyond_the_archive_raises(tmp_path: Path) -> None:
-    lie = lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (100000, 28, 28)}")
-    path = zip_with(tmp_path / "a.npz", "images.npy", lie, zipfile.ZIP_STORED)
-    true_sizes, lying_sizes = struct.pack("<II", *[len(lie)] * 2), struct.pack("<II", *[len(lie) + 78_400_000] * 2)
-    path.write_bytes(path.read_bytes().replace(true_sizes, lying_sizes))
-    with pytest.raises(ImageError, match="damaged or truncated"):
-        Archive(path)["images"]
 
 
 def test_only_the_requested_array_is_decompressed(tmp_path: Path, grey: np.ndarray, little_memory) -> None:
     others = {f"other{number}": np.zeros(1 << 22, np.uint8) for number in range(4)}
     np.savez_compressed(tmp_path / "a.npz", images=grey, **others)
     with little_memory(2 << 20):
-        np.testing.assert_array_equal(Archive(tmp_path / "a.npz")["images"], grey)
-
-
-@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_compressions_raise(tmp_path: Path, grey: np.ndarray, compression: int) -> None:
-    with pytest.raises(ImageError, match="neither stored nor deflated"):
-        Archive(zip_with(tmp_path / "a.npz", "images.npy", npy_bytes(grey), compression))["images"]
+        np.testing.assert_array_equal(load(tmp_path / "a.npz").pixels[:][:, 0], grey)
 
 
 @settings(deadline=None, max_examples=100)
@@ -549,8 +409,8 @@ def test_an_npz_truncated_raises(npz_folder: Path, compressed: bool, cut: float)
     (np.savez_compressed if compressed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
     complete = path.read_bytes()
     path.write_bytes(complete[: int(cut * len(complete))])
-    with pytest.raises(ImageError):
-        Archive(path)["images"]
+    with pytest.raises(ImageError), open_npz(path) as archive:
+        archive["images"]
 
 
 @settings(deadline=None, max_examples=200)
@@ -564,8 +424,8 @@ def test_a_damaged_npz_raises_or_is_read(npz_folder: Path, compressed: bool, dat
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
     try:
-        archive = Archive(path)
-        for name in archive:
-            assert archive[name][:].nbytes <= len(content) * 1032
+        with open_npz(path) as archive:
+            for name in archive:
+                assert archive[name].nbytes <= len(content) * 1032
     except ImageError:
         pass

@@ -1,13 +1,12 @@
 """Images: scaled by a constant of their type and nothing else, read by rows, with a fingerprint of their pixels."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from whatwhere.data import Images, arrays, few_labels, load
+from whatwhere.data import Images, few_labels, load
 from whatwhere.data.signals import PictureWindows
 from whatwhere.errors import ImageError, SpecError
 
@@ -188,16 +187,3 @@ def test_a_window_is_a_part_of_the_image(tmp_path: Path, name: str) -> None:
         assert picture.shape == images.shape
         assert torch.equal(picture[WINDOW], images[row][WINDOW])
         assert torch.equal(picture[:, :, :], images[row])
-
-
-def test_only_the_rows_of_a_window_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = files(tmp_path)["first"]
-    images, read, values = load(path), arrays.ArrayFile._read_into, []
-
-    def counting(self: Any, file: Any, first: int, rows: np.ndarray) -> None:
-        values.append(rows.size)
-        read(self, file, first, rows)
-
-    monkeypatch.setattr(arrays.ArrayFile, "_read_into", counting)
-    _ = PictureWindows(images, 1)[WINDOW]
-    assert sum(values) == 2 * 6 * 30

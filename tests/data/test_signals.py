@@ -86,7 +86,7 @@ def test_what_is_wrong_with_arrays_and_wav_files(tmp_path: Path) -> None:
         ww.data.load(np.zeros((2, 500)))
     pytest.importorskip("scipy")
     (tmp_path / "a.wav").write_bytes(b"RIFF1234WAVEnothing")
-    with pytest.raises(ImageError, match=r"not a \.wav file"):
+    with pytest.raises(ImageError, match=r"not a usable \.wav file"):
         ww.data.load(tmp_path / "a.wav")
 
 

@@ -17,7 +17,8 @@ from whatwhere.anomaly.evidence import NormalSurface, Usual
 from whatwhere.anomaly.filters import Filters
 from whatwhere.anomaly.pictures import Sample
 from whatwhere.anomaly.threshold import choose_threshold
-from whatwhere.model.files import read_checked, readable, write_checked
+from whatwhere.files import readable
+from whatwhere.model.files import read_checked, write_checked
 
 FORMAT = "whatwhere anomaly detector 4"
 

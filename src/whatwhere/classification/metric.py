@@ -23,9 +23,10 @@ from torch import Tensor
 
 from whatwhere.classification.descriptors import Matrix, describe_images, unit_length
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.files import readable
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import checksum, model_checksum, read_checked, readable, write_checked
+from whatwhere.model.files import checksum, model_checksum, read_checked, write_checked
 from whatwhere.ops.distortions import distort
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import Distortions

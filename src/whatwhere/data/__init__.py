@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from whatwhere.data import arrays, catalogue, mixed
-from whatwhere.data.arrays import ArrayFile, read_array
 from whatwhere.data.catalogue import checksums
 from whatwhere.data.images import Images, Pixels, brightest_used, check_finite, few_labels
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
@@ -194,13 +193,13 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
             f"run `{entry.how_to_get}`, or set WHATWHERE_DATA to the folder that contains {entry.name}/"
         )
     name, files = f"{entry.name}/{split}", entry.files[:2] if split == "train" else entry.files[2:]
-    pixels, labels = (read_array(catalogue.verified_path(entry, file)) for file in files)
+    pixels, labels = (arrays.read_array(catalogue.verified_path(entry, file)) for file in files)
     return Images(arrays.as_pixels(pixels, name), arrays.as_labels(labels, name), name)
 
 
 def _open_path(
     source: str | Path, recorded: Recorded, allow_nan: bool
-) -> MixedPictures | Signals | tuple[Pixels, Pixels | None]:
+) -> MixedPictures | Signals | tuple[np.ndarray, np.ndarray | None]:
     """The pictures of a file or of a folder; a recording; or the values of an array file, and its labels."""
     if source == "":
         raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
@@ -265,6 +264,4 @@ def _with_labels(images: Images, labels: Any) -> Images:
             raise ImageError(
                 f"{labels}: cannot be read: {error.strerror or error}; expected an IDX or .npy file of labels"
             ) from None
-    elif not isinstance(labels, ArrayFile):
-        labels = arrays.as_array(labels)
-    return replace(images, labels=arrays.as_labels(labels, images.name))
+    return replace(images, labels=arrays.as_labels(arrays.as_array(labels), images.name))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data.arrays import Archive, write_npz
+from whatwhere.data.arrays import open_npz, write_npz
 from whatwhere.errors import ImageError
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
@@ -28,9 +28,6 @@ KNOWN = re.compile(
     "|names"
 )
 """The names of the arrays; others are not read."""
-
-DENSE_LIMIT, DENSE_RATIO = 1 << 30, 1000
-"""Dense features may have this many bytes, or this many times those of the sparse ones."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +68,6 @@ class Codes:
         """The top layer's features of all images, float32 [N, B, H, W]."""
         self.require_one_size("dense features")
         grid = self._shape("features_shape", 0)
-        self._check_dense(len(self) * math.prod(grid))
         return np.asarray(torch.cat([self._map("features", i).dense() for i in range(len(self))]).view(-1, *grid))
 
     def __getitem__(self, image: int) -> SparseLatents:
@@ -82,9 +78,7 @@ class Codes:
 
     def latents(self, image: int) -> Latents:
         """What and where of one image, dense, as `infer` returns them."""
-        code = self[image]
-        self._check_dense(sum(part.values.shape[1] * math.prod(part.grid) for part in (code.features, *code.where)))
-        return code.dense()
+        return self[image].dense()
 
     def decode(self, model: Any, image: int) -> Tensor:
         """The image [C, H, W] that a code reconstructs with the model that made it, a `DeconvNet`."""
@@ -118,12 +112,6 @@ class Codes:
     def _shape(self, name: str, image: int) -> tuple[int, int, int]:
         a, b, c = (int(side) for side in self.arrays[name][image])
         return a, b, c
-
-    def _check_dense(self, places: int) -> None:
-        """Raise an ImageError for more memory than a file of this size can mean."""
-        needed, stored = places * 4, sum(values.nbytes for values in self.arrays.values())
-        if needed > max(DENSE_LIMIT, DENSE_RATIO * stored):
-            raise ImageError(f"{self.name}: {stored:,} bytes of codes that would take {needed:,} bytes as dense arrays")
 
     def require_one_size(self, purpose: str) -> None:
         """Raise an ImageError for codes of images of several sizes."""
@@ -196,82 +184,40 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     >>> ww.load_codes("codes.npz").features.shape
     (3, 48, 10, 10)
     """
-    file = Path(path)
-    try:
-        archive = Archive(file)
-        if "format" not in archive or str(archive["format"][...]) != FORMAT:
-            raise ImageError(f"{path}: not a file of sparse codes; expected one that `whatwhere encode` wrote")
-        names = [name for name in archive if KNOWN.fullmatch(name)]
-        needed, size = archive.nbytes(names), file.stat().st_size
-        _require(needed <= size, f"its arrays have {needed:,} bytes, the file {size:,}: it was compressed")
-        arrays: dict[str, Array] = {name: archive[name][...] for name in names}
-        depth = sum(name.startswith("mu") for name in arrays)
+    with open_npz(Path(path), "file of codes", "copy it again, or encode the images again") as archive:
+        if str(archive.get("format")) != FORMAT:
+            raise ValueError("it was not written by `whatwhere encode`")
+        arrays: dict[str, Array] = {name: np.asarray(archive[name]) for name in archive if KNOWN.fullmatch(name)}
+        codes = Codes(arrays, str(path))
         _check_images(arrays)
-        for layer in ("features", *(f"where{k}" for k in range(1, depth + 1))):
+        for layer in ("features", *(f"where{k}" for k in range(1, codes.depth + 1))):
             _check_map(layer, arrays)
-    except OSError as error:
-        raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except KeyError as error:
-        raise ImageError(f"{path}: not a valid file of codes: {error} is missing; encode the images again") from None
-    except _Invalid as error:
-        raise ImageError(f"{path}: not a valid file of codes: {error}; copy or encode it again") from None
-    return Codes(arrays, str(path))
-
-
-class _Invalid(Exception):
-    """What is wrong with the arrays of a file."""
-
-
-def _require(valid: object, problem: str) -> None:
-    if not valid:
-        raise _Invalid(problem)
+    return codes
 
 
 def _check_images(arrays: Mapping[str, Array]) -> None:
-    """The shapes of the images, and what belongs to their pixels."""
+    """Raise a ValueError unless as many pixels and labels are there as the images have."""
     shapes = arrays["image_shape"]
-    _check_shapes("image_shape", shapes, len(shapes) if shapes.ndim else 0)
-    pixels = {"low": shapes.prod(1), "scale": shapes[:, 1:].prod(1)}
-    for name, sizes in pixels.items():
-        if name in arrays:
-            _require(arrays[name].size == sizes.sum(), f"{name} is not of the size of the images")
-            _require(arrays[name].dtype.kind == "f" and np.isfinite(arrays[name]).all(), f"{name} is not finite floats")
-    for name, kind in (("labels", "i"), ("names", "U")):
-        if name in arrays:
-            valid = arrays[name].shape == (len(shapes),) and arrays[name].dtype.kind == kind
-            _require(valid, f"{name} {arrays[name].shape} of {arrays[name].dtype} for {len(shapes)} images")
+    sizes = {"low": shapes.prod(1).sum(), "scale": shapes[:, 1:].prod(1).sum(), "labels": len(shapes)}
+    for name, size in {**sizes, "names": len(shapes)}.items():
+        if name in arrays and arrays[name].size != size:
+            raise ValueError(f"{name} has {arrays[name].size:,} values, where the images have {size:,}")
 
 
 def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
-    """Places in ascending order inside their grids, and as many values, all of them finite."""
+    """Raise a ValueError unless the places lie in their grids, and have one finite value each."""
     shape, indptr, indices = (arrays[f"{layer}_{part}"] for part in ("shape", "indptr", "indices"))
-    count = len(arrays["image_shape"])
-    _check_shapes(f"{layer}_shape", shape, count)
-    _require(indptr.shape == (count + 1,) and indptr.dtype == np.int64, f"{layer}_indptr is not int64 [{count + 1}]")
-    _require(indices.ndim == 1 and indices.dtype == np.int32, f"{layer}_indices is not int32 [n]")
-    lengths = np.diff(indptr)
-    _require(indptr[0] == 0 and indptr[-1] == len(indices) and (lengths >= 0).all(), f"{layer}_indptr is not ascending")
-    inside = (indices >= 0) & (indices < np.repeat(shape.prod(1), lengths))
-    _require(inside.all(), f"{layer}_indices are outside their grid")
-    image = np.repeat(np.arange(count), lengths)
-    ascending = (np.diff(indices.astype(np.int64)) > 0) | (np.diff(image) > 0)
-    _require(ascending.all(), f"{layer}_indices are not in ascending order, or double")
-    for key in _value_names(layer):
-        values = arrays[key]
-        _require(values.dtype.kind == "f" and np.isfinite(values).all(), f"{key} is not finite floats")
-        rank = 1 if layer == "features" else 2
-        _require(values.ndim == rank and len(values) == len(indices), f"{key} {values.shape} for {len(indices)} places")
-    if layer != "features":
-        mu, gamma = (arrays[key] for key in _value_names(layer))
-        _require(mu.shape == gamma.shape and 1 <= mu.shape[1] <= 3, f"mu {mu.shape} and gamma {gamma.shape}")
-        _require((gamma >= 0).all(), f"gamma of {layer} is negative")
-
-
-def _check_shapes(name: str, shapes: Array, count: int) -> None:
-    _require(shapes.shape == (count, 3) and count and shapes.dtype == np.int64, f"{name} is not int64 [{count}, 3]")
-    _require((shapes > 0).all() and (shapes < MOST_PLACES).all(), f"{name} has sides out of range")
-    places = shapes.astype(np.float64).prod(1)  # which no product overflows
-    _require((places < MOST_PLACES).all(), f"{name} has more than {MOST_PLACES:,} places")
+    values, counts = [arrays[key] for key in _value_names(layer)], np.diff(indptr)
+    valid = (
+        {part.dtype.kind for part in (shape, indptr, indices)} == {"i"}
+        and shape.shape == arrays["image_shape"].shape == (len(counts), 3)
+        and (counts >= 0).all()
+        and indptr[0] == 0
+        and all(len(part) == len(indices) == indptr[-1] for part in values)
+        and ((indices >= 0) & (indices < np.repeat(shape.prod(1), counts))).all()
+    )
+    if not valid or not all(np.isfinite(part).all() for part in values):
+        raise ValueError(f"the arrays of {layer} do not belong together")
 
 
 def _value_names(layer: str) -> tuple[str, ...]:

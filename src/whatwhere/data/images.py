@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ DEPTHS = (10, 12)
 
 
 class Pixels(Protocol):
-    """Raw values, read by rows: an array, a file, pictures or a selection; those of `Images` are [N, C, H, W]."""
+    """Raw values [N, C, H, W], read by rows: an array, which may be mapped from a file, or `LazyPixels`."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -32,44 +32,16 @@ class Pixels(Protocol):
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Some rows of other pixels, in a given order; they are read when they are used."""
+class LazyPixels:
+    """Pixels that `read` makes of row numbers, int64 [n], when they are asked for."""
 
-    pixels: Pixels
-    rows: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.rows), *self.pixels.shape[1:])
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.pixels.dtype
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[np.ndarray], np.ndarray]
 
     def __getitem__(self, rows: Any) -> np.ndarray:
-        return self.pixels[self.rows[rows]]
-
-
-@dataclass(frozen=True)
-class OtherChannels:
-    """Pixels of one channel in several, or the mean of several channels as one."""
-
-    pixels: Pixels
-    channels: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.pixels.shape[0], self.channels, *self.pixels.shape[2:])
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.pixels.dtype
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        values = self.pixels[rows]
-        if self.channels > 1:
-            return np.repeat(values, self.channels, axis=1)
-        return values.mean(axis=1, keepdims=True).astype(values.dtype)
+        chosen = np.arange(self.shape[0])[rows]
+        return self.read(chosen) if len(chosen) else np.empty((0, *self.shape[1:]), self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +127,21 @@ class Images:
             return self
         if 1 not in (channels, self.shape[0]):
             raise ImageError(f"{self.name}: images of {self.shape[0]} channels; expected {channels}, or grey ones")
-        return replace(self, pixels=OtherChannels(self.pixels, channels))
+        (N, _, H, W), pixels = self.pixels.shape, self.pixels
+
+        def read(rows: np.ndarray) -> np.ndarray:
+            values = pixels[rows]
+            grey = values.mean(axis=1, keepdims=True).astype(values.dtype) if channels == 1 else values
+            return np.repeat(grey, channels, axis=1)
+
+        return replace(self, pixels=LazyPixels((N, channels, H, W), pixels.dtype, read))
 
     def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""
-        rows = np.asarray(rows)
-        labels = None if self.labels is None else self.labels[rows]
-        return replace(self, pixels=Selection(self.pixels, rows), labels=labels, name=name or self.name)
+        pixels, chosen = self.pixels, np.arange(len(self))[np.asarray(rows)]
+        labels = None if self.labels is None else self.labels[chosen]
+        some = LazyPixels((len(chosen), *pixels.shape[1:]), pixels.dtype, lambda rows: pixels[chosen[rows]])
+        return replace(self, pixels=some, labels=labels, name=name or self.name)
 
     def scale(self, raw: np.ndarray) -> np.ndarray:
         """Raw pixels as float32: integers divided by what is white, times `white`; floats unchanged."""

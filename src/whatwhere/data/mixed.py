@@ -27,7 +27,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from whatwhere.data.images import Images, brightest_used
+from whatwhere.data.images import Images, LazyPixels, brightest_used
 from whatwhere.data.pictures import Picture, Pictures, decode
 from whatwhere.errors import ImageError, one_or, printable
 
@@ -119,11 +119,12 @@ class MixedPictures:
         classes = sorted({picture.label for picture in self.pictures if picture.label is not None})
         labels = np.array([classes.index(p.label) for p in pictures if p.label is not None], np.int64)
 
-        def read(picture: Picture) -> np.ndarray:
-            return fit(convert(decode(picture), whites.get(picture.dtype.name), kind))
+        def read(rows: np.ndarray) -> np.ndarray:
+            chosen = [pictures[row] for row in rows]
+            return np.stack([fit(convert(decode(p), whites.get(p.dtype.name), kind)) for p in chosen])
 
         images = Images(
-            Pictures(pictures, (len(pictures), kind.channels, *size), kind.dtype, read),
+            Pictures((len(pictures), kind.channels, *size), kind.dtype, read, pictures),
             labels if classes else None,
             name,
             tuple(map(printable, classes)) or None,
@@ -132,7 +133,11 @@ class MixedPictures:
         )
         if not alpha:
             return images, None
-        known = Pictures(pictures, (len(pictures), 1, *size), np.dtype(bool), lambda p: fit(decode(p, known=True)))
+
+        def read_known(rows: np.ndarray) -> np.ndarray:
+            return np.stack([fit(decode(pictures[row], known=True)) for row in rows])
+
+        known = LazyPixels((len(pictures), 1, *size), np.dtype(bool), read_known)
         return images, Images(known, None, f"alpha of {name}")
 
     def _warn_of_depth(self) -> None:

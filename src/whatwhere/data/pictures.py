@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from whatwhere.data.images import LazyPixels
 from whatwhere.data.tiff import ChannelTiff, is_reduced
 from whatwhere.errors import ImageError, MissingExtra, printable
 from whatwhere.files import is_folder, open_regular
@@ -128,18 +129,10 @@ def picture_files(folder: Path) -> tuple[list[tuple[Path, str | None]], list[Pat
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Raw pixels [N, C, H, W] of pictures, decoded by `read` when they are asked for."""
+class Pictures(LazyPixels):
+    """Raw pixels [N, C, H, W] of pictures, which are decoded when they are asked for."""
 
     pictures: Sequence[Picture]
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    read: Callable[[Picture], np.ndarray]
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        chosen = np.arange(len(self.pictures))[rows]
-        pixels = [self.read(self.pictures[row]) for row in np.atleast_1d(chosen)]
-        return np.stack(pixels) if pixels else np.empty((0, *self.shape[1:]), self.dtype)
 
 
 def picture_names(pixels: object) -> list[str] | None:
@@ -214,10 +207,8 @@ def _read_page(file: Path, picture: Any, page: int, read: Callable[[Any], np.nda
 
     if page:
         picture.seek(page)
-    if picture.width * picture.height > LARGEST_PICTURE:
-        raise ImageError(
-            f"{file}: {picture.width} × {picture.height}, more than {LARGEST_PICTURE:,} pixels; make it smaller"
-        )
+    if not 0 < picture.width * picture.height <= LARGEST_PICTURE:
+        raise ImageError(f"{file}: {picture.width} × {picture.height}; expected at most {LARGEST_PICTURE:,} pixels")
     if not isinstance(picture, ChannelTiff):
         if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
             raise ImageError(f"{file}: a picture of kind {picture.mode}; save it as grey or RGB")

@@ -5,20 +5,18 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, from_numpy
 
-from whatwhere.data.arrays import ArrayFile, ChannelsFirst, file_version, read_array
-from whatwhere.data.images import Images, Pixels, Rows, check_finite
+from whatwhere.data.arrays import read_array
+from whatwhere.data.images import Images, LazyPixels, Rows, check_finite
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.files import open_regular
+from whatwhere.files import open_regular, readable
 
 SUFFIXES = (".csv", ".wav")
 """Files that hold nothing but signals."""
@@ -56,69 +54,6 @@ class Signals(Images):
         return PictureWindows(self.as_images(), row)
 
 
-@dataclass(frozen=True)
-class SignalPixels:
-    """Values [N, C, T], or one recording [T, C] with `time_first`, as images [N, C, 1, T] that are read in windows."""
-
-    values: Pixels
-    time_first: bool = False
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        if self.time_first:
-            samples, channels = self.values.shape
-            return 1, channels, 1, samples
-        count, channels, samples = self.values.shape
-        return count, channels, 1, samples
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.values.dtype
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        chosen = np.arange(self.shape[0])[rows]
-        if self.time_first:
-            return np.stack([self.window(int(row), slice(None)) for row in chosen])[:, :, None]
-        return self.values[chosen][:, :, None]
-
-    def window(self, row: int, samples: slice) -> np.ndarray:
-        """Some samples [C, t] of one signal; of a file, no others are read."""
-        if self.time_first:
-            return self.values[samples].T
-        if not isinstance(self.values, ArrayFile):
-            window: np.ndarray = np.asarray(self.values)[row, :, samples]
-            return window
-        _, channels, _, length = self.shape
-        first, last, _ = samples.indices(length)
-        flat = replace(self.values, shape=(math.prod(self.values.shape),))
-        starts = [(row * channels + channel) * length for channel in range(channels)]
-        return np.stack([flat[start + first : start + last] for start in starts])
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Windows of `size` samples of longer signals, as images [n, C, 1, size]; each is read when it is used.
-
-    starts  signal and first sample of each window, int64 [n, 2]
-    """
-
-    pixels: SignalPixels
-    starts: np.ndarray
-    size: int
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        return len(self.starts), self.pixels.shape[1], 1, self.size
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.pixels.dtype
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        chosen = self.starts[rows].reshape(-1, 2).tolist()
-        return np.stack([self.pixels.window(row, slice(at, at + self.size)) for row, at in chosen])[:, :, None]
-
-
 def cut_windows(signals: Signals, size: int) -> Signals:
     """Windows of `size` samples, one after the other; the last one of a signal ends with it.
 
@@ -129,18 +64,22 @@ def cut_windows(signals: Signals, size: int) -> Signals:
         raise ImageError(f"windows of {size:,} samples were asked for; {signals.name} has {length:,}")
     each = np.append(np.arange(0, length - size, size), length - size)
     starts = np.stack([np.repeat(np.arange(count), len(each)), np.tile(each, count)], 1)
-    assert isinstance(signals.pixels, SignalPixels)
     name = f"{len(starts):,} windows of {size:,} samples of {signals.name}"
-    return replace(signals, pixels=Windows(signals.pixels, starts, size), labels=None, name=name)
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        return np.stack([signals.pixels[row : row + 1][0, :, :, at : at + size] for row, at in starts[rows]])
+
+    pixels = LazyPixels((len(starts), signals.shape[0], 1, size), signals.pixels.dtype, read)
+    return replace(signals, pixels=pixels, labels=None, name=name)
 
 
 def training_windows(signals: Signals) -> Signals:
     """What to learn from: short signals as they are, others in windows."""
-    is_long = signals.shape[2] >= 2 * WINDOW and isinstance(signals.pixels, SignalPixels)
+    is_long = signals.shape[2] >= 2 * WINDOW and isinstance(signals.pixels, np.ndarray)
     return cut_windows(signals, WINDOW) if is_long else signals
 
 
-def as_signals(values: Pixels, name: str, allow_nan: bool = False, *, time_first: bool = False) -> Signals:
+def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signals:
     """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window."""
     dtype, shape = values.dtype, tuple(values.shape)
     if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
@@ -150,10 +89,7 @@ def as_signals(values: Pixels, name: str, allow_nan: bool = False, *, time_first
         )
     if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ImageError(f"{name}: an array of shape {shape}; expected signals [T], [C, T] or [N, C, T]")
-    if not time_first:
-        full = (1,) * (3 - len(shape)) + shape
-        values = replace(values, shape=full) if isinstance(values, ArrayFile) else np.asarray(values).reshape(full)
-    pixels = SignalPixels(values, time_first)
+    pixels = values.reshape((1,) * (3 - len(shape)) + shape)[:, :, None]
     signals = Signals(pixels, None, name, allow_nan=allow_nan)
     if signals.shape[0] > signals.shape[2]:
         warnings.warn(
@@ -162,22 +98,16 @@ def as_signals(values: Pixels, name: str, allow_nan: bool = False, *, time_first
             stacklevel=4,
         )
     if dtype.kind == "f":
-        for window in _windows_of(pixels):
-            check_finite(window, name, allow_nan)
+        for signal in pixels:
+            for first in range(0, shape[-1], CHECKED):
+                check_finite(signal[:, :, first : first + CHECKED], name, allow_nan)
     return signals
-
-
-def _windows_of(pixels: SignalPixels) -> Iterator[np.ndarray]:
-    count, _, _, length = pixels.shape
-    for row in range(count):
-        for first in range(0, length, CHECKED):
-            yield pixels.window(row, slice(first, first + CHECKED))
 
 
 def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
     """The recording of a .csv file, a row for each sample and a column for each channel, or of a .wav file."""
     values = _read_csv(path) if path.suffix.lower() == ".csv" else _read_wav(path)
-    return as_signals(values, name, allow_nan, time_first=True)
+    return as_signals(values.T, name, allow_nan)
 
 
 def _read_csv(path: Path) -> np.ndarray:
@@ -213,35 +143,29 @@ def _number(field: str) -> float:
     return float(field) if field.strip() else math.nan
 
 
-def _read_wav(path: Path) -> Pixels:
+def _read_wav(path: Path) -> np.ndarray:
     """Values [T, C], read in windows; samples of 24 and 32 bits as floats from -1 to 1."""
-    _, samples, version = _open_wav(path)
-    shape = (len(samples), samples.shape[1] if samples.ndim == 2 else 1)
-    if samples.dtype == np.int32:
-        scaled: np.ndarray = samples.reshape(shape) / np.float32(2**31)
-        return scaled
-    if isinstance(samples, np.memmap) and samples.dtype != np.uint8:
-        return ArrayFile(path, samples.dtype, shape, samples.offset, version)
-    values = np.array(samples).reshape(shape)
-    return (values.astype(np.int16) - 128).astype(np.int8) if values.dtype == np.uint8 else values
+    _, samples = _open_wav(path)
+    values = samples.reshape(len(samples), -1)
+    if values.dtype == np.int32:
+        return np.asarray(values / np.float32(2**31))
+    return (values ^ 128).view(np.int8) if values.dtype == np.uint8 else values
 
 
-def _open_wav(path: Path) -> tuple[int, np.ndarray, tuple[int, int]]:
-    """Samples per second, the samples [T] or [T, C], mapped from the file where they can be, and its version."""
+def _open_wav(path: Path) -> tuple[int, np.ndarray]:
+    """Samples per second, and the samples [T] or [T, C], mapped from the file where they can be."""
     try:
         from scipy.io import wavfile
     except ImportError:
         raise MissingExtra("scipy", "sklearn", "reading .wav files") from None
-    with open_regular(path) as file, warnings.catch_warnings():
+    open_regular(path).close()  # a pipe would be waited for
+    with readable(path, ".wav file", "save it again", ImageError), warnings.catch_warnings():
         warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks that hold no samples
-        version = file_version(file)
         try:
-            return *wavfile.read(path, mmap=True), version
-        except Exception:  # samples of 24 bits cannot be mapped
-            try:
-                return *wavfile.read(path), version
-            except Exception as error:  # a reader may raise anything on damaged bytes
-                raise ImageError(f"{path}: not a .wav file that can be read: {error}") from None
+            rate, samples = wavfile.read(path, mmap=True)
+        except ValueError:  # samples of 24 bits cannot be mapped
+            rate, samples = wavfile.read(path)
+        return rate, np.asarray(samples)
 
 
 def encode_signals(values: np.ndarray, source: Path) -> bytes:
@@ -254,7 +178,7 @@ def encode_signals(values: np.ndarray, source: Path) -> bytes:
         names, comma, _ = _read_lines(source)
         np.savetxt(file, values[0].T, fmt="%.9g", delimiter=comma, header=names, comments="")
     elif suffix == ".wav":
-        rate, given, _ = _open_wav(source)
+        rate, given = _open_wav(source)
         from scipy.io import wavfile
 
         is_bytes = given.dtype == np.uint8  # whose silence is 128
@@ -287,26 +211,9 @@ class PictureWindows:
         return self.images.shape
 
     def __getitem__(self, window: tuple[slice, slice, slice]) -> Tensor:
-        channels, rows, columns = window
-        pixels = self.images.pixels
-        if isinstance(pixels, SignalPixels):
-            return from_numpy(self.images.scale(pixels.window(self.row, columns)[channels, None][:, rows]))
-        file = pixels.values if isinstance(pixels, ChannelsFirst) else pixels
-        band = self._read_band(file, rows) if isinstance(file, ArrayFile) else self._decoded[:, rows]
-        return from_numpy(self.images.scale(band[channels, :, columns]))
-
-    def _read_band(self, file: ArrayFile, rows: slice) -> np.ndarray:
-        """All columns of some rows, [C, h, W], of a file [N, C, H, W], [N, H, W] or [N, H, W, C]."""
-        C, H, W = self.images.shape
-        first = file is self.images.pixels  # channels come first
-        planes, line = (C, (W,)) if first else (1, file.shape[2:])
-        lines = replace(file, shape=(math.prod(file.shape) // math.prod(line), *line))
-        chosen = np.arange(planes)[:, None] * H + np.arange(H)[rows] + self.row * planes * H
-        values = lines[chosen.reshape(-1)].reshape(planes, -1, *line)
-        return values if first or len(line) == 1 else np.moveaxis(values[0], 2, 0)
+        return from_numpy(self.images.scale(self._pixels[window]))
 
     @cached_property
-    def _decoded(self) -> np.ndarray:
-        """The whole picture with its own type of pixels: pictures cannot be decoded in part."""
-        pixels: np.ndarray = self.images.pixels[np.array([self.row])][0]
-        return pixels
+    def _pixels(self) -> np.ndarray:
+        """The picture with its own type of pixels: of an array a view, of a file of pictures decoded."""
+        return self.images.pixels[self.row : self.row + 1][0]

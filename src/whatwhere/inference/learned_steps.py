@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError, command, printable
+from whatwhere.files import readable
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import FILE_NAME, model_checksum, model_file, read_checked, readable, write_checked
+from whatwhere.model.files import FILE_NAME, model_checksum, model_file, read_checked, write_checked
 from whatwhere.spec import InferenceSpec
 from whatwhere.spec.toml import build
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data.arrays import Archive
+from whatwhere.data.arrays import open_npz
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.files import open_atomic
 from whatwhere.latents import Latents, PoolingParams
@@ -96,9 +96,9 @@ class LatentStore:
             return Latents()
         path = self._path(batch, generation)
         try:
-            archive = Archive(path)
-            arrays = [archive[name][:] for name in names((len(archive) - 1) // 2)]
-        except (OSError, ImageError, KeyError) as error:
+            with open_npz(path) as archive:
+                arrays = [archive[name] for name in names((len(archive) - 1) // 2)]
+        except ImageError as error:
             raise RunError(f"the latents of batch {batch + 1} cannot be read: {error} ({path})") from error
         if _checksum(arrays) != self.table[batch, 1]:
             raise RunError(f"{path}: the latents of batch {batch + 1} are damaged")

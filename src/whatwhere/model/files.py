@@ -7,8 +7,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError
-from whatwhere.files import is_folder, is_regular, open_regular, write_atomic
+from whatwhere.files import is_folder, is_regular, open_regular, readable, write_atomic
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
@@ -130,18 +129,6 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     open_regular(path).close()  # a pipe would be waited for
     with safe_open(path, framework="pt") as file:
         return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-@contextmanager
-def readable(path: Path, kind: str, remedy: str) -> Iterator[None]:
-    """Whatever makes a file unusable is a RunError that names the file, what is wrong and what to do."""
-    try:
-        yield
-    except RunError:
-        raise
-    except Exception as error:  # whatever a reader may raise on damaged bytes
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise RunError(f"{path} is not a usable {kind}: {reason[:500]} ({remedy})") from error
 
 
 def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
