@@ -20,6 +20,7 @@ import whatwhere as ww
 from whatwhere.nn import functional as F
 
 IMAGES = Path(__file__).parent / "images"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "new_images.py"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 STUDIES = Path(__file__).parents[1] / "reproduction" / "studies" / "results"
 LABELLED = {
@@ -52,7 +53,7 @@ def generated_rows() -> dict[str, Tensor]:
         return replace(examples, latents=examples.latents[numbers])
 
     what, where = some(list(range(20, 20 + COLUMNS))), some(list(range(40, 40 + COLUMNS)))
-    new = ww.generate(examples, 3 * COLUMNS)
+    new = runpy.run_path(str(EXAMPLE))["generate"](examples, 3 * COLUMNS)
     threes, eights = (torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (3, 8))
     sevens, nines = (torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (7, 9))
     return {

@@ -1,14 +1,15 @@
-"""Generating: windows against slices written out, ends of a morph against the examples, novelty, co-occurrence."""
+"""New images: a transfer against its parts, the ends and the middle of a morph against the examples."""
 
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 import whatwhere as ww
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference import generation
-from whatwhere.latents import Latents, PoolingParams
+from whatwhere.latents import Latents
 
 SPEC = ww.ModelSpec(layers=(ww.LayerSpec(maps=3, filter_size=3), ww.LayerSpec(maps=4, filter_size=3, fan_in=2)))
 
@@ -21,75 +22,6 @@ def examples() -> ww.Solution:
 
 def part(solution: ww.Solution, images: slice) -> ww.Solution:
     return replace(solution, latents=solution.latents[images])
-
-
-def test_without_sweeps_every_image_is_an_example(examples: ww.Solution) -> None:
-    images = ww.generate(examples, 5, sweeps=0)
-    assert images.shape == (5, 1, 12, 12)
-    distances = (images[:, None] - examples.reconstruction).flatten(2).norm(dim=2)
-    assert (distances.amin(1) < 1e-4).all()
-
-
-def test_images_are_new_and_follow_the_seed(examples: ww.Solution) -> None:
-    images = ww.generate(examples, 5, window=2, neighbours=2)
-    distances = (images[:, None] - examples.reconstruction).flatten(2).norm(dim=2)
-    assert (distances.amin(1) > 0.05).all()
-    assert torch.equal(images, ww.generate(examples, 5, window=2, neighbours=2))
-    assert not torch.equal(images, ww.generate(examples, 5, window=2, neighbours=2, seed=1))
-
-
-def test_features_that_occur_together_are_generated_together() -> None:
-    """Of two kinds of codes, features everywhere on map 0 or everywhere on map 1, no new one mixes the maps."""
-    kind = torch.arange(40) % 2
-    p = torch.rand(40, 2, 6, 6, generator=torch.Generator().manual_seed(0)) + 0.5
-    p[kind == 0, 1] = 0
-    p[kind == 1, 0] = 0
-    generator = torch.Generator().manual_seed(0)
-    drawn = generation.sample_latents(Latents(p), 20, 3, 3, 2, generator).p
-    assert drawn is not None
-    used = drawn.flatten(2).any(2)
-    assert (used.sum(1) == 1).all()
-    assert {tuple(row) for row in used.tolist()} == {(True, False), (False, True)}
-
-
-def test_a_window_is_replaced_in_what_and_where_of_every_layer() -> None:
-    def latents(value: float) -> Latents:
-        where = tuple(
-            PoolingParams(torch.full((2, 2, 3, side, side), value), torch.full((2, 2, 3, side, side), value))
-            for side in (16, 8)
-        )
-        return Latents(torch.full((2, 3, 8, 8), value), where)
-
-    mixed = generation.replace_window(latents(0.0), latents(1.0), (slice(2, 5), slice(6, 9)), (8, 8))
-    expected = torch.zeros(8, 8)
-    expected[2:5, 6:8] = 1
-    below = torch.zeros(16, 16)
-    below[4:10, 12:16] = 1
-    assert mixed.p is not None
-    assert torch.equal(mixed.p, expected.expand(2, 3, 8, 8))
-    for theta, pattern in zip(mixed.pooling_params, (below, expected), strict=True):
-        for tensor in (theta.mu, theta.gamma):
-            assert torch.equal(tensor, pattern.expand_as(tensor))
-
-
-def test_windows_cover_the_map() -> None:
-    for seed in range(20):
-        covered = torch.zeros(7, 5, dtype=torch.bool)
-        for top, left in generation.window_corners(7, 5, 3, torch.Generator().manual_seed(seed)):
-            covered[top : top + 3, left : left + 3] = True
-        assert covered.all()
-
-
-def test_the_nearest_outside_a_window_ignores_what_is_inside() -> None:
-    contexts = torch.rand(10, 2, 4, 4, generator=torch.Generator().manual_seed(0))
-    inside = (slice(1, 3), slice(0, 2))
-    changed = contexts.clone()
-    changed[:, :, 1:3, 0:2] = 7
-    excluded = torch.arange(10).roll(1)
-    near = generation.nearest_elsewhere(contexts, changed, inside, excluded, 1)
-    assert near[:, 0].tolist() == list(range(10))
-    itself = generation.nearest_elsewhere(contexts, changed, inside, torch.arange(10), 1)
-    assert all(int(found) != n for n, found in enumerate(itself[:, 0]))
 
 
 def test_transfer_takes_features_of_one_and_places_of_the_other(examples: ww.Solution) -> None:
@@ -112,16 +44,21 @@ def test_a_morph_begins_and_ends_at_its_images_and_is_halfway_in_the_middle(exam
     torch.testing.assert_close(frames[2], ww.DeconvNet(SPEC).at(12, 12).decode(halfway))
 
 
+def test_the_example_makes_new_images(examples: ww.Solution) -> None:
+    generate = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "new_images.py"))["generate"]
+    images = generate(examples, 5, window=2, neighbours=2)
+    assert images.shape == (5, 1, 12, 12)
+    assert ((images[:, None] - examples.reconstruction).flatten(2).norm(dim=2) > 0.05).all()
+    same = generate(examples, 5, sweeps=0)
+    assert ((same[:, None] - examples.reconstruction).flatten(2).norm(dim=2).amin(1) < 1e-4).all()
+
+
 def test_what_does_not_fit_raises(examples: ww.Solution) -> None:
     with pytest.raises(ImageError, match="same number of images"):
         ww.transfer(part(examples, slice(0, 2)), part(examples, slice(0, 3)))
     with pytest.raises(ImageError, match="same number of images"):
         ww.morph(part(examples, slice(0, 2)), part(examples, slice(0, 3)))
-    with pytest.raises(ImageError, match="3 examples were given; expected more than neighbours = 5"):
-        ww.generate(part(examples, slice(0, 3)), 1)
     with pytest.raises(ImageError, match="without a decoder"):
-        ww.generate(replace(examples, decoder=None), 1)
-    with pytest.raises(SpecError, match="count = 0"):
-        ww.generate(examples, 0)
+        ww.morph(replace(examples, decoder=None), examples)
     with pytest.raises(SpecError, match="count = 1"):
         ww.morph(examples, examples, 1)
