@@ -146,7 +146,7 @@ def test_an_objective_beyond_the_range_raises_an_error(name: str) -> None:
     model, v = DeconvNet(SPEC), random_images(SPEC).float()
     with pytest.raises(ImageError, match=r"images up to 1e\+20.*scale the images"):
         infer(model, 1e20 * torch.ones_like(v), FEW, engine=name)
-    with pytest.raises(SpecError, match=r"lam = 1e\+38.*smaller lam"):
+    with pytest.raises(ImageError, match=r"lam = 1e\+38.*smaller lam"):
         infer(model, v, InferenceSpec(steps=1, lam=1e38), engine=name)
     assert infer(model.to(torch.float64), 1e20 * v.double(), FEW, engine=name).stats.cost.isfinite().all()
 

@@ -14,8 +14,6 @@ from whatwhere.model.deconvnet import all_finite
 from whatwhere.spec import ModelSpec
 
 FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
-
-
 SCALED = (torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16)
 
 
@@ -36,11 +34,6 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     if isinstance(images, np.ndarray):
         images = _as_tensor(images)
     if isinstance(images, Tensor):
-        if images.requires_grad:
-            warnings.warn(
-                "images that require a gradient were given; infer gives none (whatwhere.nn.SparseCode2d does)",
-                stacklevel=3,
-            )
         is_signal = images.ndim == 3 and spec.for_signals
         return (images.detach()[:, :, None] if is_signal else images.detach()), is_signal
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
@@ -96,21 +89,12 @@ def require_supported(engine: str, reason: str | None) -> None:
 
 
 def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
-    """Latents on the model's device and in its dtype, once their values are possible ones."""
+    """Latents on the model's device and in its dtype."""
     tensor: Any  # a user may have put anything there
     for tensor in latents.tensors():
-        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or not tensor.isfinite().all():
             kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise ImageError(f"latents of {kind} were given; expected float tensors, as `infer` returns them")
-        if not tensor.isfinite().all():
-            raise ImageError("latents with NaN or Inf were given; expected finite values")
-    for k, (theta, layer) in enumerate(zip(latents.pooling_params, model.spec.layers, strict=False), start=1):
-        reach = (max(*layer.pool_shape, layer.pool_maps) - 1) / 2
-        if (theta.gamma < 0).any() or (theta.mu.abs() > reach).any():
-            raise ImageError(
-                f"pooling variables with γ down to {theta.gamma.min():.4g} and |μ| up to {theta.mu.abs().max():.4g} "
-                f"were given for layer {k}; expected γ ≥ 0 and |μ| ≤ {reach} (give what `infer` returned)"
-            )
+            raise ImageError(f"latents of {kind} were given; expected finite float tensors, as `infer` returns them")
     return latents.to(model.device, model.dtype)
 
 
@@ -126,10 +110,8 @@ def check_start(problem: Problem, cost: Tensor) -> None:
     if all_finite(cost):
         return
     images, latents = problem.images, problem.latents
-    largest = float(images.abs().max())
     feature = 0.0 if latents.p is None else float(latents.p.abs().max())
-    given = f"images up to {largest:.4g}, features up to {feature:.4g} and lam = {problem.lam:.4g} were given"
-    range_of = f"their objective is beyond the range of {images.dtype}"
-    if images.cpu().double().square().flatten(1).sum(1).max() > torch.finfo(images.dtype).max:
-        raise ImageError(f"{given}; {range_of} (scale the images, for instance to [0, 1])")
-    raise SpecError(f"{given}; {range_of} (choose a smaller lam, or start from smaller features)")
+    raise ImageError(
+        f"images up to {float(images.abs().max()):.4g}, features up to {feature:.4g} and lam = {problem.lam:.4g} were "
+        f"given; their objective is beyond the range of {images.dtype} (scale the images, or choose a smaller lam)"
+    )

@@ -6,10 +6,9 @@ models/digits.safetensors                          models/digits.inference-5.saf
 
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError, command, printable
@@ -22,7 +21,7 @@ from whatwhere.spec.toml import build
 FORMAT = "whatwhere learned steps 3"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class LearnedSteps:
     """A few steps of inference whose sizes were learned for one model, as `UnrolledInference.learned` gives them.
 
@@ -36,27 +35,18 @@ class LearnedSteps:
     >>> ww.save(model, "model.safetensors")
     >>> learned.save("model.safetensors").name
     'inference-3.safetensors'
-    >>> ww.LearnedSteps.load("model.safetensors") == learned
+    >>> ww.LearnedSteps.load("model.safetensors").spec == learned.spec
     True
     """
 
     spec: InferenceSpec
     model_checksum: str
     upward: tuple[Tensor, ...] = ()
-    source: Path | None = field(default=None, compare=False)
+    source: Path | None = None
 
     def __post_init__(self) -> None:
         if self.spec.schedule is None:
             raise SpecError("settings without a schedule were given as learned steps; expected one of at least 1 step")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LearnedSteps):
-            return NotImplemented
-        same = (self.spec, self.model_checksum) == (other.spec, other.model_checksum)
-        return same and len(self.upward) == len(other.upward) and all(map(torch.equal, self.upward, other.upward))
-
-    def __hash__(self) -> int:
-        return hash((self.spec, self.model_checksum))
 
     def __len__(self) -> int:
         """The number of steps."""
@@ -67,7 +57,8 @@ class LearnedSteps:
 
         path  of the model's file or of its run folder
         """
-        file = steps_file(path, len(self))
+        model = model_file(path)
+        file = model.with_name(f"{_prefix(model)}inference-{len(self)}.safetensors")
         tensors = {f"upward.{k}": f.detach().cpu() for k, f in enumerate(self.upward, start=1)}
         write_checked(file, FORMAT, {"spec": asdict(self.spec), "model": self.model_checksum}, tensors)
         return file
@@ -88,19 +79,16 @@ class LearnedSteps:
         return read_steps(saved[max(saved) if steps is None else steps])
 
     def model_for(self, model: DeconvNet) -> DeconvNet:
-        """The model with the filters that the steps have on the pass up: what `spec` is used with."""
-        self.check(model)
-        like = model.filters[0]
-        return model.with_upward([f.to(like) for f in self.upward]) if self.upward else model
+        """The model with the filters that the steps have on the pass up: what `spec` is used with.
 
-    def check(self, model: DeconvNet) -> None:
-        """Raise a RunError if the steps were learned for another model."""
-        if self.model_checksum == model_checksum(model):
-            return
-        name = "the learned steps" if self.source is None else printable(self.source)
-        run = Path("RUN") if self.source is None else self.source.parent
-        again = command("whatwhere", "distill", run, "--steps", str(len(self)))
-        raise RunError(f"{name} belong to another model, whose filters or settings differ ({again} learns new ones)")
+        Raises a RunError if the steps were learned for another model.
+        """
+        if self.model_checksum != model_checksum(model):
+            name = "the learned steps" if self.source is None else printable(self.source)
+            run = Path("RUN") if self.source is None else self.source.parent
+            again = command("whatwhere", "distill", run, "--steps", str(len(self)))
+            raise RunError(f"{name} belong to another model, with other filters or settings ({again} learns new ones)")
+        return model.with_upward([f.to(model.filters[0]) for f in self.upward]) if self.upward else model
 
 
 Steps = str | LearnedSteps
@@ -108,33 +96,18 @@ Steps = str | LearnedSteps
 
 
 def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceSpec]:
-    """The model and the settings for learned steps, once they belong to it.
-
-    The model is the same but for the filters of the pass up.
-    """
+    """The model, with the filters of the steps on the pass up, and the settings for them."""
     if not isinstance(steps, LearnedSteps):
-        count = parse_steps(steps)
+        name = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", str(steps))
+        if name is None:
+            raise SpecError(f"steps = {steps!r} was given; expected 'learned', or 'learned-5' for 5 steps")
         if model.source is None:
             raise RunError(
                 f"steps = {steps!r} was given with a model that was not loaded from a file; "
                 "give steps = whatwhere.LearnedSteps.load(RUN), or load the model with whatwhere.load"
             )
-        steps = LearnedSteps.load(model.source, count)
+        steps = LearnedSteps.load(model.source, int(name[1]) if name[1] else None)
     return steps.model_for(model), steps.spec
-
-
-def parse_steps(name: object) -> int | None:
-    """The number of steps in 'learned-K'; None for 'learned'."""
-    match = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", name) if isinstance(name, str) else None
-    if match is None:
-        raise SpecError(f"steps = {name!r} was given; expected 'learned', or 'learned-5' for 5 steps")
-    return None if match[1] is None else int(match[1])
-
-
-def steps_file(path: str | os.PathLike[str], steps: int) -> Path:
-    """The file of so many learned steps of a model."""
-    file = model_file(path)
-    return file.with_name(f"{_prefix(file)}inference-{steps}.safetensors")
 
 
 def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:

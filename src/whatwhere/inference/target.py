@@ -77,14 +77,12 @@ def separate_unknown(images: Any, mask: Tensor | None) -> tuple[Tensor, Tensor |
     """Unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
     if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
         return images, mask  # the checks that follow say what is wrong
-    if mask is None and not images.sum().isnan():
+    if mask is not None and not _fits(images, mask):
         return images, mask
-    unknown = images.isnan()
-    if mask is not None and _fits(images, mask):
-        unknown = unknown | (mask == 0)
+    unknown = images.isnan() if mask is None else images.isnan() | (mask == 0)
     if not unknown.any():
         return images, mask
-    weight = torch.ones_like(images) if mask is None or not _fits(images, mask) else mask.to(images).expand_as(images)
+    weight = torch.ones_like(images) if mask is None else mask.to(images).expand_as(images)
     return torch.where(unknown, 0, images), torch.where(unknown, 0, weight)
 
 
