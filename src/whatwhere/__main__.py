@@ -6,14 +6,11 @@ import sys
 import threading
 from typing import NoReturn
 
-INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-
 
 def main() -> None:
     """Run the program. A signal raises an exception, so that temporary files are removed, and is the exit status.
 
-    An import that is interrupted may turn that exception into any other one. A command that has been interrupted is not
-    interrupted again while it exits.
+    An import that is interrupted may turn that exception into any other one.
     """
     received: list[int] = []
 
@@ -30,27 +27,13 @@ def main() -> None:
 
         run()
     except BaseException as error:
-        status = 128 + received[0] if received else 0
-        if isinstance(error, SystemExit):
-            status = error.code
-        elif not received:
+        if not received:
             raise
-    if received:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        end_with_threads(status)
-    raise SystemExit(status)
-
-
-def end_with_threads(status: object) -> None:
-    """End the process at once if a thread still answers a request of a page.
-
-    The interpreter would end that thread inside C++ (a compiler's, or torch's), which aborts the process.
-    """
-    if isinstance(status, int) and any(thread.daemon for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        status = error.code if isinstance(error, SystemExit) else 128 + received[0]
+    if received and isinstance(status, int) and any(thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()  # a thread that still answers a page would be ended inside C++, which aborts the process
         os._exit(status)
+    raise SystemExit(status)
 
 
 if __name__ == "__main__":

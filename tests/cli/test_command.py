@@ -29,7 +29,7 @@ class Tea(Checked):
     minutes  of waiting; default: as the packet says
     sugar    spoons of sugar
     milk     with milk
-    names    of the guests; repeatable
+    names    of the guests
     kettle   which kettle
     """
 
@@ -52,7 +52,7 @@ def make(*arguments: object) -> tuple[Tea, dict[str, object]]:
 def run(*arguments: object) -> tuple[Result, list[tuple[Tea, dict[str, object]]]]:
     got, program = [], typer.Typer()
 
-    @command(Tea, (Recipe, "inference seed"), flags="minutes milk names")
+    @command(Tea, (Recipe, "inference seed"), flags="minutes milk", app=program)
     def brew(cup: Path, *, count: int = 1, settings: Settings, json_: bool = False) -> None:
         """Make tea.
 
@@ -61,16 +61,16 @@ def run(*arguments: object) -> tuple[Result, list[tuple[Tea, dict[str, object]]]
         """
         got.append((settings.of(Tea), {"cup": cup, "count": count, "json": json_, "settings": settings}))
 
-    brew.add_to(program)
     return CliRunner().invoke(program, [str(a) for a in arguments]), got
 
 
 def test_flags_and_set_give_the_same_value() -> None:
-    flags, rest = make("mug", "--minutes", 3, "--milk", "--names", "ann", "--names", "bob", "--count", 2, "--json")
-    assert flags == Tea(minutes=3, milk=True, names=("ann", "bob"))
+    flags, rest = make("mug", "--minutes", 3, "--milk", "--count", 2, "--json")
+    assert flags == Tea(minutes=3, milk=True)
     assert (rest["cup"], rest["count"], rest["json"]) == (Path("mug"), 2, True)
-    by_set, _ = make("mug", *(f"--set={change}" for change in ("minutes=3", "milk=true", "names=['ann', 'bob']")))
+    by_set, _ = make("mug", *(f"--set={change}" for change in ("minutes=2", "minutes=3", "milk=true")))
     assert by_set == flags
+    assert make("mug", "--set", "names=['ann', 'bob']")[0].names == ("ann", "bob")
     assert make("mug", "--set", "kettle=2024", "--set", "sugar=2")[0] == Tea(kettle="2024", sugar=2.0)
     assert make("mug")[0] == Tea()
 
@@ -105,14 +105,6 @@ def test_a_wrong_setting_raises_an_error_that_names_it(change: str, message: str
         assert Settings(known, {}, [change]).override(Recipe.paper()) and Settings(known, {}, [change]).of(Tea)  # noqa: PT018
 
 
-def test_a_list_and_then_a_change_of_one_item() -> None:
-    known = known_settings([Recipe])
-    layers = ["model.layers=[{maps=2}, {maps=3}]", "model.layers.2.maps=4", "learning.each.epochs=1"]
-    recipe = Settings(known, {}, layers).override(Recipe.paper())
-    assert [layer.maps for layer in recipe.model.layers] == [2, 4]
-    assert [layer.epochs for layer in recipe.learning] == [1, 1]
-
-
 def test_an_unknown_option_is_answered_with_a_setting() -> None:
     def message(*arguments: str) -> str:
         return " ".join(re.sub(r"[│╭╮╰╯─]", "", run("mug", *arguments)[0].output).split())
@@ -128,7 +120,7 @@ def test_the_help_has_the_words_of_the_docstrings() -> None:
     assert "To pour it into." in shown
     assert "Of waiting; default: as the packet says." in shown
     assert "--set sugar=1.5 Spoons of sugar." in shown
-    assert "The settings are sugar, kettle, inference.…, seed." in shown
+    assert "The settings are sugar, names, kettle, inference.…, seed." in shown
     assert "Print the result as JSON." in shown
     assert sentence("β of inference") == "β of inference."
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from whatwhere.cli.command import Settings, command
+from whatwhere.cli.command import Settings, app, command
 from whatwhere.spec.tasks import AnomalySpec
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ SHOWN = 200  # pictures of the page, the least normal ones
 group = typer.Typer(
     name="anomaly", help="Find pictures, and places in them, that are unlike normal ones.", no_args_is_help=True
 )
+app.add_typer(group)
 
 
-@command(AnomalySpec, flags="aligned false_alarms")
+@command(AnomalySpec, flags="aligned false_alarms", app=group)
 def fit(
     normal: str, *, out: Path, overwrite: bool = False, settings: Settings, json_: bool = False, quiet: bool = False
 ) -> None:
@@ -65,7 +66,7 @@ def fit(
     )
 
 
-@command()
+@command(app=group)
 def score(
     detector: Path, pictures: str, *, out: Path, overwrite: bool = False, json_: bool = False, quiet: bool = False
 ) -> None:
@@ -136,7 +137,3 @@ def drawings(
         picture = some.read(n)
         yield Drawing(found, picture, model.compared(picture, found.anomaly_map))
         advance(1)
-
-
-for each in (fit, score):
-    each.add_to(group)

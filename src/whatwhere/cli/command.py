@@ -12,6 +12,7 @@ function gets what was given as `settings`, and applies it with `settings.overri
 
 import difflib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -27,6 +28,12 @@ from whatwhere.spec.toml import override, parse_toml, setting_paths
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a value of one, which has other defaults; or a pair of it and the names of some fields
 METAVARS = {int: "N", float: "NUMBER"}
+app = typer.Typer(
+    name="whatwhere",
+    help="Learn sparse, layered representations of images without labels: what is there, and where.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
 
 
 @dataclass(frozen=True)
@@ -79,15 +86,15 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
 
 
 class Settings:
-    """What was given by flags and by `--set`."""
+    """What was given by flags and by `--set`; of a setting that was given twice the last value."""
 
     def __init__(self, known: Mapping[str, Setting], flags: Mapping[str, Any], changes: Sequence[str]) -> None:
         self.known = known
-        self.tables: list[dict[str, Any]] = [{}]
-        given = [{name: self._value(name, value)} for name, value in flags.items() if value not in (None, [])]
-        for table in (*given, *map(self._parse, changes)):
-            if not merge(self.tables[-1], table):  # a list and a change of one of its items: one after the other
-                self.tables.append(table)
+        given = {name: value for name, value in flags.items() if value is not None}
+        given.update(self._split(change) for change in changes)
+        self.table = parse_toml(
+            "\n".join(f"{name} = {self._toml(name, value)}" for name, value in given.items()), "--set"
+        )
 
     def of(self, kind: type[Spec]) -> Spec:
         """A spec of this kind with what was given, and its defaults otherwise."""
@@ -95,58 +102,36 @@ class Settings:
 
     def override(self, spec: Spec) -> Spec:
         """The spec with what was given for its fields."""
-        for table in self.tables:
-            spec = override(spec, {name: v for name, v in table.items() if self.known[name].kind is type(spec)})
-        return spec
+        return override(spec, {name: v for name, v in self.table.items() if self.known[name].kind is type(spec)})
 
     def given(self, name: str) -> bool:
         """Whether a setting, or one inside it, was given."""
-        return any(name in table for table in self.tables)
+        return name in self.table
 
-    def _parse(self, change: str) -> dict[str, Any]:
-        """NAME=VALUE as a table."""
+    def _split(self, change: str) -> tuple[str, str]:
+        """The name and the value of NAME=VALUE."""
         name, equals, value = change.partition("=")
         name = name.strip().replace("-", "_")
-        first = name.partition(".")[0]
         if not equals or not all(part.isidentifier() or part.isdecimal() for part in name.split(".")):
             example = "learning.each.epochs" if "learning" in self.known else next(iter(self.known))
             raise SpecError(f"--set {change[:80]!r} was given; expected NAME=VALUE, such as {example}=5")
-        if first not in self.known:
+        if name.partition(".")[0] not in self.known:
             near = " or ".join(map(repr, nearest(name, self.known)))
             meant = f"did you mean {near}?" if near else f"the settings are {', '.join(self.known)}"
             raise SpecError(f"--set {change[:80]!r} was given; {name} is not a setting of this command; {meant}")
-        return {name: self._value(name, value)} if name == first else parse_text(name, value)
+        return name, value
 
-    def _value(self, name: str, value: Any) -> Any:
-        """A value of a setting; text stays as it is where text is expected."""
+    def _toml(self, name: str, value: str | bool) -> str:
+        """A value in TOML: text stays as it is where text is expected, and a word needs no quotes."""
         if isinstance(value, bool):
-            return value
-        if isinstance(value, list):
-            return [item if str in get_args(self.known[name].hint) else parse_text(name, item)[name] for item in value]
-        return value.strip("'\"") if str in self.known[name].types else parse_text(name, value)[name]
-
-
-def parse_text(name: str, value: str) -> dict[str, Any]:
-    """NAME = VALUE as a parsed TOML table; a word needs no quotes."""
-    for text in (f"{name} = {value}", f"{name} = {value!r}"):
+            return str(value).lower()
+        if name in self.known and str in self.known[name].types:
+            return json.dumps(value.strip("'\""), ensure_ascii=False)
         try:
-            return parse_toml(text, "--set")
+            parse_toml(f"{name} = {value}", "--set")
         except SpecError:
-            continue
-    raise SpecError(f"{name}={value[:80]!r} was given; expected a number, a word or a list")
-
-
-def merge(table: dict[str, Any], changes: dict[str, Any]) -> bool:
-    """Put changes into a table; False if one has a value where the other has a table."""
-    for key, value in changes.items():
-        old = table.setdefault(key, value)
-        if isinstance(old, dict) and isinstance(value, dict):
-            if not merge(old, value):
-                return False
-        elif isinstance(old, dict) or isinstance(value, dict):
-            return False
-        table[key] = old if isinstance(old, dict) else value
-    return True
+            return json.dumps(value, ensure_ascii=False)
+        return value
 
 
 def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ()) -> list[str]:
@@ -183,62 +168,55 @@ SHARED = parse(
 ).entries
 
 
-@dataclass(frozen=True)
-class Command:
-    """A function as a command: the settings of its dataclasses, and which of them are options."""
-
-    function: Function
-    known: Mapping[str, Setting]
-    flags: tuple[str, ...]
-
-    def add_to(self, app: typer.Typer) -> None:
-        """Make it a command of the program, or of a group."""
-        name, own = self.function.__name__.rstrip("_"), parse(self.function.__doc__)
-        cls = type("SuggestingCommand", (SuggestingCommand,), {"known": self.known})
-        app.command(name, cls=cls, help=own.prose, epilog=self._settings_text())(self._with_options(own.entries))
-
-    def _with_options(self, words: Mapping[str, str]) -> Function:
-        """The function as typer reads it: every parameter, flag and `--set` with its words."""
-        hints, parameters = get_type_hints(self.function), []
-        for name, p in inspect.signature(self.function).parameters.items():
-            if name == "settings":
-                parameters += [flag(self.known[name]) for name in self.flags]
-                parameters += [self._set_option()] if len(self.known) > len(self.flags) else []
-            else:
-                parameters.append(own_parameter(p, hints[name], words))
-
-        def run(**given: Any) -> None:
-            if self.known:
-                flags = {name: given.pop(name) for name in self.flags}
-                given["settings"] = Settings(self.known, flags, given.pop("set", None) or ())
-            self.function(**given)
-
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return run
-
-    def _set_option(self) -> inspect.Parameter:
-        others = [setting for setting in self.known.values() if setting.name not in self.flags]
-        names = ", ".join(f"{setting.name}.…" if setting.nested else setting.name for setting in others)
-        text = f"Change a setting; repeatable. The settings are {names}."
-        return keyword("set", Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=text)], None)
-
-    def _settings_text(self) -> str | None:
-        """The settings without an option, with their words, below the options of the help."""
-        lines = [
-            f"--set {setting.name}={setting.shown_default or setting.metavar}  {sentence(setting.words)}"
-            for setting in self.known.values()
-            if setting.name not in self.flags and not setting.nested
-        ]
-        return "\n\n".join(lines) or None
-
-
-def command(*kinds: Kind, flags: str = "") -> Callable[[Function], Command]:
+def command(*kinds: Kind, flags: str = "", app: typer.Typer = app) -> Callable[[Function], Function]:
     """Make a command of a function.
 
     kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of its fields
     flags  names of settings that are also options
+    app    the program, or a group of its commands
     """
-    return lambda function: Command(function, known_settings(kinds), tuple(flags.split()))
+    known, chosen = known_settings(kinds), flags.split()
+
+    def add(function: Function) -> Function:
+        name, own = function.__name__.rstrip("_"), parse(function.__doc__)
+        parameters, hints = list[inspect.Parameter](), get_type_hints(function)
+        for p in inspect.signature(function).parameters.values():
+            if p.name == "settings":
+                parameters += settings_parameters(known, chosen)
+            else:
+                parameters.append(own_parameter(p, hints[p.name], own.entries))
+
+        def run(**given: Any) -> None:
+            if known:
+                values = {name: given.pop(name) for name in chosen}
+                given["settings"] = Settings(known, values, given.pop("set", None) or ())
+            function(**given)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        cls = type("SuggestingCommand", (SuggestingCommand,), {"known": known})
+        app.command(name, cls=cls, help=own.prose, epilog=settings_text(known, chosen))(run)
+        return function
+
+    return add
+
+
+def settings_parameters(known: Mapping[str, Setting], flags: Sequence[str]) -> list[inspect.Parameter]:
+    """The flags, and `--set` for all others."""
+    others = [setting for name, setting in known.items() if name not in flags]
+    names = ", ".join(f"{setting.name}.…" if setting.nested else setting.name for setting in others)
+    text = f"Change a setting; repeatable. The settings are {names}."
+    hint = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=text)]
+    return [*(flag(known[name]) for name in flags), *([keyword("set", hint, None)] if others else [])]
+
+
+def settings_text(known: Mapping[str, Setting], flags: Sequence[str]) -> str | None:
+    """The settings without an option, with their words, below the options of the help."""
+    lines = [
+        f"--set {name}={setting.shown_default or setting.metavar}  {sentence(setting.words)}"
+        for name, setting in known.items()
+        if name not in flags and not setting.nested
+    ]
+    return "\n\n".join(lines) or None
 
 
 class SuggestingCommand(TyperCommand):
@@ -279,9 +257,8 @@ def flag(setting: Setting) -> inspect.Parameter:
         return keyword(setting.name, Annotated[bool | None, option], None)
     if setting.shown_default and "efault" not in text:
         text += f" Default: {setting.shown_default}."
-    several = get_origin(setting.hint) is tuple
     option = typer.Option(spelled(setting.name), help=text, metavar=setting.metavar)
-    return keyword(setting.name, Annotated[list[str] | None if several else str | None, option], None)
+    return keyword(setting.name, Annotated[str | None, option], None)
 
 
 def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
