@@ -12,6 +12,7 @@ from torch import Tensor
 from whatwhere import Solution
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import resolve
+from whatwhere.inference.target import make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.reports import TrainingState, first_epoch
 from whatwhere.learning.session import TrainingSession
@@ -76,7 +77,7 @@ def record(
     model = DeconvNet(recipe.model, seed=recipe.seed).to(device)
     job = TrainingJob(recipe, stream, image_count=image_count)
     with torch.no_grad(), open_data(job, model, None) as data:
-        engines = resolve_engines("auto", model, data.first_image(), recipe)
+        engines = resolve_engines("auto", model, make_target(model, stream.first_images()[:1]).v, recipe)
         state = TrainingState(model, *first_epoch(recipe))
         session = RecordingSession(recipe, data, state, [engine.name for engine in engines], every=every)
         if isinstance(data, StreamData):

@@ -43,9 +43,9 @@ from whatwhere.classification.metric import Metric
 from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, claim_outputs
-from whatwhere.learning.checkpoint import RunFacts
+from whatwhere.learning.checkpoint import Checkpoint
 from whatwhere.learning.latent_store import LatentStore
-from whatwhere.learning.run_folder import RunFolder, read_checkpoint
+from whatwhere.learning.run_folder import RunFolder
 from whatwhere.model.files import checksum, to_bytes
 from whatwhere.spec.tasks import Distortions
 
@@ -97,8 +97,9 @@ def readers(folder: Path) -> dict[str, Reader]:
     add("learned steps", run / steps, lambda _: ww.LearnedSteps.load(copy), copy / steps, "settings")
     add("history", run / "history.jsonl", lambda _: list(ww.read_run(copy).history), copy / "history.jsonl")
     state = Path("checkpoint", "state.safetensors")
-    facts = RunFacts(ww.read_recipe(run / "recipe.toml"), read_checkpoint(run).images, notes={})
-    add("checkpoint", run / state, lambda _: RunFolder(copy, facts, None)._load(CPU), copy / state, "content")
+    images_read = Checkpoint.load(run / "checkpoint").images
+    writer = RunFolder(copy, ww.read_recipe(run / "recipe.toml"), images_read, {}, None)
+    add("checkpoint", run / state, lambda _: writer._load(CPU), copy / state, "content")
     batch = latents.folder / "batch1-0.npz"
     add("latents", shutil.copy(batch, folder / "latents.npz"), lambda _: latents.read(0), batch)
 

@@ -120,7 +120,7 @@ def test_a_finished_run_is_given_more_epochs(images, recipe, tmp_path):
 def test_an_emptied_recipe_is_not_the_papers_on_resume(images, recipe, tmp_path):
     whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, *OPTIONS)
     (tmp_path / "run" / "recipe.toml").write_text("")
-    with pytest.raises(RunError, match=r"recipe\.toml lacks"):
+    with pytest.raises(RunError, match=r"other recipe: batch_size was 2 and is now 1000"):
         whatwhere("train", "--resume", tmp_path / "run")
 
 
@@ -186,7 +186,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     text = shown.read_bytes().decode()
     assert process.exitcode == 130, text
     assert f"whatwhere train --resume {out}" in text.replace("\r\n", "")
-    for word in (" of 2, ", "batch ", "cost ", "non-zeros", "image-iterations/s"):
+    for word in ("epoch 1/15, batch ", "cost ", "non-zeros"):
         assert word in text, f"the live display shows {word!r}"
     assert len((out / "history.jsonl").read_text().splitlines()) < 2 * 15, "it stopped before the end"
     whatwhere("train", "--resume", out, "--quiet", *OPTIONS)

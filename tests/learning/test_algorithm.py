@@ -177,7 +177,7 @@ def spoiled(after: int, batch):
     [
         (torch.full((3, 1, 4, 5), float("inf")), "images 6 to 7 of the stream: images with NaN or Inf"),
         (-torch.ones(3, 1, 4, 5), "images 6 to 7 of the stream: images with values down to -1"),
-        (torch.ones(3, 1, 4, 6), r"the stream gave images of shape \[1, 4, 6\] after 6 images"),
+        (torch.ones(3, 1, 4, 6), r"the stream gave a tensor of shape \[3, 1, 4, 6\] after 6 images"),
         (None, "the stream gave a NoneType after 6 images"),
     ],
 )

@@ -47,7 +47,7 @@ def main() -> None:
 _WARNED: set[str] = set()
 
 
-def _print_warning(message: Warning | str, *place: object) -> None:
+def _print_warning(message: Warning | str, *place: object, **more: object) -> None:
     """Warnings are for the user: one line, once."""
     if str(message) not in _WARNED:
         _WARNED.add(str(message))

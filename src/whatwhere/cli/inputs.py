@@ -109,10 +109,9 @@ def source_of(run: Path) -> str:
 
 def notes_of(run: Path) -> dict[str, Any]:
     """What the command that began a run was given; nothing for a model file or a name."""
-    from whatwhere.learning.checkpoint import has_checkpoint
-    from whatwhere.learning.run_folder import read_checkpoint
+    from whatwhere.learning.checkpoint import Checkpoint, has_checkpoint
 
-    return read_checkpoint(run).notes if run.is_dir() and has_checkpoint(run / "checkpoint") else {}
+    return Checkpoint.load(run / "checkpoint").notes if has_checkpoint(run / "checkpoint") else {}
 
 
 def with_preset(

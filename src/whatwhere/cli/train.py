@@ -44,17 +44,18 @@ def train(
     recipe  paper, the paper's settings; differences from them in a TOML file; demo; photographs, for restoration; or
             signals, for recordings
     """
+    from whatwhere.learning.checkpoint import Checkpoint
     from whatwhere.learning.defaults import choose_defaults
-    from whatwhere.learning.run_folder import read_checkpoint, read_run_recipe
 
     folder = out or resume
     if folder is None or (out and resume):
         raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
-    notes = {} if resume is None else read_checkpoint(resume).notes
+    notes = {} if resume is None else Checkpoint.load(resume / "checkpoint").notes
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
-    base = read_recipe(recipe) if recipe is not None else None if resume is None else read_run_recipe(resume)
+    chosen = recipe if resume is None else resume / "recipe.toml"
+    base = None if chosen is None else read_recipe(chosen)
     pictures, masks = given.for_training(signals=base is not None and settings.override(base).model.for_signals)
     if base is None:
         base, count, line = choose_defaults(pictures)

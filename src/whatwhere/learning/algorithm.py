@@ -60,8 +60,9 @@ def learn_from_stream(
                 solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
                 for k in moving_filters(layer, learning):
                     linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents, mask=M), k)
-                    last = session.memory.get(f"direction{k}")
-                    f, session.memory[f"direction{k}"] = step_filters(model, k, linear_map, mean, last, learning)
+                    last = session.state.memory.get(f"direction{k}")
+                    f, direction = step_filters(model, k, linear_map, mean, last, learning)
+                    session.state.memory[f"direction{k}"] = direction
                     model = project_filters(model, k, f)
                 session.end_batch(model, masked(v, M), solution)
             session.end_epoch(model)

@@ -32,19 +32,6 @@ MAY_CHANGE = re.compile(r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epo
 
 
 @dataclass(frozen=True)
-class RunFacts:
-    """What a run begins with and is resumed with.
-
-    images  their fingerprint
-    notes   plain values of the caller, such as where the images came from
-    """
-
-    recipe: Recipe
-    images: str
-    notes: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Checkpoint(Checked):
     """All that training needs to continue, except the latents themselves.
 
@@ -66,14 +53,15 @@ class Checkpoint(Checked):
     tensors: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, state: TrainingState, facts: RunFacts, latents: Tensor) -> "Checkpoint":
+    def of(
+        cls, state: TrainingState, latents: Tensor, recipe: Recipe, images: str, notes: Mapping[str, Any]
+    ) -> "Checkpoint":
         tensors = {"latents.table": latents, **(state.stats.tensors() if state.stats is not None else {})}
         tensors |= {f"memory.{name}": tensor for name, tensor in state.memory.items()}
         for k, (f, connected) in enumerate(zip(state.model.filters, state.model.connectivity, strict=True), start=1):
             tensors[f"layer{k}.filters"], tensors[f"layer{k}.connectivity"] = f, connected
         history = [report.table() for report in state.history]
-        notes = dict(facts.notes)
-        return cls(state.layer, state.epoch, state.batch, to_toml(facts.recipe), facts.images, notes, history, tensors)
+        return cls(state.layer, state.epoch, state.batch, to_toml(recipe), images, dict(notes), history, tensors)
 
     def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
         """Where training stands, by a recipe whose settings of training are those of the run."""
@@ -102,12 +90,16 @@ class Checkpoint(Checked):
         """Read the checkpoint in a folder; a missing, damaged or foreign one raises an error."""
         path = folder / STATE
         if not is_regular(path):
-            raise RunError(f"{path}: there is no checkpoint here to continue from")
+            raise RunError(f"{path}: there is no checkpoint here to continue from; train again in another folder")
         try:
             content, tensors = read_checked(path, FORMAT, key="content")
             return cls(**content, tensors=tensors)
         except (SafetensorError, OSError, KeyError, TypeError, ValueError, MemoryError, RecursionError) as error:
-            raise RunError(f"{path} is damaged: {error}") from error
+            raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> RunError:
+    return RunError(f"{path} is damaged: {error}; restore it, or train again in another folder (the model is usable)")
 
 
 def has_checkpoint(folder: Path) -> bool:

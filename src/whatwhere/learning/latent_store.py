@@ -8,15 +8,12 @@ what a checkpoint holds. Each batch has a file in each of two generations:
 
 A batch is read from where it was written last. It is written to the generation that the last checkpoint does not
 hold, so what the checkpoint holds stays untouched until `retain` says that there is a new one.
-
-Whether latents fit in memory, or training at all, is decided before it begins (`latents_fit`, `check_memory`).
 """
 
 import math
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.data.arrays import open_npz
-from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.errors import ImageError, RunError
 from whatwhere.files import open_atomic
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model.sized import layer_regions
@@ -122,25 +119,7 @@ def _checksum(arrays: Iterable[np.ndarray]) -> int:
     return checksum
 
 
-FILTER_COPIES = 3  # drawn in float64, projected, and as they are used
 LATENT_SHARE = 0.5  # of the memory that is free: inference needs room for its own work
-REMEDY = "take fewer or smaller maps and filters, smaller images, or a smaller batch_size"
-
-
-def check_memory(spec: ModelSpec, image_size: tuple[int, int], batch_size: int, device: torch.device) -> None:
-    """Raise if the filters, or the latents of one batch, are larger than the memory that is free."""
-    filters = [
-        spec.maps_below(k) * layer.maps * math.prod(layer.filter_shape) for k, layer in enumerate(spec.layers, 1)
-    ]
-    latents = 4 * latents_per_image(spec, *image_size) * batch_size
-    free = free_memory(device)
-    if not free:  # unknown on this system
-        return
-    for what, needed in (("the filters", 8 * FILTER_COPIES * sum(filters)), ("the latents of a batch", latents)):
-        if needed > free:
-            raise SpecError(
-                f"{what} of this model would take {size(needed)} of memory, and {size(free)} are free; {REMEDY}"
-            )
 
 
 def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
@@ -151,9 +130,9 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     if 2 * needed > (space := shutil.disk_usage(on_disk).free):
         raise RunError(
-            f"latents need {size(needed)} of memory, of which {size(free)} are free, or twice that on the disk of "
-            f"{on_disk}, which has {size(space)} free: make room, take another folder or fewer images, or learn in a "
-            "stream (learning.each.update=batch)"
+            f"latents need {needed / 1e9:.3g} GB of memory, of which {free / 1e9:.3g} are free, or twice that on the "
+            f"disk of {on_disk}, of which {space / 1e9:.3g} are free: make room, take another folder or fewer images, "
+            "or learn in a stream (learning.each.update=batch)"
         )
     return False
 
@@ -183,25 +162,3 @@ def free_memory(device: torch.device) -> int:
     except (OSError, ValueError):
         return free
     return max(0, min(free, limit - used))
-
-
-@contextmanager
-def memory_errors() -> Iterator[None]:
-    """Turn a failed allocation into an error that says what to do."""
-    try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise RunError(f"training ran out of memory; {REMEDY}") from error
-    except RuntimeError as error:
-        if "DefaultCPUAllocator" not in str(error):  # PyTorch has no type of its own for this on the CPU
-            raise
-        raise RunError(f"training ran out of memory; {REMEDY}") from error
-
-
-def size(count: int | float) -> str:
-    """Bytes as a person reads them."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -1,6 +1,5 @@
 """How far training has come, and what it reports: every batch while it runs, every epoch for the history; a display."""
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -133,7 +132,7 @@ class TrainingState:
 
     batch    the first batch of the epoch that is not inferred yet; above 0 only if training was stopped
     stats    of the epoch in progress, if there is one
-    memory   of the algorithm within a layer: tensors by name
+    memory   what the algorithm keeps from batch to batch within a layer: tensors by name
     """
 
     model: DeconvNet
@@ -143,10 +142,6 @@ class TrainingState:
     stats: "EpochStats | None" = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     history: tuple[EpochReport, ...] = ()
-
-    def after(self, recipe: Recipe) -> tuple[int, int]:
-        """Layer and epoch that follow this epoch."""
-        return first_epoch(recipe, self.layer, self.epoch + 1)
 
 
 def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, int]:
@@ -216,81 +211,49 @@ class AsyncHostCopy:
         return self._host
 
 
-LINE_EVERY = 30.0  # seconds between plain lines within an epoch
-
-
 class TrainingProgress:
     """Shows what `train` reports: every epoch in a line; on a terminal also the current batch, within `display`.
 
     rich is imported here rather than with the module: training without a display does not need it.
     """
 
-    def __init__(self, recipe: Recipe, images: int) -> None:
+    def __init__(self, recipe: Recipe, given: TrainingCallbacks) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.recipe, self.last_line = recipe, time.monotonic()
-        self.engine = ""
+        self.recipe, self.given, self.engine = recipe, given, ""
         self.console = Console(stderr=True, highlight=False, force_jupyter=False)
-        self.display = Progress(
-            TextColumn("{task.description}\n{task.fields[numbers]}"),
-            BarColumn(12),
-            TimeRemainingColumn(compact=True),
-            TextColumn("left"),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        self.work = [spec.epochs * spec.inference.steps * images for spec in recipe.learning]  # image-iterations
-        self.task = self.display.add_task("starting", total=sum(self.work), numbers="")
+        columns = (TextColumn("{task.description}"), BarColumn(12), TimeRemainingColumn(compact=True))
+        self.display = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self.work = [spec.epochs * spec.inference.steps for spec in recipe.learning]
+        self.task = self.display.add_task("starting", total=sum(self.work))
 
-    def attach(self, callbacks: TrainingCallbacks) -> TrainingCallbacks:
-        """These callbacks with the display added to them."""
+    def callbacks(self) -> TrainingCallbacks:
+        """Those that were given, with the display added to them."""
+        return replace(self.given, on_batch=self._on_batch, on_epoch=self._on_epoch)
 
-        def on_batch(report: BatchReport) -> None:
-            self.on_batch(report)
-            callbacks.on_batch(report)
-
-        def on_epoch(report: EpochReport) -> None:
-            self.on_epoch(report)
-            callbacks.on_epoch(report)
-
-        return replace(callbacks, on_batch=on_batch, on_epoch=on_epoch)
-
-    def on_batch(self, report: BatchReport) -> None:
+    def _on_batch(self, report: BatchReport) -> None:
         done = (report.epoch - 1 + report.batch / report.batches) / report.epochs * self.work[report.layer - 1]
-        epoch = f"{self._epoch(report)}  batch {report.batch}/{report.batches}"
-        speed = self.display.tasks[self.task].speed
-        self.display.update(
-            self.task,
-            completed=sum(self.work[: report.layer - 1]) + done,
-            description=f"layer {report.layer} of {self.recipe.model.depth}, {epoch}",
-            numbers=costs(report) + ("" if speed is None else f"\n{rate(speed)}"),
-        )
-        if not self.console.is_terminal and time.monotonic() - self.last_line >= LINE_EVERY:
-            self.log(f"layer {report.layer}  {epoch}  {costs(report)}")
+        title = f"{self._epoch(report)}, batch {report.batch}/{report.batches}\n{costs(report)}"
+        self.display.update(self.task, completed=sum(self.work[: report.layer - 1]) + done, description=title)
+        self.given.on_batch(report)
 
-    def on_epoch(self, report: EpochReport) -> None:
+    def _on_epoch(self, report: EpochReport) -> None:
         if report.engine != self.engine:
             self.engine = report.engine
-            self.log(f"engine {report.engine}; costs and non-zeros are per image, cost = reconstruction + penalty")
-        self.log(
-            f"layer {report.layer}  {self._epoch(report)}  {costs(report)}  {report.dead_maps} dead maps  "
-            f"{rate(report.image_iterations_per_second)}  {report.seconds:.1f} s"
-        )
+            self._log(f"engine {report.engine}; costs and non-zeros are per image, cost = reconstruction + penalty")
+        speed = f"{report.image_iterations_per_second:,.0f} image-iterations/s"
+        words = f"{report.dead_maps} dead maps  {speed}  {report.seconds:.1f} s"
+        self._log(f"{self._epoch(report)}  {costs(report)}  {words}")
+        self.given.on_epoch(report)
 
-    def log(self, line: str) -> None:
-        self.last_line = time.monotonic()
+    def _log(self, line: str) -> None:
         self.console.print(line, soft_wrap=True, markup=False)
 
     def _epoch(self, report: BatchReport | EpochReport) -> str:
-        return f"epoch {report.epoch}/{self.recipe.learning[report.layer - 1].epochs}"
+        return f"layer {report.layer}  epoch {report.epoch}/{self.recipe.learning[report.layer - 1].epochs}"
 
 
 def costs(report: BatchReport | EpochReport) -> str:
     cost = report.reconstruction + report.penalty
     return f"cost {cost:.4g} = {report.reconstruction:.4g} + {report.penalty:.4g}  {report.nonzeros:.1f} non-zeros"
-
-
-def rate(per_second: float) -> str:
-    return f"{per_second:,.0f} image-iterations/s"

@@ -1,6 +1,5 @@
 """What surrounds an algorithm of training: position, reports, guards, stop requests, checkpoints."""
 
-import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
+from whatwhere.spec import LearningSpec, Recipe
 
 RUNAWAY = 10.0  # times the cost of an empty reconstruction: far from anything that inference would choose
 
@@ -47,35 +46,27 @@ class TrainingSession:
     # of batches whose numbers are still on their way to the host
     _pending: deque[tuple[int, reports.AsyncHostCopy]] = field(default_factory=deque, init=False)
 
-    @property
-    def memory(self) -> dict[str, Tensor]:
-        """What the algorithm keeps from batch to batch besides the model; empty at the start of every layer."""
-        return self.state.memory
-
     # The epochs ---------------------------------------------------------------------------------------------
 
     def epochs(self, layer: int) -> Iterator[int]:
         """The epochs of a layer that are left, from 1."""
         while self.state.layer == layer:
-            self._begin_epoch()
+            model, self._began = self.state.model, time.perf_counter()
+            active = torch.zeros(model.spec.layers[layer - 1].pooled_maps, dtype=torch.bool, device=model.device)
+            self._stats = self.state.stats or reports.EpochStats(active)
             yield self.state.epoch
-
-    def _begin_epoch(self) -> None:
-        state = self.state
-        maps = state.model.spec.layers[state.layer - 1].pooled_maps
-        self._stats = state.stats or reports.EpochStats(torch.zeros(maps, dtype=torch.bool, device=state.model.device))
-        self._began = time.perf_counter()
 
     def end_epoch(self, model: DeconvNet) -> None:
         """All batches are inferred and the filters are updated."""
         state = self.state
-        check_filters(model, self._where())
+        if not all(bool(f.isfinite().all()) for f in model.filters):
+            raise self._diverged("filters are no longer finite after their update")
         report = self._epoch_report()
-        layer, epoch = state.after(self.recipe)
+        layer, epoch = reports.first_epoch(self.recipe, state.layer, state.epoch + 1)
         memory = state.memory if layer == state.layer else {}
         self.state = reports.TrainingState(model, layer, epoch, memory=memory, history=(*state.history, report))
         if self.folder is not None:
-            self.folder.append_history(report)
+            self.folder.write_history(self.state.history)
         self.callbacks.on_epoch(report)
         finished = layer > self.recipe.model.depth
         stopping = self.callbacks.stop() and not finished
@@ -130,16 +121,17 @@ class TrainingSession:
     def check_sums(self, total: Tensor) -> Tensor:
         """The same sums for a filter update; raises `TrainingDiverged` if they are not finite."""
         if not total.isfinite().all():
-            problem = "the sums for the filter update are not finite"
-            raise diverged(self._where(), problem, "features or images that are very large")
+            raise self._diverged("the sums for the filter update are not finite")
         return total
 
     def _report_batch(self) -> bool:
         """Check and report the first of the pending batches; True if someone asks to stop."""
         batch, measured = self._pending.popleft()
         sums, learning = measured.value(), self._learning
-        where = f"{self._where()}, batch {batch} of {self._batch_count}"
-        check_batch(sums, where, self.state.model, learning.inference)
+        cost, zero_cost = float(sums[0] + sums[1]), float(sums[4])
+        if not cost <= RUNAWAY * zero_cost:  # NaN, too
+            which = f"batch {batch} of {self._batch_count}"
+            raise self._diverged(f"the cost of {which} is {cost:.3g}, that of an empty reconstruction {zero_cost:.3g}")
         self._stats.sums += sums[:4]
         report = reports.BatchReport(
             layer=self.state.layer,
@@ -188,41 +180,13 @@ class TrainingSession:
     def _where(self) -> str:
         return f"layer {self.state.layer}, epoch {self.state.epoch}"
 
-
-# What stops training -------------------------------------------------------------------------------------------
-
-
-def check_batch(sums: Tensor, where: str, model: DeconvNet, spec: InferenceSpec) -> None:
-    """Raise if the cost of a batch (`measure_batch`) is NaN or Inf or runs away."""
-    cost, zero_cost = float(sums[0] + sums[1]), float(sums[4])
-    if not math.isfinite(cost):
-        raise diverged(where, f"the cost is {cost}", likely_cause(model, spec))
-    if cost > RUNAWAY * zero_cost:
-        problem = f"the cost is {cost / zero_cost:.3g} times that of an empty reconstruction"
-        raise diverged(where, problem, likely_cause(model, spec))
-
-
-def check_filters(model: DeconvNet, where: str) -> None:
-    """Raise if filters are not finite."""
-    for k, f in enumerate(model.filters, start=1):
-        if not f.isfinite().all():
-            problem = f"the filters of layer {k} are no longer finite after their update"
-            raise diverged(where, problem, "features that are very large: try fewer cg_steps, or a smaller lam")
-
-
-def likely_cause(model: DeconvNet, spec: InferenceSpec) -> str:
-    """The setting that most often causes such a cost, and what to try instead."""
-    if not all(bool(f.isfinite().all()) for f in model.filters):
-        return "filters that are not finite"
-    if spec.per_batch:
-        return (
-            "one step size for the whole batch overshoots on some of its images: "
-            f"try step.per = 'image', or a smaller lam than {spec.lam:g}"
-        )
-    if spec.pooling_step > (usual := InferenceSpec().pooling_step):
-        return f"pooling_step = {spec.pooling_step:g} moves the pooling variables too far: try {usual:g} or less"
-    return f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0, 1], or lower lam"
-
-
-def diverged(where: str, problem: str, cause: str) -> TrainingDiverged:
-    return TrainingDiverged(f"{where}: {problem}. Likely cause: {cause}. The last checkpoint is intact.")
+    def _diverged(self, problem: str) -> TrainingDiverged:
+        """The error, with what most often causes such numbers, and what to try instead."""
+        spec = self._learning.inference
+        cause = f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0, 1], or lower lam"
+        if spec.per_batch:
+            cause = (
+                "one step size for the whole batch overshoots on some of its images: "
+                f"try step.per = 'image', or a smaller lam than {spec.lam:g}"
+            )
+        return TrainingDiverged(f"{self._where()}: {problem}. Likely cause: {cause}. The last checkpoint is intact.")

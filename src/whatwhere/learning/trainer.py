@@ -4,7 +4,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.checks import ImageSource
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.environment import choose_device
+from whatwhere.inference.target import make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
-from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import choose_defaults, start_from_pieces
-from whatwhere.learning.latent_store import LatentStore, check_memory, latents_fit, latents_per_image, memory_errors
+from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image
 from whatwhere.learning.reports import TrainingCallbacks, TrainingProgress, TrainingState, first_epoch
-from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, TrainedRun, open_folder, writing
+from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, TrainedRun, open_folder
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import (
     ImageStream,
@@ -31,7 +31,6 @@ from whatwhere.learning.training_data import (
     StreamData,
     StreamError,
     TrainingData,
-    images_per_epoch,
     open_images,
     open_stream,
     split_batches,
@@ -85,8 +84,6 @@ def train(
     options, callbacks = options or TrainingOptions(), callbacks or TrainingCallbacks()
     if resume and out is None:
         raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
-    if out is not None and "\0" in os.fspath(out):
-        raise SpecError(f"out = {os.fspath(out)!r} was given; expected a name without zero bytes")
     is_recipe = recipe is None or isinstance(recipe, Recipe)
     require(is_recipe, f"a recipe of type {type(recipe).__name__}", "train(images, recipe) with a Recipe, or none")
     source = open_images(images, None if recipe is None else recipe.model)
@@ -105,10 +102,9 @@ def train(
     folder = None if out is None else Path(out)
     if not progress:
         return run_training(job, folder, resume)
-    size = images_per_epoch(recipe, source, image_count)
-    shown = TrainingProgress(recipe, size)
+    shown = TrainingProgress(recipe, callbacks)
     with shown.display:
-        return run_training(replace(job, callbacks=shown.attach(callbacks)), folder, resume)
+        return run_training(replace(job, callbacks=shown.callbacks()), folder, resume)
 
 
 def default_recipe(source: ImageStream, image_count: int | None) -> tuple[Recipe, int | None]:
@@ -142,29 +138,25 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
     """Open what a training needs, run it, close it again."""
     recipe, options = job.recipe, job.options
     device = choose_device(options.device, options.engine)
-    _, channels, height, width = job.images.first_images().shape
-    batch = min(recipe.batch_size, job.images.size or recipe.batch_size)
-    check_memory(recipe.model, (height, width), batch, device)
-    with torch.no_grad(), memory_errors(), ExitStack() as closing:
+    first = job.images.first_images()[:1]
+    with torch.no_grad(), ExitStack() as closing:
         model = (job.start or first_model(recipe, job.images)).to(device)
         data = closing.enter_context(open_data(job, model, folder))
-        engines = resolve_engines(options.engine, model, data.first_image(), recipe)
+        engines = resolve_engines(options.engine, model, make_target(model, first).v, recipe)
         state, writer = TrainingState(model, *first_epoch(recipe)), None
         if folder is not None:
             closing.enter_context(open_folder(folder))
-            recorded: dict[str, Any] = {"image_shape": [channels, height, width]}
-            if white := getattr(getattr(job.images, "images", None), "deep_white", None):
-                recorded["deep_white"] = white
-            facts = RunFacts(recipe, job.fingerprint, {**options.notes, **recorded})
-            writer = RunFolder(folder, facts, data if isinstance(data, TrainingData) else None)
+            white = getattr(getattr(job.images, "images", None), "deep_white", None)
+            notes = {**options.notes, "image_shape": list(first.shape[1:]), **({"deep_white": white} if white else {})}
+            store = data.store if isinstance(data, TrainingData) else None
+            writer = RunFolder(folder, recipe, job.fingerprint, notes, store)
             state = writer.resume(device) if resume else writer.begin(state)
         schedule, names = CheckpointSchedule(options.checkpoint_every), [engine.name for engine in engines]
         session = TrainingSession(recipe, data, state, names, job.callbacks, writer, schedule)
-        with nullcontext() if folder is None else writing(folder, "training"):
-            if isinstance(data, StreamData):
-                run_stream(data, engines, session)
-            else:
-                learn(state.model, recipe, data, engines, session)
+        if isinstance(data, StreamData):
+            run_stream(data, engines, session)
+        else:
+            learn(state.model, recipe, data, engines, session)
     name = "" if folder is None else folder.resolve().name
     return TrainedRun(name, recipe, session.state.model, session.state.history, folder)
 

@@ -127,16 +127,12 @@ class IterableStream:
             )
         images = given[0] if isinstance(given, tuple | list) and given else given
         images = torch.as_tensor(images) if isinstance(images, np.ndarray) else images
-        if not isinstance(images, Tensor) or images.ndim != 4 or len(images) == 0:
-            is_tensor = isinstance(images, Tensor)
-            shape = f"a tensor of shape {list(images.shape)}" if is_tensor else f"a {type(images).__name__}"
+        shape = list(images.shape) if isinstance(images, Tensor) else []
+        if len(shape) != 4 or not shape[0] or (self._waiting and images.shape[1:] != self._waiting[0].shape[1:]):
+            what = f"a tensor of shape {shape}" if isinstance(images, Tensor) else f"a {type(images).__name__}"
             raise StreamError(
-                f"the stream gave {shape} after {self._end:,} images; expected batches of images [n, C, H, W], n ≥ 1"
-            )
-        if self._waiting and images.shape[1:] != self._waiting[0].shape[1:]:
-            raise StreamError(
-                f"the stream gave images of shape {list(images.shape[1:])} after {self._end:,} images; expected "
-                f"{list(self._waiting[0].shape[1:])}, as before"
+                f"the stream gave {what} after {self._end:,} images; expected batches of images [n, C, H, W], n ≥ 1, "
+                "all of one shape"
             )
         self._waiting.append(images)
 
@@ -219,10 +215,6 @@ class TrainingData:
             target = self.read(batch)
             yield target.v, self.store.read(batch), target.mask
 
-    def first_image(self) -> Tensor:
-        """One image, for checks before anything is done."""
-        return self.read(0).v[:1]
-
 
 @dataclass(frozen=True)
 class StreamData:
@@ -240,10 +232,6 @@ class StreamData:
     passes: bool = False
     masks: SizedStream | None = None
 
-    def first_image(self) -> Tensor:
-        """One image, for checks before anything is done."""
-        return self._target(self.stream.first_images()[:1], None, 0).v
-
     def batch_count(self, epoch: int) -> int:
         """How many batches an epoch has."""
         if self.passes:
@@ -254,7 +242,11 @@ class StreamData:
         """What the model explains of a batch, on its device."""
         start, stop = self.rows(layer, epoch, batch)
         masks = None if self.masks is None else self.masks.read(start, stop)
-        return self._target(self.stream.read(start, stop), masks, start)
+        images = self.stream.read(start, stop)
+        try:
+            return make_target(self.model, images, masks)
+        except WhatwhereError as error:
+            raise StreamError(f"images {start + 1:,} to {stop:,} of the stream: {error}") from error
 
     def rows(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
         """Where in the stream the images of a batch begin and end."""
@@ -263,13 +255,6 @@ class StreamData:
             before, batch = (layer - 1) * self.count, self._batches * (epoch - 1) // self.epochs + batch
         start, stop = (before + self.count * b // self._batches for b in (batch, batch + 1))
         return start, stop
-
-    def _target(self, images: Tensor, masks: Tensor | None, start: int) -> Target:
-        """What the model explains: checked images after its input stage."""
-        try:
-            return make_target(self.model, images, masks)
-        except WhatwhereError as error:
-            raise StreamError(f"images {start + 1:,} to {start + len(images):,} of the stream: {error}") from error
 
     @property
     def _batches(self) -> int:
@@ -312,11 +297,3 @@ def open_stream(
         images = images.shuffled()
     masks = None if mask is None else SizedStream(mask, images.order if isinstance(images, SizedStream) else None)
     return StreamData(images, model, count, epochs, recipe.batch_size, passes=image_count is None, masks=masks)
-
-
-def images_per_epoch(recipe: Recipe, images: ImageStream, image_count: int | None) -> int:
-    """How many images an epoch has, on the average."""
-    if image_count is None:
-        assert images.size is not None, "stream_recipe raises"
-        return images.size
-    return -(-image_count // max(1, recipe.learning[0].epochs))
