@@ -21,7 +21,6 @@ from whatwhere.errors import (
 from whatwhere.files import (
     claim_outputs,
     disk_errors,
-    is_regular,
     new_folder,
     open_atomic,
     open_regular,
@@ -172,12 +171,11 @@ def test_every_result_has_a_file_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "not JSON"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b"\xff\xfe", "not UTF-8"),
-        (b"9" * 5000, "too many digits"),
-        (b'{"a": "' + b"x" * 900 + b"\n", "not JSON"),
-        (b" " * 1001, "more than 1,000 bytes"),
+        (b"", "Expecting value"),
+        (b"[" * 100_000, "recursion"),
+        (b"\xff\xfe", "Expecting value"),
+        (b"9" * 5000, "digits"),
+        (b'{"a": "' + b"x" * 900 + b"\n", "Invalid control character"),
     ],
 )
 def test_json_of_any_content_is_an_error_of_ours_without_the_content(
@@ -185,7 +183,7 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
 ) -> None:
     (tmp_path / "file.json").write_bytes(content)
     with pytest.raises(RunError, match=problem) as caught:
-        read_json(tmp_path / "file.json", 1_000_000 if len(content) != 1001 else 1000)
+        read_json(tmp_path / "file.json")
     assert len(str(caught.value)) < 400
 
 
@@ -193,8 +191,8 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
 def test_json_is_read_from_regular_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     for path in (tmp_path, tmp_path / "pipe.json", tmp_path / "missing.json"):
-        with pytest.raises(RunError, match="cannot be read"):
-            read_json(path, 1000)
+        with pytest.raises(RunError, match="not a usable JSON file"):
+            read_json(path)
 
 
 # Only regular files are opened, and nothing else is waited for ---------------------------------------------------
@@ -208,7 +206,6 @@ def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "file", 7) == b"content"
     with pytest.raises(OSError, match="more than 6 bytes"):
         read_regular(tmp_path / "file", 6)
-    assert is_regular(tmp_path / "link")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -217,14 +214,11 @@ def test_a_pipe_a_device_and_a_folder_raise_at_once(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(OSError, match="A pipe, a socket or a device"):
             open_regular(path)
-        assert not is_regular(path)
     with pytest.raises(OSError, match="A folder"):
         open_regular(tmp_path)
 
 
-def test_impossible_names_are_not_regular_files() -> None:
-    assert not is_regular(Path("x" * 300))
-    assert not is_regular(Path("a\0b"))
+def test_an_impossible_name_raises() -> None:
     with pytest.raises(OSError, match="too long"):
         open_regular("x" * 300)
 

@@ -24,7 +24,7 @@ from whatwhere.errors import RunError, WhatwhereError, printable
 RECORD = ".whatwhere.json"
 """In a folder of results: the names of the files that the program wrote into it."""
 
-LARGEST_RECORD = 1 << 26
+LARGEST_JSON = 1 << 26
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
 
@@ -33,14 +33,11 @@ LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A new file to write. When the block ends, its content replaces `path` in one step.
 
-    If the block raises, or is interrupted, `path` keeps its old content and the temporary file is removed. The
-    temporary file lies in the same folder under a random name and is never opened through an existing name, so that a
-    symbolic link planted there is not followed.
+    If the block raises, or is interrupted, `path` keeps its old content and the temporary file is removed.
     """
     temporary = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with os.fdopen(os.open(temporary, flags, 0o666), "w+b") as file:
+        with open(temporary, "x+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -97,25 +94,19 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
     """
     handle, end = os.open(folder, os.O_RDONLY), time.monotonic() + patience
     try:
-        while not _take_lock(handle):
-            if time.monotonic() >= end:
-                raise RunError(busy)
-            time.sleep(0.01)
-        if _identity(folder) != _identity(handle):  # its last holder has just removed it
-            raise RunError(busy)
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise RunError(busy) from None
+                time.sleep(0.01)
+            except OSError:  # a file system without such locks
+                break
         yield
     finally:
         os.close(handle)
-
-
-def _take_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without such locks
-        pass
-    return True
 
 
 @contextmanager
@@ -142,14 +133,11 @@ def readable(path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a file for reading. Raises OSError, without waiting, if it is a folder, a pipe, a socket or a device."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    if not stat.S_ISREG(os.stat(path).st_mode):  # before opening: some devices react to being opened
-        raise _not_regular(path)
-    handle = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):  # replaced in the meantime
-        os.close(handle)
-        raise _not_regular(path)
-    return os.fdopen(handle, "rb")
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        kind = "A folder" if stat.S_ISDIR(mode) else "A pipe, a socket or a device"
+        raise OSError(errno.EINVAL, f"{kind}, where a regular file is expected", os.fspath(path))
+    return open(path, "rb")
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
@@ -161,26 +149,10 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     return content
 
 
-def read_json(path: Path, limit: int) -> Any:
-    """The value in a JSON file of at most `limit` bytes; a RunError that names the file, whatever it holds."""
-    try:
-        return parse_json(read_regular(path, limit))
-    except OSError as error:
-        raise RunError(f"{printable(path)} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise RunError(f"{printable(path)} is damaged: {error}; remove it, or restore it") from None
-
-
-def parse_json(content: bytes) -> Any:
-    """The value of a JSON text; a ValueError for everything else, which does not quote the text."""
-    try:
-        return json.loads(content.decode("utf-8"))
-    except RecursionError:
-        raise ValueError("not JSON (nested too deeply)") from None
-    except UnicodeDecodeError:
-        raise ValueError("not JSON (not UTF-8)") from None
-    except ValueError as error:  # its message may hold the text
-        raise ValueError(f"not JSON ({getattr(error, 'msg', 'a number with too many digits')})") from None
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; a RunError that names the file, whatever it holds."""
+    with readable(path, "JSON file", "remove it, or restore it"):
+        return json.loads(read_regular(path, LARGEST_JSON))
 
 
 def claim_outputs(
@@ -200,12 +172,13 @@ def claim_outputs(
     doubled = [path for path, count in Counter(paths).items() if count > 1]
     if doubled:
         raise RunError(f"two results would be written to {printable(doubled[0])}; rename one of their sources")
-    sources = {key for path in inputs for file in _files_of(path) if (key := _identity(file))}
+    files = (file for path in inputs for file in (path.rglob("*") if os.path.isdir(path) else [path]))
+    sources = {_identity(file) for file in files if os.path.isfile(file)}
     existing = [path for path in paths if os.path.lexists(path)]
     for path in existing:
-        if _identity(path) in sources:
+        if os.path.isfile(path) and _identity(path) in sources:
             raise RunError(f"{printable(path)} is read by this command, so it is not written to; choose another place")
-        if is_folder(path):
+        if os.path.isdir(path):
             raise RunError(f"{printable(path)} is a folder, where a file is to be written; choose another name")
     own = _recorded(folder) if folder is not None else set()
     others = [path for path in existing if folder is None or os.path.relpath(path, folder) not in own]
@@ -226,42 +199,11 @@ def _recorded(folder: Path) -> set[str]:
     """The files that the program wrote into a folder of results."""
     if not os.path.lexists(folder / RECORD):
         return set()
-    content = read_json(folder / RECORD, LARGEST_RECORD)
-    names = content.get("files") if isinstance(content, dict) else None
-    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+    with readable(folder / RECORD, "record of results", "remove it"):
+        return set(map(str, read_json(folder / RECORD)["files"]))
 
 
-def _files_of(path: Path) -> Iterator[Path]:
-    if not is_folder(path):
-        yield path
-        return
-    for entry in path.iterdir():
-        yield from (entry.iterdir() if is_folder(entry) else (entry,))
-
-
-def _identity(path: Path | int) -> tuple[int, int] | None:
+def _identity(path: Path) -> tuple[int, int]:
     """What is the same for two names of one file."""
-    status = _status(path)
-    return None if status is None else (status.st_dev, status.st_ino)
-
-
-def _status(path: Path | int) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except (OSError, ValueError):
-        return None
-
-
-def is_regular(path: Path) -> bool:
-    """Whether the path leads to a regular file; False also for a name that the system does not support."""
-    return (status := _status(path)) is not None and stat.S_ISREG(status.st_mode)
-
-
-def is_folder(path: Path) -> bool:
-    """Whether the path leads to a folder; False also for a name that the system does not support."""
-    return (status := _status(path)) is not None and stat.S_ISDIR(status.st_mode)
-
-
-def _not_regular(path: str | os.PathLike[str]) -> OSError:
-    kind = "A folder" if is_folder(Path(path)) else "A pipe, a socket or a device"
-    return OSError(errno.EINVAL, f"{kind}, where a regular file is expected", os.fspath(path))
+    status = os.stat(path)
+    return status.st_dev, status.st_ino

@@ -19,13 +19,12 @@ from whatwhere.data.catalogue import (
     CATALOGUE,
     Entry,
     File,
-    FileStatus,
-    add,
     cache_folder,
     download,
     find,
     folder_of,
     missing_files,
+    store,
     verified_path,
     verify,
 )
@@ -50,6 +49,12 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
+def add(entry: Entry, file: File, source: Path) -> None:
+    with source.open("rb") as stream:
+        is_gzip = stream.peek(2)[:2] == b"\x1f\x8b"
+        store(entry, file, stream, f"{source}.gz" if is_gzip else str(source))
+
+
 def cached_files() -> list[str]:
     return sorted(str(path.relative_to(cache_folder())) for path in cache_folder().rglob("*") if path.is_file())
 
@@ -60,7 +65,7 @@ def test_compressed_and_plain_sources_are_stored_decompressed(source: Path, save
         write()
         add(entry, entry.files[0], source)
         assert (folder_of(entry) / "file").read_bytes() == CONTENT
-        assert verify(entry, entry.files[0]) is FileStatus.VERIFIED
+        assert verify(entry, entry.files[0]) == "verified"
         assert missing_files(entry) == []
         assert cached_files() == ["set/file"]
         (folder_of(entry) / "file").unlink()
@@ -83,13 +88,12 @@ def test_a_wrong_source_leaves_the_cache_as_it_was(source: Path, bad: bytes, alr
     if already:
         source.write_bytes(CONTENT)
         add(entry, entry.files[0], source)
-    reason = "it has more" if len(bad) > len(CONTENT) else "or damaged"
     for write in (lambda: source.write_bytes(bad), lambda: save_gzip(source, bad)):
         write()
-        with pytest.raises(ImageError, match=f"not file of set.* {reason}"):
+        with pytest.raises(ImageError, match="not file of set, or damaged"):
             add(entry, entry.files[0], source)
         assert cached_files() == (["set/file"] if already else [])
-        assert verify(entry, entry.files[0]) is (FileStatus.VERIFIED if already else FileStatus.MISSING)
+        assert verify(entry, entry.files[0]) == ("verified" if already else "missing")
 
 
 def test_a_copy_that_breaks_off_leaves_nothing(source: Path, save_gzip) -> None:
@@ -122,9 +126,9 @@ def test_damage_is_detected(source: Path) -> None:
     add(entry, entry.files[0], source)
     path = folder_of(entry) / "file"
     path.write_bytes(CONTENT[:-1] + b"!")
-    assert verify(entry, entry.files[0]) is FileStatus.DAMAGED
+    assert verify(entry, entry.files[0]) == "damaged"
     path.write_bytes(CONTENT[:-1])
-    assert verify(entry, entry.files[0]) is FileStatus.DAMAGED
+    assert verify(entry, entry.files[0]) == "damaged"
     assert missing_files(entry)
 
 
@@ -142,16 +146,14 @@ def test_a_folder_that_cannot_be_written_is_named(source: Path, tmp_path: Path) 
         ("linux", {}, "home/.cache/whatwhere"),
         ("linux", {"XDG_CACHE_HOME": "xdg"}, "xdg/whatwhere"),
         ("darwin", {}, "home/Library/Caches/whatwhere"),
-        ("win32", {}, "home/AppData/Local/whatwhere/Cache"),
-        ("win32", {"LOCALAPPDATA": "local"}, "local/whatwhere/Cache"),
         ("linux", {"WHATWHERE_DATA": "mine"}, "mine"),
-        ("win32", {"WHATWHERE_DATA": "~/mine"}, "home/mine"),
+        ("darwin", {"WHATWHERE_DATA": "~/mine"}, "home/mine"),
     ],
 )
 def test_the_default_folder(
     monkeypatch: pytest.MonkeyPatch, platform: str, variables: dict[str, str], expected: str
 ) -> None:
-    for name in ("WHATWHERE_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for name in ("WHATWHERE_DATA", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "home")
     for name, value in variables.items():
@@ -160,17 +162,12 @@ def test_the_default_folder(
     assert cache_folder() == Path(expected)
 
 
-def test_the_checksum_is_compared_at_the_first_use_and_after_a_change(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_checksum_is_compared_at_every_use(source: Path) -> None:
     entry = made(False, CONTENT)
     source.write_bytes(CONTENT)
     add(entry, entry.files[0], source)
     path = verified_path(entry, entry.files[0])
     assert path.read_bytes() == CONTENT
-    with monkeypatch.context() as patch:
-        patch.setattr("whatwhere.data.catalogue.verify", lambda *_: pytest.fail("verified twice in one process"))
-        assert verified_path(entry, entry.files[0]) == path
     path.write_bytes(CONTENT[:-1] + b"!")  # the same size
     with pytest.raises(ImageError, match=r"damaged: its checksum is wrong; run `whatwhere info set --download`"):
         verified_path(entry, entry.files[0])
@@ -254,18 +251,8 @@ def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> N
         download(entry)
     message = str(caught.value)
     assert all(file.download_name in message for file in entry.files)
-    assert str(catalogue.folder_of(entry)) in message
-    assert "whatwhere info small --download" in message
+    assert "whatwhere info small --download --from FOLDER" in message
     assert cached(entry) == []
-
-
-def test_files_put_into_that_folder_are_taken(entry: Entry, mirror: Mirror) -> None:
-    offline = replace(entry, mirrors=(NOWHERE,))
-    catalogue.folder_of(entry).mkdir(parents=True)
-    for name, content in mirror.answers.items():
-        (catalogue.folder_of(entry) / name).write_bytes(content)
-    download(offline)
-    assert catalogue.missing_files(entry) == []
 
 
 @pytest.mark.parametrize("answer", ["cut", "other", "endless", "absent"])
@@ -274,8 +261,7 @@ def test_a_mirror_with_other_content_is_rejected(entry: Entry, mirror: Mirror, a
     wrong = {"cut": right[:-5], "other": gzip.compress(b"other"), "endless": bytes(1 << 20)}
     if answer in wrong:
         mirror.answers["train-images.gz"] = wrong[answer]
-    reason = "bytes arrived" if answer == "endless" else "could not be downloaded"
-    with pytest.raises(ImageError, match=reason):
+    with pytest.raises(ImageError, match="could not be downloaded"):
         download(entry)
     assert cached(entry) == []
 
@@ -294,10 +280,10 @@ def test_from_a_folder(
 
 
 def test_from_a_folder_without_the_data_set(entry: Entry, contents: dict[str, bytes], tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="not a folder"):
+    with pytest.raises(ImageError, match=r"nowhere: does not contain train-images\.gz"):
         download(entry, tmp_path / "nowhere")
     (tmp_path / "train-images").write_bytes(contents["train-images"])
-    with pytest.raises(ImageError, match=r"does not contain train-labels.gz, test-images.gz, test-labels.gz"):
+    with pytest.raises(ImageError, match=r"does not contain train-labels\.gz"):
         download(entry, tmp_path)
     for name in contents:
         (tmp_path / name).write_bytes(contents["train-images"])
@@ -346,7 +332,7 @@ def test_a_full_disk_leaves_nothing_and_the_error_names_the_place(entry: Entry) 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
     try:
-        with pytest.raises(ImageError, match=r"(?s)File too large.*cache.small"):
+        with pytest.raises(ImageError, match=r"cache.small .*File too large"):
             download(entry)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -381,7 +367,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_the_embedded_digits() -> None:
-    assert all(catalogue.verify(DIGITS, file) is catalogue.FileStatus.VERIFIED for file in DIGITS.files)
+    assert all(catalogue.verify(DIGITS, file) == "verified" for file in DIGITS.files)
     assert sum(file.size for file in DIGITS.files) < 1_300_000
     for split, count in (("train", 5000), ("test", 2000)):
         digits = load("digits", split=split)
@@ -407,7 +393,7 @@ def test_the_digits_are_the_first_of_mnist(mnist: object) -> None:
 
 @pytest.mark.mnist
 def test_mnist_is_verified_and_complete(mnist: object) -> None:
-    assert all(catalogue.verify(MNIST, file) is catalogue.FileStatus.VERIFIED for file in MNIST.files)
+    assert all(catalogue.verify(MNIST, file) == "verified" for file in MNIST.files)
     for split, count in (("train", 60_000), ("test", 10_000)):
         images = load("mnist", split=split)
         assert (len(images), images.shape) == (count, (1, 28, 28))

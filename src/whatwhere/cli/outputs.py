@@ -8,7 +8,7 @@ from pathlib import Path
 import rich.progress as bars
 from rich.console import Console
 
-from whatwhere.files import claim_outputs, disk_errors, is_folder, write_atomic
+from whatwhere.files import claim_outputs, disk_errors, write_atomic
 
 
 def claim(
@@ -32,8 +32,8 @@ def write(path: Path, content: bytes) -> None:
 
 def _files(source: Path) -> Iterable[Path]:
     """A source; of a run its own files and its checkpoint, since results may lie in other folders of it."""
-    if is_folder(source) and (source / "model.safetensors").exists():
-        return [*(path for path in source.iterdir() if not is_folder(path)), source / "checkpoint"]
+    if source.is_dir() and (source / "model.safetensors").exists():
+        return [*(path for path in source.iterdir() if not path.is_dir()), source / "checkpoint"]
     return [source]
 
 

@@ -17,7 +17,6 @@ from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
 from whatwhere.data.signals import Signals, as_signals, cut_windows, read_signals, training_windows
 from whatwhere.errors import ImageError, did_you_mean, printable
-from whatwhere.files import is_folder
 
 __all__ = [
     "Images",
@@ -205,11 +204,11 @@ def _open_path(
         raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
     path = Path(source)
     try:
-        if path.suffix.lower() in SIGNAL_SUFFIXES and not is_folder(path):
+        if path.suffix.lower() in SIGNAL_SUFFIXES and not os.path.isdir(path):
             return read_signals(path, printable(path), allow_nan)
-        if is_folder(path) or is_picture(path):
+        if os.path.isdir(path) or is_picture(path):
             name = path.name or path.absolute().name
-            return MixedPictures(find_pictures(path), printable(name if is_folder(path) else path), recorded)
+            return MixedPictures(find_pictures(path), printable(name if os.path.isdir(path) else path), recorded)
         return arrays.read_file(path)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)

@@ -7,19 +7,17 @@ import gzip
 import hashlib
 import os
 import sys
-import tempfile
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 from urllib.request import Request, urlopen
 
 from whatwhere.errors import ImageError, did_you_mean
-from whatwhere.files import is_regular, new_folder, open_atomic, open_regular
+from whatwhere.files import new_folder, open_atomic
 
 FOLDER = Path(__file__).parent
 
@@ -109,20 +107,10 @@ TIMEOUT = 30
 """Seconds without an answer after which the next mirror is tried."""
 
 
-class FileStatus(StrEnum):
-    """The state of a file in the cache."""
-
-    VERIFIED = "verified"
-    MISSING = "missing"
-    DAMAGED = "damaged"
-
-
 def cache_folder() -> Path:
     """WHATWHERE_DATA if it is set, otherwise the program's own folder in the user's cache."""
     if chosen := os.environ.get("WHATWHERE_DATA"):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "whatwhere" / "Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "whatwhere"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whatwhere"
@@ -135,88 +123,47 @@ def folder_of(entry: Entry) -> Path:
 
 def missing_files(entry: Entry) -> list[File]:
     """The files of a data set that are not in its folder with the right size."""
-    folder = folder_of(entry)
-    return [f for f in entry.files if not is_regular(folder / f.name) or (folder / f.name).stat().st_size != f.size]
+    paths = {file: folder_of(entry) / file.name for file in entry.files}
+    return [file for file, path in paths.items() if not path.is_file() or path.stat().st_size != file.size]
 
 
-def verify(entry: Entry, file: File) -> FileStatus:
+def verify(entry: Entry, file: File) -> Literal["verified", "missing", "damaged"]:
     """Read a file of the cache and compare its checksum."""
     path = folder_of(entry) / file.name
-    if not is_regular(path):
-        return FileStatus.MISSING
-    if path.stat().st_size != file.size:
-        return FileStatus.DAMAGED
-    with open_regular(path) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return FileStatus.VERIFIED if digest == file.sha256 else FileStatus.DAMAGED
-
-
-_VERIFIED_FILES: set[tuple[Path, int, int, str]] = set()
+    if not path.is_file():
+        return "missing"
+    with path.open("rb") as stream:
+        return "verified" if hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256 else "damaged"
 
 
 def verified_path(entry: Entry, file: File) -> Path:
-    """The path of a file of the cache, whose checksum is compared at its first use in this process."""
+    """The path of a file of the cache, after its checksum was compared."""
     path = folder_of(entry) / file.name
-    status = path.stat()
-    key = (path, status.st_ino, status.st_mtime_ns, file.sha256)
-    if key not in _VERIFIED_FILES:
-        if verify(entry, file) is not FileStatus.VERIFIED:
-            remedy = "install whatwhere again" if entry.embedded else f"run `{entry.how_to_get}`"
-            raise ImageError(f"{path}: damaged: its checksum is wrong; {remedy}")
-        _VERIFIED_FILES.add(key)
+    if verify(entry, file) != "verified":
+        remedy = "install whatwhere again" if entry.embedded else f"run `{entry.how_to_get}`"
+        raise ImageError(f"{path}: damaged: its checksum is wrong; {remedy}")
     return path
 
 
 def download(entry: Entry, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None) -> None:
-    """Bring the files of a data set that are missing or damaged into the cache; from `source` only, if it is given.
+    """Bring the files of a data set that are missing or damaged into the cache.
 
+    source    a folder to take them from, compressed or not; None: the mirrors
     progress  called after every file
     """
-    if source is not None and not source.is_dir():
-        raise ImageError(f"{source}: not a folder; give one that contains {_names(entry.files)}")
-    wanted = [file for file in entry.files if verify(entry, file) is not FileStatus.VERIFIED]
+    wanted = [file for file in entry.files if verify(entry, file) != "verified"]
     if entry.embedded and wanted:
-        raise ImageError(f"{entry.name}: {_names(wanted)} damaged or missing; install whatwhere again")
-    local = {file: path for file in wanted if (path := _local_copy(entry, file, source))}
-    if source and len(local) < len(wanted):
-        raise ImageError(f"{source}: does not contain {_names(file for file in wanted if file not in local)}")
+        raise ImageError(f"{entry.name}: {wanted[0].name} is damaged or missing; install whatwhere again")
     for file in wanted:
-        if file in local:
-            add(entry, file, local[file])
-        else:
+        if source is None:
             _fetch(entry, file)
+        else:
+            paths = [source / name for name in (file.name, file.download_name) if (source / name).is_file()]
+            if not paths:
+                raise ImageError(f"{source}: does not contain {file.download_name}")
+            with paths[0].open("rb") as stream:
+                store(entry, file, stream, str(paths[0]))
         progress(1)
-
-
-def add(entry: Entry, file: File, source: Path) -> None:
-    """Verify a file, compressed or not, and store it in the cache, where it appears only when it is complete."""
-    folder, digest, size = folder_of(entry), hashlib.sha256(), 0
-    wrong = f"{source}: not {file.name} of {entry.name}"
-    try:
-        with open_regular(source) as raw, new_folder(folder), open_atomic(folder / file.name) as target:
-            is_gzip = raw.peek(2)[:2] == b"\x1f\x8b"
-            stream: Any = gzip.GzipFile(fileobj=raw) if is_gzip and not file.compressed else raw
-            while chunk := stream.read(CHUNK_BYTES):
-                size += len(chunk)
-                if size > file.size:
-                    raise ImageError(f"{wrong}: it has more than {file.size:,} bytes")
-                digest.update(chunk)
-                target.write(chunk)
-            if digest.hexdigest() != file.sha256:
-                raise ImageError(f"{wrong}, or damaged: its sha256 is {digest.hexdigest()}, expected {file.sha256}")
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise ImageError(f"{wrong}, or damaged ({error}); copy or download it again") from None
-    except OSError as error:
-        raise ImageError(
-            f"{source} could not be stored in {folder} ({error}); set WHATWHERE_DATA to another folder for the cache"
-        ) from None
-
-
-def _local_copy(entry: Entry, file: File, source: Path | None) -> Path | None:
-    """The file in the source, compressed or not; without a source, a compressed copy in the cache itself."""
-    folder = source or folder_of(entry)
-    names = {file.name, file.download_name} if source else {file.download_name} - {file.name}
-    return next((folder / name for name in sorted(names) if is_regular(folder / name)), None)
 
 
 def _fetch(entry: Entry, file: File) -> None:
@@ -224,30 +171,33 @@ def _fetch(entry: Entry, file: File) -> None:
     failures = []
     for mirror in entry.mirrors:
         url = mirror + file.download_name
-        with tempfile.TemporaryDirectory() as folder:
-            fetched = Path(folder) / file.download_name
-            try:
-                _save(url, fetched, file.size)
-                add(entry, file, fetched)
-                return
-            except (OSError, HTTPException, ImageError) as error:
-                failures.append(f"  {url}: {error}")
+        try:
+            with urlopen(Request(url, headers={"User-Agent": "whatwhere"}), timeout=TIMEOUT) as answer:
+                store(entry, file, answer, url)
+            return
+        except (OSError, HTTPException, ImageError) as error:
+            failures.append(f"  {url}: {str(error).removeprefix(f'{url}: ')}")
+    names = ", ".join(file.download_name for file in entry.files)
     raise ImageError(
         f"{entry.name}: {file.download_name} could not be downloaded:\n" + "\n".join(failures) + "\n"
-        f"Without a network, put {_names(entry.files)} into {folder_of(entry)} and run "
-        f"`{entry.how_to_get}` again"
+        f"Without a network, copy {names} to a folder and run `{entry.how_to_get} --from FOLDER`"
     )
 
 
-def _save(url: str, path: Path, size: int) -> None:
-    """Download a file that holds `size` bytes, compressed or not; it does not grow beyond what those can need."""
-    limit = size + size // 1000 + 4096
-    with urlopen(Request(url, headers={"User-Agent": "whatwhere"}), timeout=TIMEOUT) as answer, path.open("xb") as file:
-        while chunk := answer.read(CHUNK_BYTES):
-            if file.tell() + len(chunk) > limit:
-                raise ImageError(f"more than {limit:,} bytes arrived")
-            file.write(chunk)
-
-
-def _names(files: Iterable[File]) -> str:
-    return ", ".join(file.download_name for file in files)
+def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
+    """Verify a file, which gzip compressed if its name says so, and store it in the cache, complete or not at all."""
+    folder, digest, size = folder_of(entry), hashlib.sha256(), 0
+    stream: Any = gzip.GzipFile(fileobj=source) if name.endswith(".gz") and not file.compressed else source
+    try:
+        with new_folder(folder), open_atomic(folder / file.name) as target:
+            while size <= file.size and (chunk := stream.read(CHUNK_BYTES)):
+                size += len(chunk)
+                digest.update(chunk)
+                target.write(chunk)
+            if digest.hexdigest() != file.sha256:
+                raise ImageError(f"{name}: not {file.name} of {entry.name}, or damaged: its checksum is wrong")
+    except (OSError, EOFError, zlib.error) as error:
+        raise ImageError(
+            f"{name}: could not be stored in {folder} ({error}); copy or download it again, or set WHATWHERE_DATA to "
+            "another folder for the cache"
+        ) from None

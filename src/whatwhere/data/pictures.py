@@ -1,5 +1,6 @@
 """Pictures in files: PNG, JPEG, BMP, TIFF or WebP, one page or several, alone or in a folder."""
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import numpy as np
 from whatwhere.data.images import LazyPixels
 from whatwhere.data.tiff import ChannelTiff, is_reduced
 from whatwhere.errors import ImageError, MissingExtra, printable
-from whatwhere.files import is_folder, open_regular
+from whatwhere.files import open_regular
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -69,7 +70,7 @@ def find_pictures(path: Path) -> list[Picture]:
     Sub-folders, if there are any, are the labels. Files of a folder that are not pictures, or damaged ones, are skipped
     with a warning that names them.
     """
-    if not is_folder(path):
+    if not os.path.isdir(path):
         return list(_find_pages(path, None))
     files, others = picture_files(path)
     pictures: list[Picture] = []

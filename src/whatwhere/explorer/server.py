@@ -5,13 +5,12 @@ no answer.
 """
 
 import hmac
+import json
 import secrets
 import webbrowser
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
-
-from whatwhere.files import parse_json
 
 LONGEST = 1 << 20  # bytes of what a page may send
 
@@ -83,8 +82,8 @@ class PageHandler(BaseHTTPRequestHandler):
                 self.send_error(413, "Too long")
             else:
                 try:
-                    value = parse_json(self.rfile.read(int(length)))
-                except ValueError:
+                    value = json.loads(self.rfile.read(int(length)))
+                except (ValueError, RecursionError):
                     self.send_error(400, "Not JSON")
                 else:
                     self._send(act(path, value))

@@ -6,6 +6,7 @@
 Everything that one rename makes valid together is in the one file.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -17,7 +18,6 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from whatwhere.errors import RunError
-from whatwhere.files import is_regular
 from whatwhere.learning.reports import EpochReport, EpochStats, TrainingState, first_epoch
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import read_checked, write_checked
@@ -89,7 +89,7 @@ class Checkpoint(Checked):
     def load(cls, folder: Path) -> "Checkpoint":
         """Read the checkpoint in a folder; a missing, damaged or foreign one raises an error."""
         path = folder / STATE
-        if not is_regular(path):
+        if not os.path.isfile(path):
             raise RunError(f"{path}: there is no checkpoint here to continue from; train again in another folder")
         try:
             content, tensors = read_checked(path, FORMAT, key="content")
@@ -111,7 +111,7 @@ def has_checkpoint(folder: Path) -> bool:
     >>> has_checkpoint(Path("runs/none/checkpoint"))
     False
     """
-    return is_regular(folder / STATE)
+    return os.path.isfile(folder / STATE)
 
 
 # What may change when a run is resumed -------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     2
     """
     file = resolve(path)
-    if file.name == os.fspath(path) != "" and not (files.is_regular(file) or files.is_folder(file)):
+    if file.name == os.fspath(path) != "" and not (os.path.isfile(file) or os.path.isdir(file)):
         raise RunError(
             f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no model of that name "
             f"(known by name: {', '.join(names())})"
@@ -93,19 +93,19 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     ('small', [1, 2])
     """
     path = resolve(path)
-    if files.is_regular(path):
+    if os.path.isfile(path):
         model = load_file(path)
         included = read_recipe(path.stem) if path.stem in INCLUDED else None
         recipe = included if included and included.model == model.spec else Recipe.paper(model.spec)
         return TrainedRun(path.stem, recipe, model)
-    missing = [name for name in ("recipe.toml", "model.safetensors") if not files.is_regular(path / name)]
+    missing = [name for name in ("recipe.toml", "model.safetensors") if not os.path.isfile(path / name)]
     if missing:
         absent = " and no ".join(missing)
-        problem = f"there is no {absent} in it" if files.is_folder(path) else "there is no such folder, or file"
+        problem = f"there is no {absent} in it" if os.path.isdir(path) else "there is no such folder, or file"
         create = command("whatwhere", "train", "--out", path)
         raise RunError(
             f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates a run)"
-            f"{'' if files.is_folder(path) else did_you_mean(path.name, names())}"
+            f"{'' if os.path.isdir(path) else did_you_mean(path.name, names())}"
         )
     model, recipe = load_file(path / "model.safetensors"), read_recipe(path / "recipe.toml")
     if recipe.model != model.spec:
@@ -120,8 +120,8 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
         return ()
     try:
         lines = files.read_regular(path, LONGEST_HISTORY).splitlines()
-        return tuple(EpochReport.of(files.parse_json(line)) for line in lines if line.strip())
-    except (OSError, ValueError) as error:
+        return tuple(EpochReport.of(json.loads(line)) for line in lines if line.strip())
+    except (OSError, ValueError, RecursionError) as error:
         again = f"{resume_command(path.parent)} writes it again"
         raise RunError(f"{printable(path)} is damaged: {error}; expected an epoch per line ({again})") from None
 

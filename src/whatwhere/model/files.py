@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError
-from whatwhere.files import is_folder, is_regular, open_regular, readable, write_atomic
+from whatwhere.files import open_regular, readable, write_atomic
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
@@ -145,8 +145,8 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     """The file that a path means: itself, or the model in a run's folder."""
     if not os.fspath(path):
         raise RunError("an empty path was given; expected a model file or a run folder")
-    file = Path(path) / FILE_NAME if is_folder(Path(path)) else Path(path)
-    if not is_regular(file):
+    file = Path(path) / FILE_NAME if os.path.isdir(path) else Path(path)
+    if not os.path.isfile(file):
         raise RunError(f"{file} was given as a model; there is no such file")
     return file
 

@@ -30,7 +30,6 @@ from whatwhere.restoration.inpaint import inpaint
 from whatwhere.spec.tasks import RestorationSpec
 
 RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
-LARGEST_RECORD = 1 << 26
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
@@ -219,7 +218,7 @@ def _check_record(record: dict[str, Any], out: Path) -> None:
     """Raise a RunError if the results in a folder are of other settings, of another model or of other sources."""
     if not (out / RECORD).exists():
         return
-    content = read_json(out / RECORD, LARGEST_RECORD)
+    content = read_json(out / RECORD)
     earlier: dict[str, Any] = content if isinstance(content, dict) else {}
     sources = earlier.get("sources")
     sources = sources if isinstance(sources, dict) else {}

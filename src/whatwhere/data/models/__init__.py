@@ -10,7 +10,6 @@ from pathlib import Path
 
 from whatwhere.data.catalogue import Entry, File, missing_files, verified_path
 from whatwhere.errors import RunError, did_you_mean
-from whatwhere.files import is_regular
 
 FOLDER = Path(__file__).parent
 ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
@@ -72,7 +71,7 @@ def card(name: str) -> str:
 def resolve(given: str | os.PathLike[str]) -> Path:
     """What a path or a name stands for: a run folder or a model file of that name if there is one, else the model."""
     file = Path(given)
-    if is_regular(file) or is_regular(file / "model.safetensors") or os.fspath(file) not in names():
+    if os.path.isfile(file) or os.path.isfile(file / "model.safetensors") or os.fspath(file) not in names():
         return Path(given)
     return path(os.fspath(file))
 
