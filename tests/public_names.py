@@ -22,11 +22,7 @@ MODULES = (
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them
     "whatwhere.classification.protocol": ("choose", "evaluate"),
-    "whatwhere.nn.functional": (
-        "chosen_form",
-        "gaussian_pool2d",
-        "gaussian_unpool2d",
-    ),
+    "whatwhere.nn.functional": ("gaussian_pool2d", "gaussian_unpool2d"),
 }
 
 

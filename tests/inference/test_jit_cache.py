@@ -160,9 +160,9 @@ def test_a_read_only_package_without_a_home_runs(tmp_path: Path) -> None:
     shutil.copytree(SOURCE, tmp_path / "whatwhere", ignore=shutil.ignore_patterns("__pycache__"))
     program = """
 from whatwhere.inference.engines.cpu import loop
-from whatwhere.nn import cpu_kernels
+from whatwhere.nn import cpu_pooling
 from tiny import double
-assert cpu_kernels.__file__.startswith({folder!r})
+assert cpu_pooling.__file__.startswith({folder!r})
 print(double(21))
 """
     done = run(READ_ONLY + program.format(folder=str(tmp_path)), tmp_path)

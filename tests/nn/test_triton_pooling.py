@@ -24,7 +24,6 @@ def run(script: str, *arguments: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 def test_right_in_the_interpreter() -> None:
     run("triton_operators.py", "interpret", TRITON_INTERPRET="1")
 

@@ -9,8 +9,7 @@ from torch.export import register_dataclass
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional
-from whatwhere.nn.modules import GaussianPool2d, GaussianUnpool2d
-from whatwhere.nn.signals import GaussianPool1d, GaussianUnpool1d
+from whatwhere.nn.modules import GaussianPool1d, GaussianPool2d, GaussianUnpool1d, GaussianUnpool2d
 from whatwhere.nn.sparse_code import SparseCode2d
 
 # lets pooling variables pass through torch.export, torch.onnx and torch.func like tensors

@@ -1,82 +1,317 @@
-"""Gaussian pooling on the CPU: `launch`, as `triton_pooling` has it, with the loop of `cpu_kernels`.
+"""Gaussian pooling on the CPU: the compiled loop, and its launch in threads.
 
-Threads share the planes (one channel of one image each), so that results do not depend on their number.
+A tile is a number of rows of regions, counted through all images and channels. Its elements and variables are copied to
+work memory, where regions are processed LANES at a time by the functions of the CPU engine; results are copied back.
+
+Work memory has rows of `pitch` numbers, one for each region of the tile: the elements of a region, the weights of its
+rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x (or their gradients).
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
-from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from whatwhere.inference.engines.jit.simd import LANES
-from whatwhere.nn import cpu_kernels as kernels
+from whatwhere.inference.engines.jit import Array, cached_jit, inline_jit, jit
+from whatwhere.inference.engines.jit.region import (
+    OUTSIDE,
+    Axis,
+    axis_weights,
+    coordinate,
+    fit_moments,
+    pool_plane,
+    pool_with_gradient,
+    spread,
+)
+from whatwhere.inference.engines.jit.simd import LANES, load, noinline, store
+from whatwhere.inference.engines.jit.vector_math import fma, formulas
+from whatwhere.nn.fused import Maps
+from whatwhere.ops.pooling import Regions
+from whatwhere.spec import MomentFit
 
 TILE = 512  # regions that are processed together, about
 PER_THREAD = 20_000  # regions for which another thread pays
+OPERATIONS = ("fit_pool", "fit_pool_backward", "pool", "slopes", "unpool")
+FIT_POOL, FIT_POOL_BACKWARD, POOL, _, UNPOOL = range(5)  # their numbers, for compiled code
+VALUES = 5  # p, μ_y, μ_x, γ_y, γ_x
+GEOMETRY = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "size_y", "size_x", "stride_y", "stride_x", "padding_y", "padding_x",  # of a region
+            "height", "width",  # of the map
+            "rows", "columns",  # of regions
+            "channels",
+            "inside",  # whether all regions lie inside the map
+            "overlap",  # regions add their contributions to the map, which is 0 before
+            "tile",  # rows of regions in a tile
+            "pitch",  # of work memory
+            "operation",
+        )
+    ]
+)  # fmt: skip
+Geometry = Any  # one such record
 
 
-def launch(
-    operation: str, geometry: Sequence[int], tensors: Sequence[Tensor | None], fit: Sequence[float] = (0.0, 0.0, 2)
-) -> None:
-    """Run an operation on all rows of regions, in as many threads as pay; see `fused` for what it is given.
+class Region(NamedTuple):
+    """LANES regions: where elements, weights and values begin, the axes, and how far OUTSIDE is from weights, or 0."""
 
-    tensors  z, p, μ and γ that are read, and then those that are written
+    z: int
+    w: int
+    values: int
+    axes: tuple[Axis, Axis]
+    outside: int
+
+
+# --- copies between maps and work memory
+
+
+@jit
+def copy_pairs(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+    """`copy_elements` for regions of 2×2 side by side, in loops that the compiler vectorises."""
+    noinline()
+    M = g.pitch
+    for row in range(rows[0], rows[1]):
+        for i in range(2):
+            at = (row // g.rows * g.height + 2 * (row % g.rows) + i) * g.width
+            of = 2 * i * M + (row - rows[0]) * g.columns
+            if to_work:
+                for x in range(g.columns):
+                    work[of + x] = z[at + 2 * x]
+                    work[of + M + x] = z[at + 2 * x + 1]
+            else:
+                for x in range(g.columns):
+                    z[at + 2 * x] = work[of + x]
+                    z[at + 2 * x + 1] = work[of + M + x]
+
+
+@jit
+def copy_elements(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+    """The elements of a tile to work memory, with zeros outside the map; or back, added where regions overlap."""
+    noinline()
+    M, step = g.pitch, g.stride_x
+    if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1:
+        return copy_pairs(z, g, rows, work, to_work)
+    for row in range(rows[0], rows[1]):
+        plane, y = row // g.rows * g.height * g.width, row % g.rows
+        for i in range(g.size_y):
+            line, of = y * g.stride_y - g.padding_y + i, i * g.size_x * M + (row - rows[0]) * g.columns
+            for j in range(g.size_x):
+                to, start = of + j * M, plane + line * g.width - g.padding_x + j
+                first, last = 0, g.columns
+                if g.inside == 0:
+                    first = max(0, -((j - g.padding_x) // step))
+                    last = min(g.columns, (g.width - 1 + g.padding_x - j) // step + 1)
+                    last = last if 0 <= line < g.height else first
+                if to_work:
+                    if g.inside == 0:
+                        work[to : to + g.columns] = 0
+                    for x in range(first, last):
+                        work[to + x] = z[start + x * step]
+                elif g.overlap:
+                    for x in range(first, last):
+                        z[start + x * step] += work[to + x]
+                else:
+                    for x in range(first, last):
+                        z[start + x * step] = work[to + x]
+
+
+@jit
+def copy_values(map: Array, g: Geometry, rows: tuple[int, int], work: Array, k: int, to_work: bool) -> None:
+    """Value k of each region of a tile, from a map [N, C, h, w] of p, or of μ or γ [N, 2, C, h, w], or back."""
+    noinline()
+    start = (g.size_y * g.size_x + 2 * (g.size_y + g.size_x) + k) * g.pitch
+    axes, axis = (1, 0) if k == 0 else (2, (k - 1) % 2)
+    for row in range(rows[0], rows[1]):
+        plane, y = row // g.rows, row % g.rows
+        before = (plane // g.channels * axes + axis) * g.channels + plane % g.channels
+        at, to = (before * g.rows + y) * g.columns, start + (row - rows[0]) * g.columns
+        if to_work:
+            for x in range(g.columns):
+                work[to + x] = map[at + x]
+        else:
+            for x in range(g.columns):
+                map[at + x] = work[to + x]
+
+
+@jit
+def mark_outside(g: Geometry, rows: tuple[int, int], work: Array, start: int) -> None:
+    """OUTSIDE for each row and column of each region that lies outside the map, 0 for the others."""
+    noinline()
+    for row in range(rows[0], rows[1]):
+        top = row % g.rows * g.stride_y - g.padding_y
+        for x in range(g.columns):
+            m, left = start + (row - rows[0]) * g.columns + x, x * g.stride_x - g.padding_x
+            for i in range(g.size_y):
+                work[m + i * g.pitch] = 0 if 0 <= top + i < g.height else OUTSIDE
+            for j in range(g.size_x):
+                work[m + (g.size_y + j) * g.pitch] = 0 if 0 <= left + j < g.width else OUTSIDE
+
+
+# --- LANES regions in work memory
+
+
+@inline_jit
+def load_values(work: Array, at: Region) -> Any:
+    """p, θ_y and θ_x."""
+    M, v = at.axes[0].step, at.values
+    rows, columns = (load(work, v + M), load(work, v + 3 * M)), (load(work, v + 2 * M), load(work, v + 4 * M))
+    return load(work, v), rows, columns
+
+
+@inline_jit
+def store_values(work: Array, at: Region, p: Any, rows: Any, columns: Any) -> None:
+    M, v = at.axes[0].step, at.values
+    store(work, v, p)
+    store(work, v + M, rows[0])
+    store(work, v + 2 * M, columns[0])
+    store(work, v + 3 * M, rows[1])
+    store(work, v + 4 * M, columns[1])
+
+
+@inline_jit
+def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
+    """w_y and w_x of θ_y and θ_x."""
+    y, x = at.axes
+    axis_weights(work, at.w, y, rows, y.size, at.outside)
+    axis_weights(work, at.w, x, columns, x.size, at.outside)
+
+
+@inline_jit
+def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
+    """The largest |z|, Σ strength, θ_y, θ_x and variances, by `how` = (γ_min, γ_max, power); sets the weights."""
+    largest, total, (mu_y, v_y), (mu_x, v_x) = fit_moments(work, at.z, at.axes, how[2], 0.0)
+    rows = mu_y, formulas.precision(v_y, total, how[0], how[1])
+    columns = mu_x, formulas.precision(v_x, total, how[0], how[1])
+    set_weights(work, at, rows, columns)
+    return largest, total, rows, columns, (v_y, v_x)
+
+
+@jit
+def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None:
+    """Replace z by ∇z from the gradients of p, μ and γ: those through p = Σ w z, and those through the fit."""
+    y, x = at.axes
+    d_p, d_rows, d_columns = load_values(work, at)
+    largest, total, rows, columns, (v_y, v_x) = fit(work, at, how)
+    _, of_rows, of_columns = pool_with_gradient(work, at.z, at.w, at.axes, (rows, columns))
+    scale = 1 / formulas.or_one(largest)
+    unit = scale / formulas.or_one(total)
+    by_rows = fma(d_p, of_rows[0], d_rows[0]), fma(d_p, of_rows[1], d_rows[1])
+    by_columns = fma(d_p, of_columns[0], d_columns[0]), fma(d_p, of_columns[1], d_columns[1])
+    a_y, b_y, c_y = formulas.fit_slope(rows, v_y, by_rows, unit)
+    a_x, b_x, c_x = formulas.fit_slope(columns, v_x, by_columns, unit)
+    for i in range(y.size):
+        from_y, weight = coordinate(i, y.size) - rows[0], d_p * load(work, at.w + y.weights + i * y.step)
+        of_row = fma(fma(b_y, from_y, a_y), from_y, -c_y - c_x)
+        for j in range(x.size):
+            from_x, k = coordinate(j, x.size) - columns[0], at.z + i * y.stride + j * x.stride
+            slope = formulas.strength_slope(load(work, k) * scale, how[2])
+            share = slope * fma(fma(b_x, from_x, a_x), from_x, of_row)
+            store(work, k, fma(weight, load(work, at.w + x.weights + j * x.step), share))
+
+
+@inline_jit
+def compute(work: Array, at: Region, operation: int, how: tuple[float, float, int]) -> None:
+    """One operation on LANES regions: what it reads and writes are the elements and values in work memory."""
+    y, x = at.axes
+    if operation == FIT_POOL:
+        _, _, rows, columns, _ = fit(work, at, how)
+        store_values(work, at, pool_plane(work, at.z, at.w, y, x), rows, columns)
+    elif operation == FIT_POOL_BACKWARD:
+        fit_gradient(work, at, how)
+    else:
+        p, rows, columns = load_values(work, at)
+        set_weights(work, at, rows, columns)
+        if operation == UNPOOL:
+            spread(work, at.z, at.w, p, (y, x), False)
+        elif operation == POOL:
+            store(work, at.values, pool_plane(work, at.z, at.w, y, x))
+        else:
+            pooled, (a, b), (c, d) = pool_with_gradient(work, at.z, at.w, at.axes, (rows, columns))
+            store_values(work, at, pooled, (p * a, p * b), (p * c, p * d))
+
+
+@cached_jit
+def run(source: str) -> Any:
+    def run(rows: tuple[int, int], geometry: Array, how: Any, maps: Any, work: Array) -> None:
+        """An operation on the rows of regions first … last, a tile at a time.
+
+        maps  flat: z, p, μ and γ that are read, then those that are written; those that are not given have no elements
+        """
+        source  # noqa: B018
+        g = geometry[0]
+        M, elements, weights = g.pitch, g.size_y * g.size_x, g.size_y + g.size_x
+        axes = Axis(g.size_y, g.size_x * M, 0, M), Axis(g.size_x, M, g.size_y * M, M)
+        outside, values = 0 if g.inside else weights * M, (elements + 2 * weights) * M
+        for start in range(rows[0], rows[1], g.tile):
+            tile = start, min(start + g.tile, rows[1])
+            if g.inside == 0:
+                mark_outside(g, tile, work, (elements + weights) * M)
+            if len(maps[0]) > 0:
+                copy_elements(maps[0], g, tile, work, True)
+            for k in range(VALUES):
+                if len(maps[1 + (k + 1) // 2]) > 0:
+                    copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
+            for m in range(0, (tile[1] - tile[0]) * g.columns, LANES):
+                compute(work, Region(m, elements * M + m, values + m, axes, outside), g.operation, how)
+            for k in range(VALUES):
+                if len(maps[5 + (k + 1) // 2]) > 0:
+                    copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
+            if len(maps[4]) > 0:
+                copy_elements(maps[4], g, tile, work, False)
+
+    return run
+
+
+# --- launching
+
+
+def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit) -> None:
+    """Run an operation of `fused` on all regions, in as many threads as pay.
+
+    Threads share the planes (one channel of one image each), so that results do not depend on their number.
     """
-    own = [None if tensor is None else tensor.detach().contiguous() for tensor in tensors]
-    p = next(tensor for tensor in (own[1], own[5]) if tensor is not None)
-    if own[4] is not None and leaves_out_or_adds(geometry):
-        own[4].zero_()
-    if p.numel() > 0:
-        run_in_threads(operation, tuple(geometry), p, [p.new_empty(0) if t is None else t for t in own], fit)
-    for given, computed in zip(tensors[4:], own[4:], strict=True):
+    tensors = [None if tensor is None else tensor.detach().contiguous() for tensor in (*read, *written)]
+    p = next(tensor for tensor in (tensors[1], tensors[5]) if tensor is not None)
+    maps = tuple(p.new_empty(0).numpy() if tensor is None else tensor.view(-1).numpy() for tensor in tensors)
+    planes, rows = p.shape[0] * p.shape[1], p.shape[2]
+    record, length = describe(regions, operation)
+    how = float(fit.gamma_min), float(fit.gamma_max), fit.power
+
+    def work(first: int, last: int) -> None:
+        memory = torch.zeros(length, dtype=p.dtype).numpy()
+        run((first * rows, last * rows), record, how, maps, memory)
+
+    share(work, planes, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
+    for given, computed in zip(written, tensors[4:], strict=True):
         if given is not None and computed is not None and not given.is_contiguous():
             given.copy_(computed)
 
 
-def run_in_threads(
-    operation: str, geometry: tuple[int, ...], p: Tensor, tensors: Sequence[Tensor], fit: Sequence[float]
-) -> None:
-    """The same on tensors that are contiguous."""
-    (n, channels), rows = p.shape[:2], p.shape[2]
-    planes, (record, length) = n * channels, describe(geometry, channels, operation)
-    maps = tuple(tensor.view(-1).numpy() for tensor in tensors)
-    how = float(fit[0]), float(fit[1]), int(fit[2])
-
-    def work(first: int, last: int) -> None:
-        memory = torch.zeros(length, dtype=p.dtype).numpy()
-        kernels.run((first * rows, last * rows), record, how, maps, memory)
-
-    threads = max(1, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
-    if threads == 1:
-        work(0, planes)
-        return
-    cuts = [planes * i // threads for i in range(threads + 1)]
-    list(thread_pool(os.getpid(), threads).map(lambda pair: work(*pair), pairwise(cuts)))
-
-
-def leaves_out_or_adds(geometry: Sequence[int]) -> bool:
-    """Whether regions overlap, so that they add to the map, or leave elements out: it is then set to zero first."""
-    axes = (geometry[axis::2] for axis in range(2))
-    return any(t != s or (regions - 1) * t + s - before < n for s, t, before, n, regions in axes)
-
-
 @lru_cache(256)
-def describe(geometry: tuple[int, ...], channels: int, operation: str) -> tuple[np.ndarray, int]:
+def describe(regions: Regions, operation: str) -> tuple[np.ndarray, int]:
     """What the kernel knows of regions, and the length of its work memory."""
-    axes = [geometry[axis::2] for axis in range(2)]
-    inside = all(before == 0 and (regions - 1) * t + s <= n for s, t, before, n, regions in axes)
-    overlap = any(t < s for s, t, *_ in axes)
-    (size_y, size_x), columns = geometry[:2], geometry[-1]
+    channels, rows, columns = regions.grid
+    _, size_y, size_x = regions.size
     tile = max(1, TILE // columns)
     pitch = -(-tile * columns // LANES) * LANES
-    number = kernels.OPERATIONS.index(operation)
-    record = np.array([(*geometry, channels, inside, overlap, tile, pitch, number)], kernels.GEOMETRY)
-    return record, (size_y * size_x + 2 * (size_y + size_x) + kernels.VALUES) * pitch
+    inside, overlap = regions.inside(1) and regions.inside(2), not regions.tiling
+    axes = (*regions.size[1:], *regions.stride[1:], *regions.padding[1:], *regions.shape[1:], rows, columns)
+    numbers = (*axes, channels, inside, overlap, tile, pitch, OPERATIONS.index(operation))
+    return np.array([numbers], GEOMETRY), (size_y * size_x + 2 * (size_y + size_x) + VALUES) * pitch
+
+
+def share(work: Callable[[int, int], None], count: int, threads: int) -> None:
+    """Call `work(first, last)` on equal parts of `count`, each in a thread of its own."""
+    if threads <= 1:
+        work(0, count)
+        return
+    ends = [count * i // threads for i in range(threads + 1)]
+    list(thread_pool(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
 
 
 @cache

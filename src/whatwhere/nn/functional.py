@@ -44,7 +44,7 @@ def gaussian_pool2d(
              every region, and gradients flow through the fit
     fit      bounds of γ and the power of |z|; for where=None only
     return_where  return (p, where): the Gaussians as well, μ and γ [N, 2, C, h, w] in the input's dtype
-    form     'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported (see `chosen_form`)
+    form     'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
     returns  p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
 
     >>> z = torch.tensor([[[[0.0, 0.0, 1.0, 1.0], [0.0, 3.0, 1.0, 1.0]]]])
@@ -54,22 +54,18 @@ def gaussian_pool2d(
     >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, at the bound of γ
     (tensor([0.5000, 0.5000]), tensor([100., 100.]))
     """
-    if where is not None:
-        require_params(where)
     if input.dim() == 3:
-        window, given = (kernel_size, stride, padding, ceil_mode), where and where.map(_batched)
+        window, given = (kernel_size, stride, padding, ceil_mode), None if where is None else _batched(where)
         found = gaussian_pool2d(input[None], *window, given, fit=fit, return_where=return_where, form=form)
         return (found[0][0], found[1].map(lambda theta: theta[0])) if return_where else found[0]
     regions = regions_of(input, kernel_size, stride, padding, ceil_mode)
     if where is None:
-        if _fused(form, regions, input):
-            p, where = fused.fit_pool(input, regions, fit, return_where)
-        else:
-            p, where = plain.fit_pool(input, regions, fit)
-        return (p, where) if return_where else p
-    where = _checked(where, input, regions)
-    p = (fused if _fused(form, regions, input, where.mu, where.gamma) else plain).pool(input, where, regions)
-    return (p, where.map(lambda theta: theta.expand(p.shape[0], 2, *p.shape[1:]))) if return_where else p
+        p, where = _form(form, regions, input).fit_pool(input, regions, fit, return_where)
+    else:
+        _require_gaussians(where, input, regions)
+        p = _form(form, regions, input, where.mu, where.gamma).pool(input, where, regions)
+        where = where.map(lambda theta: theta.expand(p.shape[0], 2, *p.shape[1:]))
+    return (p, where) if return_where else p
 
 
 def gaussian_unpool2d(
@@ -97,17 +93,11 @@ def gaussian_unpool2d(
     >>> torch.allclose(gaussian_pool2d(z, 2, where=where), p, atol=1e-6)
     True
     """
-    require_params(where)
     if input.dim() == 3:
-        unpooled = gaussian_unpool2d(
-            input[None], where.map(_batched), kernel_size, stride, padding, output_size, form=form
-        )
-        return unpooled[0]
+        return gaussian_unpool2d(input[None], _batched(where), kernel_size, stride, padding, output_size, form=form)[0]
     regions = regions_for_unpooling(input, kernel_size, stride, padding, output_size)
-    where = _checked(where, input, regions)
-    if _fused(form, regions, input, where.mu, where.gamma):
-        return fused.unpool(input, where, regions)
-    return plain.unpool(input, where, regions)
+    _require_gaussians(where, input, regions)
+    return _form(form, regions, input, where.mu, where.gamma).unpool(input, where, regions)
 
 
 def regions_of(z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool) -> Regions:
@@ -183,8 +173,14 @@ def require_params(where: object) -> None:
         )
 
 
-def _checked(where: PoolingParams, maps: Tensor, regions: Regions) -> PoolingParams:
-    """The pooling variables, after checking that they broadcast to [N, 2, C, h, w]."""
+def _batched(where: PoolingParams) -> PoolingParams:
+    require_params(where)
+    return where.map(lambda theta: theta[None])
+
+
+def _require_gaussians(where: PoolingParams, maps: Tensor, regions: Regions) -> None:
+    """Raise a SpecError for pooling variables that do not broadcast to [N, 2, C, h, w]."""
+    require_params(where)
     shape = (maps.shape[0], 2, *regions.grid)
     for name, theta in (("mu", where.mu), ("gamma", where.gamma)):
         if theta.dim() != 5 or any(have != 1 and have != want for have, want in zip(theta.shape, shape, strict=True)):
@@ -192,33 +188,13 @@ def _checked(where: PoolingParams, maps: Tensor, regions: Regions) -> PoolingPar
                 f"where.{name} is {tuple(theta.shape)}; expected {shape} (N, rows and columns, C, h, w), or 1 along "
                 "axes that share a Gaussian"
             )
-    return where
 
 
-def _batched(theta: Tensor) -> Tensor:
-    return theta[None]
-
-
-def _fused(form: Form, regions: Regions, *tensors: Tensor) -> bool:
-    """Whether to run the fused kernels. 'auto' uses them wherever they are supported."""
+def _form(form: Form, regions: Regions, *tensors: Tensor) -> Any:
+    """The module to run; 'auto' uses the fused kernels wherever they are supported."""
     if form not in ("auto", "plain", "fused"):
         raise SpecError(f"form = {form!r}: expected 'auto', 'plain' or 'fused'")
-    if form == "plain":
-        return False
-    unsupported_reason = fused.unsupported_reason(regions, *tensors)
+    unsupported_reason = form != "plain" and fused.unsupported_reason(regions, *tensors)
     if form == "fused" and unsupported_reason:
         raise EngineError(f"the fused kernels do not support this: {unsupported_reason}; use form='plain'")
-    return unsupported_reason is None
-
-
-def chosen_form(input: Tensor, kernel_size: Size2) -> str:
-    """The form that `form='auto'` uses for this input, and why.
-
-    input        z [N, C, H, W] or [C, H, W]
-    kernel_size  of the regions
-
-    >>> chosen_form(torch.zeros(1, 1, 4, 4, device="meta"), 2)
-    'plain: the tensors are on meta, the kernels run on cuda and cpu'
-    """
-    unsupported_reason = fused.unsupported_reason(regions_of(input, kernel_size, None, 0, True), input)
-    return f"plain: {unsupported_reason}" if unsupported_reason else "fused"
+    return plain if form == "plain" or unsupported_reason else fused

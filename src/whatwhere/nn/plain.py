@@ -9,7 +9,7 @@ from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
 
-def fit_pool(z: Tensor, regions: Regions, fit: MomentFit) -> tuple[Tensor, PoolingParams]:
+def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool = True) -> tuple[Tensor, PoolingParams]:
     """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
     s = precise(z)
     theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)

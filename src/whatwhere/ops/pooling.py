@@ -61,7 +61,7 @@ class Regions:
         room = n + 2 * before - s  # for a region to move in
         if not self.ceil:
             return room // t + 1
-        last = -(-room // t)
+        last = (room + t - 1) // t  # not by a negative number, which ONNX rounds towards 0
         # bounds that cannot bind are left out, so that a symbolic size stays simple
         if s < t + before:
             last = torch.sym_min(last, (n + before - 1) // t)  # a region begins before the map ends

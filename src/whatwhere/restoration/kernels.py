@@ -6,8 +6,6 @@ are summed in registers.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from torch import Tensor
 from whatwhere.inference.engines.jit import Array, cached_jit
 from whatwhere.inference.engines.jit.simd import LANES, load, splat, store
 from whatwhere.inference.engines.jit.vector_math import fma
-from whatwhere.nn.cpu_pooling import thread_pool
+from whatwhere.nn.cpu_pooling import share
 
 CHUNK = 4 * LANES
 
@@ -27,18 +25,12 @@ def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, 
     parts = z.new_empty(*z.shape[:-1], B.shape[1])
     codes = z.view(-1).numpy(), u.reshape(-1).numpy(), parts.view(-1).numpy()
     threshold, matrix = t.contiguous().numpy(), B.contiguous().view(-1).numpy()
-    share(lambda first, last: shrink_product_of(codes, threshold, matrix, first, last), z.shape[:-1].numel())
+    share(
+        lambda first, last: shrink_product_of(codes, threshold, matrix, first, last),
+        z.shape[:-1].numel(),
+        torch.get_num_threads(),
+    )
     return z, parts
-
-
-def share(work: Callable[[int, int], None], count: int) -> None:
-    """Call `work(first, last)` on equal parts of `count` in as many threads as torch has."""
-    threads = torch.get_num_threads()
-    if threads == 1:
-        work(0, count)
-        return
-    ends = [count * i // threads for i in range(threads + 1)]
-    list(thread_pool(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
 
 
 @cached_jit
@@ -80,7 +72,7 @@ def pursue_compiled(gram: Tensor, products: Tensor, energy: Tensor, goal: float,
     """As `pursuit.pursue_together`."""
     result = torch.zeros_like(products)
     arrays = gram.contiguous().numpy(), products.contiguous().numpy(), energy.contiguous().numpy(), result.numpy()
-    share(lambda first, last: pursue_each(arrays, goal, most, first, last), len(products))
+    share(lambda first, last: pursue_each(arrays, goal, most, first, last), len(products), torch.get_num_threads())
     return result
 
 
