@@ -24,7 +24,6 @@ COVERED_BY = {
     "explorer/server.py": "explorer/test_export.py",
     "anomaly/threshold.py": "anomaly/test_evidence.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",
-    "inference/tile_grid.py": "inference/test_tiled.py",
     "ops/connectivity.py": "ops/test_convolution.py",
     "classification/neighbours.py": "classification/test_poisson.py",
     "restoration/planes.py": "restoration/test_dictionary.py",

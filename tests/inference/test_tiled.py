@@ -9,8 +9,7 @@ import torch
 from examples import SPECS, random_images, random_mask
 from whatwhere.errors import ConvergenceWarning, ImageError, SpecError
 from whatwhere.inference import infer, infer_tiled, resolve_lam
-from whatwhere.inference.tile_grid import TileAxis, TileGrid
-from whatwhere.inference.tiled import TileImages
+from whatwhere.inference.tiled import TileAxis, TileGrid, TileImages
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import LayerPlaces

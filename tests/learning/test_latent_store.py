@@ -10,8 +10,7 @@ import torch
 import tiny_training as tiny
 from examples import SPECS, random_images, random_latents
 from whatwhere.errors import RunError
-from whatwhere.inference.tile_grid import TileGrid
-from whatwhere.inference.tiled import finish_tile
+from whatwhere.inference.tiled import TileGrid, finish_tile
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet

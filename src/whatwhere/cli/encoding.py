@@ -22,8 +22,7 @@ from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units
 from whatwhere.inference.environment import workers
 from whatwhere.inference.recordings import iter_events
-from whatwhere.inference.tile_grid import TileGrid
-from whatwhere.inference.tiled import TILE, infer_tiled
+from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
 from whatwhere.latents import SparseLatents
 from whatwhere.learning import TrainedRun
 from whatwhere.learning.reports import Stage
@@ -111,7 +110,7 @@ class Encoder:
         tile = self.options.tile
         if tile == 0 or (tile is None and height * width <= LARGE_PICTURE):
             return 1
-        return len(TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap))
+        return len(TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles)
 
     def _tiled_code(self, images: Images, masks: Images | None, row: int, advance: Advance) -> SparseLatents:
         """The code of one picture, in tiles."""

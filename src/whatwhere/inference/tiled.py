@@ -3,33 +3,133 @@
 A feature is influenced by what is near it, less and less with distance, so a tile that reaches far enough beyond the
 features that are taken from it gives what the whole picture would give. docs/howto/large_pictures.md says how far that
 is, and for which settings the two are equal.
+
+All tiles have one size, so that they can be inferred in batches. They begin at multiples of the strides of all layers,
+so that the pooling regions of a tile are regions of the picture, and the last one ends with the picture. Between two
+neighbours there is a cut in the middle of what they share: features are taken from the tile on their side of it,
+and the reconstructions blend into each other on a short ramp across it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise, product
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, one_or
+from whatwhere.errors import ImageError, SpecError, one_or
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
 from whatwhere.inference.convergence import unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
 from whatwhere.inference.target import Target, make_target
-from whatwhere.inference.tile_grid import TileGrid
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.spec import InferenceSpec, Phase
+from whatwhere.model.sized import LayerPlaces
+from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
 TILE, OVERLAP = 256, 64
 GPU_BATCH = 16
+RAMP_SHARE = 8  # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
+
+
+@dataclass(frozen=True)
+class TileAxis:
+    """The tiles along rows or columns: their size, where each begins, and the cuts between them (in pixels)."""
+
+    length: int
+    size: int
+    starts: tuple[int, ...]
+    cuts: tuple[int, ...]
+    ramp: int
+
+    @classmethod
+    def split(cls, length: int, tile: int, overlap: int, stride: int) -> "TileAxis":
+        """As few tiles of at most `tile` pixels as share at least `overlap` pixels each with the next one."""
+        if length <= tile:
+            return cls(length, length, (0,), (), 0)
+        size = tile - (tile - length) % stride  # so that the last tile ends with the picture
+        step = (size - overlap) // stride
+        if step < 1:
+            raise SpecError(
+                f"tile = {tile} and overlap = {overlap} were given; expected a tile of at least {overlap + 2 * stride} "
+                f"(the overlap and twice the strides of all layers), or a smaller overlap"
+            )
+        room = (length - size) // stride
+        count = -(-room // step) + 1
+        starts = tuple(room * i // (count - 1) * stride for i in range(count))
+        cuts = tuple((left + size + right) // 2 for left, right in pairwise(starts))
+        narrowest = min((right - left for left, right in pairwise(cuts)), default=size)
+        return cls(length, size, starts, cuts, min(overlap // RAMP_SHARE, narrowest))
+
+    def core(self, tile: int, places: LayerPlaces, count: int) -> tuple[int, int]:
+        """The features of a layer (or pixels) that are taken from a tile: from … to, of `count` in the picture."""
+        first = 0 if tile == 0 else places.first_from(self.cuts[tile - 1])
+        last = count if tile == len(self.starts) - 1 else places.first_from(self.cuts[tile])
+        return first, last
+
+    def weights(self, tile: int) -> Tensor:
+        """The share of a tile in the reconstruction of its pixels, float64 [size]; all tiles' shares add up to 1."""
+        place = self.starts[tile] + torch.arange(self.size, dtype=torch.float64) + 0.5
+
+        def rise(cut: int) -> Tensor:
+            """From 0 before a cut to 1 after it."""
+            return ((place - cut) / self.ramp + 0.5).clamp(0, 1) if self.ramp else (place > cut).double()
+
+        share = rise(self.cuts[tile - 1]) if tile > 0 else torch.ones_like(place)
+        return share * (1 - rise(self.cuts[tile])) if tile < len(self.cuts) else share
+
+
+@dataclass(frozen=True)
+class TileGrid:
+    """The tiles of a picture, row by row, and where the features of every layer are along rows and columns."""
+
+    rows: TileAxis
+    columns: TileAxis
+    places: tuple[tuple[LayerPlaces, ...], tuple[LayerPlaces, ...]]
+
+    @classmethod
+    def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> "TileGrid":
+        """Tiles of at most tile × tile pixels with at least `overlap` pixels in common with each neighbour."""
+        require_count("tile", tile)
+        require_count("overlap", overlap, least=0)
+        places = LayerPlaces.of(spec, 0), LayerPlaces.of(spec, 1)
+        rows, columns = (
+            TileAxis.split(length, tile, overlap, along[-1].stride)
+            for length, along in zip((height, width), places, strict=True)
+        )
+        return cls(rows, columns, places)
+
+    @property
+    def tiles(self) -> list[tuple[int, int]]:
+        """The number of every tile along rows and along columns."""
+        return list(product(range(len(self.rows.starts)), range(len(self.columns.starts))))
+
+    def window(self, tile: tuple[int, int]) -> tuple[slice, slice]:
+        """The pixels of a tile: rows and columns of the picture."""
+        top, left = self.rows.starts[tile[0]], self.columns.starts[tile[1]]
+        return slice(top, top + self.rows.size), slice(left, left + self.columns.size)
+
+    def core(
+        self, tile: tuple[int, int], layer: int, counts: tuple[int, ...]
+    ) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+        """What is taken from a tile, of a layer with `counts` rows and columns: in the picture, and in the tile."""
+        both = []
+        for axis, places, i, count in zip((self.rows, self.columns), self.places, tile, counts, strict=True):
+            first, last = axis.core(i, places[layer], count)
+            start = axis.starts[i] // places[layer].stride
+            both.append((slice(first, last), slice(first - start, last - start)))
+        (rows, inner_rows), (columns, inner_columns) = both
+        return (rows, columns), (inner_rows, inner_columns)
+
+    def weights(self, tile: tuple[int, int]) -> Tensor:
+        """The share of a tile in the reconstruction of each of its pixels, float64 [h, w]."""
+        return self.rows.weights(tile[0])[:, None] * self.columns.weights(tile[1])
 
 
 class Picture(Protocol):
@@ -88,7 +188,6 @@ def infer_tiled(
     tile: int = TILE,
     overlap: int = OVERLAP,
     engine: str = "auto",
-    batch_size: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TiledSolution:
     """Infer what and where of one picture [C, H, W] in tiles, which are blended without seams.
@@ -104,7 +203,6 @@ def infer_tiled(
     tile        side of a tile in pixels, overlap included; a picture that is no larger is one tile
     overlap     pixels that neighbouring tiles have in common, at least
     engine      as in `infer`
-    batch_size  tiles inferred together; None: as many as there are threads, on a GPU 16
     progress    called after every tile with the number 1
 
     Where no known pixel is within reach of the input stage's low-pass, it is the mean of the tile, not of the picture.
@@ -116,15 +214,11 @@ def infer_tiled(
     >>> solution.reconstruction.shape
     torch.Size([1, 40, 56])
     """
-    _, height, width = check_picture(model, picture, mask)
-    grid = TileGrid.of(model.spec, height, width, tile, overlap)
-    whole, background, parts, name = None, Background(), [], ""
-    for solved in infer_tiles(
-        model, picture, spec, plan, mask=mask, tile=tile, overlap=overlap, engine=engine, batch_size=batch_size
-    ):
+    whole, background, parts, name, size = None, Background(), [], "", picture.shape[1:]
+    for solved in infer_tiles(model, picture, spec, plan, mask=mask, tile=tile, overlap=overlap, engine=engine):
         if whole is None:
-            whole = solved.reconstruction.new_zeros(len(solved.reconstruction), height, width)
-            background = solved.latents.background.map(lambda part: part.new_zeros(1, part.shape[1], height, width))
+            whole = solved.reconstruction.new_zeros(len(solved.reconstruction), *size)
+            background = solved.latents.background.map(lambda part: part.new_zeros(1, part.shape[1], *size))
         whole[:, solved.rows, solved.columns] += solved.reconstruction
         for entire, part in zip(background.tensors(), solved.latents.background.tensors(), strict=True):
             entire[:, :, *solved.core] = part
@@ -133,7 +227,7 @@ def infer_tiled(
         if progress is not None:
             progress(1)
     assert whole is not None
-    return TiledSolution(replace(SparseLatents.cat(parts), background=background), whole, name, len(grid))
+    return TiledSolution(replace(SparseLatents.cat(parts), background=background), whole, name, len(parts))
 
 
 def infer_tiles(
@@ -146,24 +240,20 @@ def infer_tiles(
     tile: int = TILE,
     overlap: int = OVERLAP,
     engine: str = "auto",
-    batch_size: int | None = None,
 ) -> Iterator[SolvedTile]:
     """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow with the picture."""
     spec = spec or InferenceSpec()
     require(not spec.per_batch, "step.per = 'batch' for tiles", "'image', so that every tile is inferred alone")
-    _, height, width = check_picture(model, picture, mask)
+    check_picture(model, picture, mask)
     check_filters(model)
-    grid = TileGrid.of(model.spec, height, width, tile, overlap)
+    grid = TileGrid.of(model.spec, *picture.shape[1:], tile, overlap)
     plan = tuple(plan) or joint(model.spec.depth)
-    if batch_size is None:
-        batch_size = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
-    require_count("batch_size", batch_size)
-    spec = resolve_lam(
-        model, TileImages(picture, grid), spec, plan, mask=None if mask is None else TileImages(mask, grid)
-    )
-    highest, left, unfinished = max(plan, key=lambda phase: phase.layer), iter(grid), []
+    masks = None if mask is None else TileImages(mask, grid)
+    spec = resolve_lam(model, TileImages(picture, grid), spec, plan, mask=masks)
+    together = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
+    highest, left, unfinished = max(plan, key=lambda phase: phase.layer), iter(grid.tiles), []
     with torch.no_grad():
-        while batch := list(islice(left, batch_size)):
+        while batch := list(islice(left, together)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
             v, M = torch.cat([target.v for target in targets]), join_masks(targets)
             problem = Problem(model, v, highest, spec, mask=M)
@@ -173,7 +263,7 @@ def infer_tiles(
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
                 ended = replace(solution.latents[n : n + 1], background=target.background)
                 yield finish_tile(model, grid, place, ended, resolved.name)
-    warn_unconverged(torch.cat(unfinished), len(grid), spec)
+    warn_unconverged(torch.cat(unfinished), len(grid.tiles), spec)
 
 
 @dataclass(frozen=True)
@@ -184,14 +274,14 @@ class TileImages:
     grid: TileGrid
 
     def __len__(self) -> int:
-        return len(self.grid)
+        return len(self.grid.tiles)
 
     def __getitem__(self, tiles: slice, /) -> Tensor:
-        return torch.cat([read_window(self.picture, self.grid.window(tile)) for tile in list(self.grid)[tiles]])
+        return torch.cat([read_window(self.picture, self.grid.window(tile)) for tile in self.grid.tiles[tiles]])
 
 
-def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> tuple[int, int, int]:
-    """Channels, height and width of the picture; raises an ImageError for what is not one picture of the model."""
+def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:
+    """Raise an ImageError for what is not one picture of the model, or not its mask."""
     C, shape = model.spec.channels, tuple(picture.shape)
     if len(shape) != 3 or shape[0] != C or 0 in shape:
         raise ImageError(
@@ -202,7 +292,6 @@ def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> t
             f"a mask of shape {list(mask.shape)} was given for a picture of shape {list(shape)}; "
             f"expected [{one_or(C)}, {shape[1]}, {shape[2]}]"
         )
-    return C, shape[1], shape[2]
 
 
 def read_tile(model: DeconvNet, picture: Picture, mask: Picture | None, rows: slice, columns: slice) -> Target:
