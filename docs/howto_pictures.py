@@ -45,6 +45,16 @@ def independent(examples: ww.Solution, count: int) -> Tensor:
     return examples.decoder.decode(examples.latents.map(draw))
 
 
+def morph(first: ww.Solution, second: ww.Solution) -> Tensor:
+    """From one image to another: features and pooling variables along straight lines."""
+
+    def between(t: float) -> ww.Latents:
+        others = iter(second.latents.tensors())
+        return first.latents.map(lambda one: torch.lerp(one, next(others), t))
+
+    return torch.cat([first.model.decode(between(t))[:1] for t in torch.linspace(0, 1, COLUMNS).tolist()])
+
+
 def generated_rows() -> dict[str, Tensor]:
     model, digits = ww.load("mnist"), ww.data.load("digits")
     examples = ww.infer(model, digits[:700], ww.InferenceSpec(steps=15, step=ww.LineSearch(momentum=True)))
@@ -63,9 +73,9 @@ def generated_rows() -> dict[str, Tensor]:
         "every feature\nby itself": independent(examples, COLUMNS),
         "what of these": what.reconstruction,
         "where of these": where.reconstruction,
-        "both: transfer": ww.transfer(what, where),
-        "morph": ww.morph(some(threes), some(eights), COLUMNS)[:, 0],
-        "   ": ww.morph(some(sevens), some(nines), COLUMNS)[:, 0],
+        "both: transfer": what.model.decode(replace(what.latents, pooling_params=where.latents.pooling_params)),
+        "morph": morph(some(threes), some(eights)),
+        "   ": morph(some(sevens), some(nines)),
     }
 
 

@@ -69,7 +69,7 @@ def test_interpreted_kernels_agree_with_the_float64_reference(group: list[str]) 
 def test_kernels_agree_on_the_device(name: str) -> None:
     pytest.importorskip("triton")
     poison_new_memory()
-    triton_engine.release()  # no workspace from before
+    triton_engine._prepared.clear()  # no workspace from before
     for _ in range(3):  # compiled, recorded, replayed
         check(name, run(name, "cuda"))
 
@@ -81,7 +81,7 @@ def test_single_images_are_solved_by_one_recorded_graph() -> None:
 
     Longer steps of θ amplify the rounding of one of these images to 5e-3.
     """
-    triton_engine.release()
+    triton_engine._prepared.clear()
     images = random_images(SPECS["2 layers"], 5).cuda()
     spec = InferenceSpec(steps=6, lam=2.0, pooling_step=0.1)
     phase = Phase(layer=2, update_pooling=(1, 2))

@@ -11,7 +11,6 @@ variables has a scale of μ and one of γ for each layer. `untied` steps also ha
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +28,7 @@ from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem, lam_of
 from whatwhere.ops import formulas
-from whatwhere.spec import InferenceSpec, LineSearch, Phase, Schedule, StepSpec
+from whatwhere.spec import InferenceSpec, LineSearch, Schedule, StepSpec
 from whatwhere.spec.checks import require, require_count, shown
 from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.recipe import joint
@@ -80,11 +79,6 @@ class UnrolledInference(nn.Module):
         pairs = zip(self.upward, self._model.connectivity, strict=True)
         return self._model.with_upward([f * connected[:, :, None, None].to(f.dtype) for f, connected in pairs])
 
-    @property
-    def phase(self) -> Phase:
-        """What is inferred: the features of the top layer, the pooling variables of all."""
-        return joint(self.model_spec.depth)[0]
-
     def sizes(self) -> list[ista.LearnedSizes]:
         """The sizes of every step; the logarithms that are learned keep them positive."""
         sizes, extrapolation = self.log_sizes.exp(), self.extrapolation.clamp(min=0)
@@ -134,8 +128,8 @@ class UnrolledInference(nn.Module):
         return replace(latents, background=target.background), problem.objective(latents)
 
     def problem(self, model: DeconvNet, v: Tensor, mask: Tensor | None = None) -> Problem:
-        """What the steps solve, with this model on what its input stage gave."""
-        return Problem(model, v, self.phase, self.settings, mask=mask, pairs=True)
+        """What the steps solve, with this model on what its input stage gave: all layers jointly."""
+        return Problem(model, v, joint(self.model_spec.depth)[0], self.settings, mask=mask, pairs=True)
 
     def run(self, problem: Problem) -> Latents:
         """All steps; no value is looked at, so that it can be exported."""
@@ -189,7 +183,9 @@ def distill(
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     plain = teacher or replace(unrolled.settings, steps=50)
-    optimizer = torch.optim.Adam(groups(unrolled, spec.filter_rate * spec.learning_rate), spec.learning_rate)
+    sizes = [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]
+    filters = {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate}
+    optimizer = torch.optim.Adam([{"params": sizes}, filters], spec.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)
     generator, costs = torch.Generator().manual_seed(spec.seed), []
     model = unrolled.model.with_upward(None)  # of the teacher
@@ -209,13 +205,6 @@ def distill(
         if progress is not None:
             progress(number, costs[-1])
     return costs
-
-
-def groups(unrolled: UnrolledInference, filter_rate: float) -> list[dict[str, Any]]:
-    """The parameters by their learning rates."""
-    upward = [] if unrolled.upward is None else list(unrolled.upward)
-    sizes = [p for p in unrolled.parameters() if not any(p is f for f in upward)]
-    return [{"params": sizes}, {"params": upward, "lr": filter_rate}] if upward else [{"params": sizes}]
 
 
 def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Tensor:

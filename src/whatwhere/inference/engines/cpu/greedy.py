@@ -12,8 +12,6 @@ in each it takes the largest step, in n |δ|, until none is above half of the si
 a sweep lowers its cost by at most the share `tolerance`, and so would all steps together.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

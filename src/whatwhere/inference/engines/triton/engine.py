@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from whatwhere.inference.checks import require_supported
 from whatwhere.inference.engines.triton.shapes import cell_sides
@@ -40,34 +39,47 @@ class Prepared:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace, self.used, self.started = workspace, False, False
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.whole: WholeSolve | None = None
+        self.steps: torch.cuda.CUDAGraph | None = None
+        self.whole: tuple[Problem, torch.cuda.CUDAGraph] | None = None  # from the images of this problem to the end
 
     def solve(self, problem: Problem) -> None:
-        """Start from what is given and take all steps."""
-        if self.started and is_recordable(problem) and self.workspace.holds(problem.model):
-            if self.whole is None or not self.workspace.holds(self.whole.problem.model):
-                self.whole = WholeSolve(self.workspace, problem)
-            self.whole.replay(problem.images)
+        """Start from what is given and take all steps. The first run compiles what the second can then record."""
+        workspace = self.workspace
+        if self.started and is_recordable(problem) and workspace.holds(problem.model):
+            if self.whole is None or not workspace.holds(self.whole[0].model):
+                self.whole = self.record_whole(replace(problem, images=problem.images.clone()))
+            own, graph = self.whole
+            own.images.copy_(problem.images)
+            graph.replay()
             return
-        load(problem, self.workspace)
-        self.run()
-        self.started |= is_recordable(problem)  # what the start runs is compiled and loaded now, so it can be recorded
-
-    def run(self) -> None:
-        """The first run compiles the kernels, so that the second can be recorded; from then on it is replayed."""
-        if not self.used or self.workspace.device.type != "cuda":
-            self.workspace.run()
+        self.load(problem)
+        if self.used and workspace.device.type == "cuda":
+            self.steps = self.steps or record(workspace.run)
+            self.steps.replay()
         else:
-            self.recorded().replay()
+            workspace.run()
         self.used = True
+        self.started |= is_recordable(problem)
 
-    def recorded(self) -> torch.cuda.CUDAGraph:
-        if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
-            with recording(self.graph):
-                self.workspace.run()
-        return self.graph
+    def record_whole(self, problem: Problem) -> tuple[Problem, torch.cuda.CUDAGraph]:
+        def start_and_run() -> None:
+            self.load(problem)
+            self.workspace.run()
+
+        return problem, record(start_and_run)
+
+    def load(self, problem: Problem) -> None:
+        """Give the workspace the problem and where it starts."""
+        start = None if self.workspace.from_zero else Latents(start_features(problem), start_pooling(problem))
+        self.workspace.load(problem, start)
+
+
+def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """A graph of launches; those on the way to a step size have priority over those of `Workspace.side_stream`."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1)):
+        launches()
+    return graph
 
 
 def is_recordable(problem: Problem) -> bool:
@@ -89,32 +101,6 @@ def starts_from_zero(problem: Problem) -> bool:
     )
     scheduled = problem.spec.schedule is not None and problem.spec.steps > 0
     return scheduled and problem.is_fresh and regular and spec.nonnegative
-
-
-def load(problem: Problem, workspace: Workspace) -> None:
-    """Give a workspace the problem and where it starts."""
-    start = None if workspace.from_zero else Latents(start_features(problem), start_pooling(problem))
-    workspace.load(problem, start)
-
-
-class WholeSolve:
-    """One CUDA graph from the images of a fresh start to the end, for few images: it is launched once."""
-
-    def __init__(self, workspace: Workspace, problem: Problem) -> None:
-        self.problem = replace(problem, images=problem.images.clone())
-        self.graph = torch.cuda.CUDAGraph()
-        with recording(self.graph):
-            load(self.problem, workspace)
-            workspace.run()
-
-    def replay(self, images: Tensor) -> None:
-        self.problem.images.copy_(images)
-        self.graph.replay()
-
-
-def recording(graph: torch.cuda.CUDAGraph) -> AbstractContextManager[None]:
-    """Record launches; those on the way to a step size have priority over those of `Workspace.side_stream`."""
-    return torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1))
 
 
 _prepared: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()
@@ -165,11 +151,6 @@ def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
         _prepared[key] = Prepared(Workspace(problem, from_zero=from_zero))
     _prepared.move_to_end(key)
     return _prepared[key]
-
-
-def release() -> None:
-    """Give back the memory of the cached workspaces."""
-    _prepared.clear()
 
 
 def unsupported(problem: Problem) -> str | None:
