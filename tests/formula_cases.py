@@ -18,7 +18,6 @@ from whatwhere.ops import formulas
 THETA, BOUNDS, GAMMA_BOUNDS = ("mu", "gamma"), (0.5, 0.015625, 100.0), (0.015625, 100.0)
 CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "exponent": ("exponent", ("x", *THETA)),
-    "pair_ratio": ("pair_ratio", THETA),
     "pair_weights": ("pair_weights", THETA),
     "pair_difference": ("pair_difference", THETA),
     "weights_from_difference": ("weights_from_difference", ("share",)),

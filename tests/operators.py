@@ -11,17 +11,7 @@ from whatwhere.inference.filter_map import FilterMap
 from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient
-from whatwhere.ops.pooling import (
-    Regions,
-    Weights,
-    fit_flat,
-    fit_switches,
-    gather,
-    gaussian_weights,
-    pool,
-    scatter,
-    unpool,
-)
+from whatwhere.ops.pooling import Regions, Weights, fit_flat, fit_switches, gather, gaussian_weights, scatter
 
 REGIONS = {
     "2×2": Regions.of((3, 6, 8), 2),
@@ -81,9 +71,7 @@ def operators() -> dict[str, Operator]:
         )
         for kind in KINDS:
             w = weights_of(kind, regions)
-            found[f"unpool {kind} {name}"] = Operator(
-                lambda p, w=w: unpool(p, w), lambda z, w=w: pool(z, w), (2, *regions.grid), (2, *regions.shape)
-            )
+            found[f"unpool {kind} {name}"] = Operator(w.unpool, w.pool, (2, *regions.grid), (2, *regions.shape))
     for name, spec in SPECS.items():
         model, images = DeconvNet(spec, seed=1, dtype=torch.float64), random_images(spec)
         latents = random_latents(model, images)

@@ -20,11 +20,9 @@ HOMES = {
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
-    "ops/pooling_pairs.py": "ops/test_pooling.py",
     "explorer/server.py": "explorer/test_export.py",
     "anomaly/threshold.py": "anomaly/test_evidence.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",
-    "ops/connectivity.py": "ops/test_convolution.py",
     "classification/neighbours.py": "classification/test_poisson.py",
     "restoration/planes.py": "restoration/test_dictionary.py",
     "restoration/pursuit.py": "restoration/test_dictionary.py",

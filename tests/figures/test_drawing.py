@@ -17,7 +17,6 @@ from whatwhere.figures.composite import cost_curves, filter_panel, plane_panel, 
 from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.style import COLUMN, GAP, PAGE, feature_colours, image_to_rgb
 from whatwhere.latents import Latents
-from whatwhere.ops.pooling import unpool
 from whatwhere.spec import InferenceSpec, InputSpec
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -176,7 +175,7 @@ def test_the_contributions_add_up_at_every_stage(tiny, layer):
     np.testing.assert_allclose(parts.pixels.sum(0), stages[0][0], atol=1e-6)
     for k in range(1, layer + 1):
         np.testing.assert_allclose(parts.pooled[k - 1].sum(0), stages[k][0], atol=1e-6)
-        z = unpool(stages[k], weights[k - 1])
+        z = weights[k - 1].unpool(stages[k])
         np.testing.assert_allclose(parts.unpooled[k - 1].sum(0), z[0], atol=1e-6)
 
 

@@ -13,7 +13,7 @@ from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.ops.convolution import convolve_down
-from whatwhere.ops.pooling import gaussian_weights, pooling_gradient, unpool
+from whatwhere.ops.pooling import gaussian_weights
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
 
 
@@ -75,7 +75,7 @@ def test_reconstruction_passes_through_every_layer(name: str) -> None:
     signal = latents.p
     for k in range(spec.depth, 0, -1):
         torch.testing.assert_close(model.reconstruct(latents.p, weights, to=k), signal)
-        signal = convolve_down(unpool(signal, weights[k - 1]), model.filters[k - 1])
+        signal = convolve_down(weights[k - 1].unpool(signal), model.filters[k - 1])
     torch.testing.assert_close(model.reconstruct(latents.p, weights), signal)
     assert signal.shape == images.shape
 
@@ -100,7 +100,7 @@ def test_pooling_gradients_are_autograds_at_every_layer(scale: float, zero_featu
     p_hat = model.descend(p, weights)
     _, errors = model.ascend(p_hat[0] - images, weights)
     for k in range(1, 4):
-        found = pooling_gradient(errors[k - 1], p_hat[k], thetas[k - 1], weights[k - 1])
+        found = weights[k - 1].gradient(errors[k - 1], p_hat[k], thetas[k - 1])
         for value, truth in ((found.mu, expected[2 * k - 2]), (found.gamma, expected[2 * k - 1])):
             torch.testing.assert_close(value, truth, rtol=1e-10, atol=1e-10)
             assert bool((truth == 0).all()) == zero_features

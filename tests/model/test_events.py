@@ -11,7 +11,6 @@ import whatwhere as ww
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model.events import Events, events_of
-from whatwhere.ops.pooling import unpool
 
 TWO_LAYERS = ww.ModelSpec(
     layers=(
@@ -96,7 +95,7 @@ def test_the_amplitudes_are_those_of_the_unpooled_map() -> None:
     latents = random_latents(model, 61, share=0.1)
     sized = model.at(1, 61)
     assert latents.p is not None
-    z = unpool(latents.p, sized.weights(latents.pooling_params)[0])
+    z = sized.weights(latents.pooling_params)[0].unpool(latents.p)
     assert events_of(sized, latents)["amplitude"].sum() == pytest.approx(float(z.sum()))
 
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Convolution against SciPy, its adjoints, and filters: connectivity and projection."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,7 @@ import torch
 from scipy.signal import convolve2d, correlate2d
 
 from operators import OPERATORS, draw
-from whatwhere.ops.connectivity import project_filters, random_connectivity
-from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient
+from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient, project_filters, random_connectivity
 
 
 def test_down_is_the_valid_convolution_of_the_paper() -> None:

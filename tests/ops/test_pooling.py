@@ -18,11 +18,9 @@ from whatwhere.ops.pooling import (
     fit_moments,
     fit_switches,
     gaussian_weights,
-    pool,
-    pooling_gradient,
-    unpool,
+    has_pairs,
+    pair_weights,
 )
-from whatwhere.ops.pooling_pairs import has_pairs, pair_weights
 
 
 def elements(regions: Regions, region: tuple[int, int, int]) -> list[tuple[int, int, int]]:
@@ -55,14 +53,14 @@ def test_unpooling_is_the_printed_formula(name: str) -> None:
         mu, gamma = theta.mu[0, :, *j].tolist(), theta.gamma[0, :, *j].tolist()
         for i, w in literal_weights(regions, mu, gamma, j).items():
             expected[0, *i] += w * p[0, *j]
-    torch.testing.assert_close(unpool(p, gaussian_weights(theta, regions)), expected)
+    torch.testing.assert_close(gaussian_weights(theta, regions).unpool(p), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [name for name, regions in REGIONS.items() if regions.stride == regions.size])
 def test_pooling_inverts_unpooling(name: str, kind: str) -> None:
     w, p = weights_of(kind, REGIONS[name]), draw(2, *REGIONS[name].grid)
-    torch.testing.assert_close(pool(unpool(p, w), w), p, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(w.pool(w.unpool(p)), p, rtol=1e-12, atol=1e-12)
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(1, 2))
@@ -71,7 +69,7 @@ def test_every_element_has_a_region_and_unit_weights(s: int, t: int, b: int, h: 
     flat = fit_flat(torch.zeros(1, *regions.shape, dtype=torch.float64), regions)
     weights = gaussian_weights(flat, regions)
     ones = torch.ones(1, *regions.grid, dtype=torch.float64)
-    assert (unpool(ones, weights) > 0).all()  # every element of z is reached
+    assert (weights.unpool(ones) > 0).all()  # every element of z is reached
     squared = [w.square().sum((2, 3, 4)) for w in weights.factors]
     for total in squared:
         torch.testing.assert_close(total, torch.ones_like(total))
@@ -87,17 +85,16 @@ def test_gradient_is_autograds(name: str, gamma: float) -> None:
     )
     p, error = draw(2, *regions.grid, seed=3), draw(2, *regions.shape, seed=4)
     weights = gaussian_weights(theta, regions)
-    expected = torch.autograd.grad(torch.sum(unpool(p, weights) * error), (theta.mu, theta.gamma))
-    found = pooling_gradient(error, p, theta, weights)
+    expected = torch.autograd.grad(torch.sum(weights.unpool(p) * error), (theta.mu, theta.gamma))
+    found = weights.gradient(error, p, theta)
     torch.testing.assert_close((found.mu, found.gamma), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_gradient_of_features_that_are_zero_is_zero() -> None:
     regions = REGIONS["2×2"]
     theta = fit_moments(draw(1, *regions.shape), regions, 0.01, 100)
-    found = pooling_gradient(
-        draw(1, *regions.shape), torch.zeros(1, *regions.grid).double(), theta, gaussian_weights(theta, regions)
-    )
+    weights, p = gaussian_weights(theta, regions), torch.zeros(1, *regions.grid).double()
+    found = weights.gradient(draw(1, *regions.shape), p, theta)
     assert (found.mu == 0).all()
     assert (found.gamma == 0).all()
 
@@ -138,7 +135,7 @@ def test_moments_do_not_depend_on_contrast(contrast: float) -> None:
 def test_max_pooling_takes_the_largest(name: str) -> None:
     regions = REGIONS[name]
     signal = draw(2, *regions.shape, seed=9)
-    pooled = pool(signal, gaussian_weights(fit_switches(signal, regions), regions))
+    pooled = gaussian_weights(fit_switches(signal, regions), regions).pool(signal)
     for n in range(2):
         for j in itertools.product(*map(range, regions.grid)):
             values = [float(signal[n, *i]) for i in elements(regions, j)]
@@ -148,7 +145,7 @@ def test_max_pooling_takes_the_largest(name: str) -> None:
 def test_max_pooling_is_torchs() -> None:
     signal = draw(2, 3, 6, 8).abs()
     regions = Regions.of((3, 6, 8), 2)
-    pooled = pool(signal, gaussian_weights(fit_switches(signal, regions), regions))
+    pooled = gaussian_weights(fit_switches(signal, regions), regions).pool(signal)
     assert torch.equal(pooled, torch.nn.functional.max_pool2d(signal, 2))
 
 
@@ -162,7 +159,7 @@ def test_switches_are_one_hot_in_every_dtype(dtype: torch.dtype) -> None:
 def test_sum_pooling_sums() -> None:
     signal = draw(2, 3, 6, 8)
     regions = Regions.of((3, 6, 8), 2)
-    pooled = pool(signal, gaussian_weights(fit_flat(signal, regions), regions))
+    pooled = gaussian_weights(fit_flat(signal, regions), regions).pool(signal)
     torch.testing.assert_close(pooled, 2 * torch.nn.functional.avg_pool2d(signal, 2))  # weights ½, so Σ w² = 1
 
 
@@ -204,10 +201,10 @@ def example() -> tuple[PoolingParams, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(
     "run",
     [
-        lambda theta, p, z, U: unpool(p, U),
-        lambda theta, p, z, U: pool(z, U),
-        lambda theta, p, z, U: pooling_gradient(z, p, theta, U).mu,
-        lambda theta, p, z, U: pooling_gradient(z, p, theta, U).gamma,
+        lambda theta, p, z, U: U.unpool(p),
+        lambda theta, p, z, U: U.pool(z),
+        lambda theta, p, z, U: U.gradient(z, p, theta).mu,
+        lambda theta, p, z, U: U.gradient(z, p, theta).gamma,
     ],
     ids=["unpool", "pool", "gradient of μ", "gradient of γ"],
 )
@@ -225,9 +222,9 @@ def test_values_and_derivatives_are_those_of_the_general_form(run) -> None:
 
 def test_the_gradient_is_the_derivative_of_the_weights() -> None:
     theta, p, z = example()
-    (unpool(p, pair_weights(theta, PAIRS)) * z.detach()).sum().backward()
+    (pair_weights(theta, PAIRS).unpool(p) * z.detach()).sum().backward()
     with torch.no_grad():
-        gradient = pooling_gradient(z, p, theta, pair_weights(theta, PAIRS))
+        gradient = pair_weights(theta, PAIRS).gradient(z, p, theta)
     torch.testing.assert_close(gradient.mu, theta.mu.grad)
     torch.testing.assert_close(gradient.gamma, theta.gamma.grad)
 

@@ -12,7 +12,6 @@ from whatwhere.figures.activations import draw_ellipses, gaussians
 from whatwhere.figures.composite import filters_as_images
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
-from whatwhere.ops.pooling import unpool
 
 MAX_MAPS = 16  # maps in a row
 HEADING = 0.27  # inches above a row: its title and the numbers of the maps
@@ -67,7 +66,7 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     separate[range(len(active)), active] = p[0, active]
     weights = sized.weights(latents.pooling_params)  # of one image, the same for all features
     stages = sized.descend(separate, weights)
-    unpooled = [unpool(p, w) for p, w in zip(stages[1:], weights, strict=True)]
+    unpooled = [w.unpool(p) for p, w in zip(stages[1:], weights, strict=True)]
 
     def to_numpy(stage: Tensor) -> np.ndarray:
         return stage.detach().cpu().double().numpy()

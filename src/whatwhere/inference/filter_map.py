@@ -10,7 +10,6 @@ from torch import Tensor
 from whatwhere.model import Problem
 from whatwhere.model.sized import masked, residual
 from whatwhere.ops.convolution import convolve_down, filter_gradient
-from whatwhere.ops.pooling import unpool
 
 
 class LinearMap(Protocol):
@@ -30,7 +29,7 @@ class FilterMap:
         self.model, self.images, self.mask = problem.sized, problem.images, problem.mask
         weights = self.model.weights(problem.latents.pooling_params)
         self.below = weights[: k - 1]
-        self.z = unpool(self.model.reconstruct(problem.latents.features, weights, to=k), weights[k - 1])
+        self.z = weights[k - 1].unpool(self.model.reconstruct(problem.latents.features, weights, to=k))
 
     def __call__(self, f: Tensor) -> Tensor:
         """A f = M ⊙ R_{k-1} (z_k * f)."""

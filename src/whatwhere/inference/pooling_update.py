@@ -31,7 +31,7 @@ def start_pooling(problem: Problem, scales: Scales | None = None) -> tuple[Pooli
             fitted.append(known[k - 1])
         else:
             fitted.append(fit(kind, s, regions, problem.spec.moments, (scales or problem.spec.start_scales)(k)))
-        signal = ops.pool(s, ops.gaussian_weights(fitted[-1], regions))
+        signal = ops.gaussian_weights(fitted[-1], regions).pool(s)
     return tuple(fitted)
 
 
@@ -56,6 +56,6 @@ def step_pooling(
     theta: PoolingParams, error: Tensor, p: Tensor, weights: ops.Weights, moments: MomentFit, step: float | Tensor
 ) -> PoolingParams:
     """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer; `step` is λ β_U."""
-    gradient = ops.pooling_gradient(error, p, theta, weights)
+    gradient = weights.gradient(error, p, theta)
     moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
     return ops.bound(moved, weights.regions, moments.gamma_min, moments.gamma_max)

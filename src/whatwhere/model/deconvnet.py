@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.model.sized import SizedModel, layer_regions
-from whatwhere.ops.connectivity import project_filters, random_connectivity
+from whatwhere.ops.convolution import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
 

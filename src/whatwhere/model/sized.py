@@ -13,8 +13,7 @@ from torch import Tensor
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 from whatwhere.ops import formulas
 from whatwhere.ops.convolution import convolve_down, convolve_up
-from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, pool, unpool
-from whatwhere.ops.pooling_pairs import has_pairs, pair_weights
+from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, has_pairs, pair_weights
 from whatwhere.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class SizedModel:
     model          the model
     height, width  of the images, in pixels
     regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
-    pairs          pool 2 × 2 regions by `ops.pooling_pairs`, which back-propagates faster; equal up to rounding
+    pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster; equal up to rounding
 
     >>> sized = ww.DeconvNet(ww.ModelSpec.paper()).at(28, 28)
     >>> [r.grid for r in sized.regions]          # maps, rows and columns of p_1 and p_2
@@ -89,7 +88,7 @@ class SizedModel:
         """Every stage of the reconstruction from the top of `weights` down: [p̂_to, …, p̂_l], p̂_l = p."""
         stages = [p]
         for k in range(len(weights), to, -1):
-            stages.append(convolve_down(unpool(stages[-1], weights[k - 1]), self.filters[k - 1]))
+            stages.append(convolve_down(weights[k - 1].unpool(stages[-1]), self.filters[k - 1]))
         return stages[::-1]
 
     def ascend(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> tuple[Tensor, list[Tensor]]:
@@ -97,7 +96,7 @@ class SizedModel:
         unpooled = []
         for k in range(start + 1, len(weights) + 1):
             unpooled.append(convolve_up(signal, self.model.upward[k - 1]))
-            signal = pool(unpooled[-1], weights[k - 1])
+            signal = weights[k - 1].pool(unpooled[-1])
         return signal, unpooled
 
     def reconstruct(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> Tensor:

@@ -13,19 +13,19 @@ def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool = T
     """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
     s = precise(z)
     theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)
-    p = ops.pool(s, ops.gaussian_weights(theta, regions))
+    p = ops.gaussian_weights(theta, regions).pool(s)
     return laid_out_like(p.to(z.dtype), z), theta.map(lambda tensor: tensor.to(z.dtype))
 
 
 def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     """p(j) = Σ_i w(i) z(i) with given Gaussians:  [N, C, H, W] → [N, C, h, w]."""
-    p = ops.pool(precise(z), ops.gaussian_weights(where.map(precise), regions))
+    p = ops.gaussian_weights(where.map(precise), regions).pool(precise(z))
     return laid_out_like(p.to(z.dtype), z)
 
 
 def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
     """z(i) = Σ_j w(i) p(j) over the regions j that hold i, the adjoint of `pool`:  [N, C, h, w] → [N, C, H, W]."""
-    z = ops.unpool(precise(p), ops.gaussian_weights(where.map(precise), regions))
+    z = ops.gaussian_weights(where.map(precise), regions).unpool(precise(p))
     return laid_out_like(z.to(p.dtype), p)
 
 

@@ -23,18 +23,10 @@ def exponent(x, mu, gamma):
     return -gamma * 0.5 * (d * d)
 
 
-def pair_ratio(mu, gamma):
-    """a = γμ/2 of an axis of two elements, x = ±½, and the ratio t = e^-|a| of the smaller weight to the larger.
-
-    Not by an absolute value: torch takes 0 as its derivative at 0.
-    """
-    a = mu * gamma * 0.5
-    return a, exp(where(a > 0, -a, a))
-
-
 def pair_weights(mu, gamma):
-    """The weights of two elements, q = σ(-γμ) and σ(γμ): the larger is 1/√(1 + t²), the smaller t/√(1 + t²)."""
-    a, t = pair_ratio(mu, gamma)
+    """The weights of two elements, x = ±½, q = σ(-γμ) and σ(γμ): the larger is 1/√(1 + t²), the smaller t/√(1 + t²)."""
+    a = mu * gamma * 0.5
+    t = exp(where(a > 0, -a, a))  # not by an absolute value: torch takes 0 as its derivative at 0
     larger = rsqrt(1 + t * t)
     smaller = t * larger
     return where(a > 0, smaller, larger), where(a > 0, larger, smaller)
@@ -64,7 +56,7 @@ def pair_moment(w0, w1, r0, r1):
 
 
 def theta_gradient(mu, gamma, first, second):
-    """∂/∂μ and ∂/∂γ of Σ w_i r_i along one axis with errors r (Eqn. poolgrad, see `ops.pooling.pooling_gradient`), from
+    """∂/∂μ and ∂/∂γ of Σ w_i r_i along one axis with errors r (Eqn. poolgrad, see `ops.pooling.Weights.gradient`), from
 
     first = Σ w_i r_i (x_i - Σ q x),   second = Σ w_i r_i (x_i² - Σ q x²)
     """

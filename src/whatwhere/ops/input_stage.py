@@ -44,7 +44,8 @@ class InputStage:
 
     def forward(self, images: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Background]:
         """The signal that the model explains, and the background; unknown pixels (weight 0) become 0."""
-        detail, low = take_lowpass(images, self.spec.sigma, weight) if self.spec.kind != "none" else (images, None)
+        low = lowpass(images, self.spec.sigma, weight) if self.spec.kind != "none" else None
+        detail = images if low is None else images - low
         if weight is not None:
             detail = torch.where(weight > 0, detail, 0)
         scale = None
@@ -64,12 +65,6 @@ class InputStage:
     def spread_mask(self, mask: Tensor) -> Tensor:
         """The mask of the signal's channels, from that of the pixels [N, 1 or C, H, W]."""
         return torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
-
-
-def take_lowpass(images: Tensor, sigma: float, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """images = detail + low."""
-    low = lowpass(images, sigma, weight)
-    return images - low, low
 
 
 def local_contrast(detail: Tensor, spec: InputSpec, weight: Tensor | None = None) -> Tensor:
