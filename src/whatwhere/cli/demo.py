@@ -14,17 +14,18 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
 
     out  folder of the run and its report
     """
-    from whatwhere.cli.demo_run import run_demo
+    from whatwhere.cli.demo_run import REPORT, few_label_errors, run_demo, svm_errors
     from whatwhere.cli.outputs import Stages
 
-    done = run_demo(out, Stages(quiet).stage, overwrite=overwrite)
+    result = run_demo(out, Stages(quiet).stage, overwrite=overwrite)
     if json_:
-        typer.echo(json.dumps({**done.table(), "report": str(done.report)}))
+        typer.echo(json.dumps({**result, "report": str(out / REPORT)}))
         return
     typer.echo("test error of a linear SVM")
-    for score in done.scores:
-        typer.echo(f"  {score.name:<12} {score}")
+    for name, words in svm_errors(result).items():
+        typer.echo(f"  {name:<12} {words}")
     typer.echo("test error with few labels: a graph gives all training digits a class, a linear SVM learns from these")
-    for few in done.few_labels:
-        typer.echo(f"  {f'{few.labels} labels':<12} {few}")
-    typer.echo(f"{done.seconds:.0f} s, of which {done.learning_seconds:.0f} s of learning; see {done.report}")
+    for name, words in few_label_errors(result).items():
+        typer.echo(f"  {name:<12} {words}")
+    seconds, learning = result["seconds"], result["learning_seconds"]
+    typer.echo(f"{seconds:.0f} s, of which {learning:.0f} s of learning; see {out / REPORT}")

@@ -4,9 +4,9 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch.nn.functional as F
@@ -37,54 +37,23 @@ RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
 
 
-@dataclass(frozen=True)
-class DemoScore:
-    """The errors of a linear SVM with one description of the digits."""
-
-    name: str
-    dimensions: int
-    score: protocol.Score
-
-    def __str__(self) -> str:
-        score, (low, high) = self.score, self.score.interval
-        return (
-            f"{score.error:.2%} ({score.errors} of {score.images:,}; {low:.2%} to {high:.2%}), "
-            f"{self.dimensions:,} dimensions, C = {score.C:g}"
+def svm_errors(result: dict[str, Any]) -> dict[str, str]:
+    """The errors of a linear SVM in words, for the pixels and for every layer."""
+    return {
+        row["name"]: "{error:.2%} ({errors} of {images:,}; {interval[0]:.2%} to {interval[1]:.2%}), ".format(
+            **row["score"]
         )
+        + f"{row['dimensions']:,} dimensions, C = {row['score']['C']:g}"
+        for row in result["scores"]
+    }
 
 
-@dataclass(frozen=True)
-class FewLabelScore:
-    """The errors with a few labels, in several draws of them, and their mean."""
-
-    labels: int
-    errors: tuple[float, ...]
-    mean: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2%} (mean of {len(self.errors)} draws: {min(self.errors):.2%} to {max(self.errors):.2%})"
-
-
-@dataclass(frozen=True)
-class Demo:
-    """The outcome of a demo."""
-
-    scores: tuple[DemoScore, ...]
-    few_labels: tuple[FewLabelScore, ...]
-    seconds: float
-    learning_seconds: float
-    run: TrainedRun
-    report: Path
-
-    @property
-    def engine(self) -> str:
-        return self.run.history[-1].engine
-
-    def table(self) -> dict[str, Any]:
-        """As plain values, for a file."""
-        scores = {name: [asdict(score) for score in getattr(self, name)] for name in ("scores", "few_labels")}
-        seconds = {"seconds": self.seconds, "learning_seconds": self.learning_seconds}
-        return {**scores, **seconds, "engine": self.engine}
+def few_label_errors(result: dict[str, Any]) -> dict[str, str]:
+    """The errors with a few labels, which were drawn several times, in words."""
+    return {
+        f"{labels} labels": f"{mean:.2%} (mean of {len(errors)} draws: {min(errors):.2%} to {max(errors):.2%})"
+        for labels, errors, mean in (row.values() for row in result["few_labels"])
+    }
 
 
 def run_demo(
@@ -95,8 +64,8 @@ def run_demo(
     recipe: Recipe | None = None,
     images: tuple[Images, Images] | None = None,
     overwrite: bool = False,
-) -> Demo:
-    """Run the demo into a folder: the files of a run, `demo.json`, `explorer.html` and `report.html`.
+) -> dict[str, Any]:
+    """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the result, `demo.json`.
 
     Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it was.
 
@@ -106,30 +75,30 @@ def run_demo(
     claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)
     recipe = recipe or read_recipe("demo")
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
+    y, y_test = cast(Any, training.labels), cast(Any, test.labels)
     with tempfile.TemporaryDirectory() as workplace:
         run = learn(recipe, training, Path(workplace) / "run", stage, engine)
         contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in RUN_FILES}
     scores, learned = [], time.monotonic() - start
-    assert training.labels is not None
-    assert test.labels is not None
     for name, x, x_test in descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
-            best, _ = protocol.choose(x, training.labels, progress=advance)
-            tested = protocol.evaluate(x, training.labels, x_test, test.labels, best.C)
-            scores.append(DemoScore(name, x.shape[1], tested))
+            best, _ = protocol.choose(x, y, progress=advance)
+            tested = protocol.evaluate(x, y, x_test, y_test, best.C)
+            scores.append({"name": name, "dimensions": x.shape[1], "score": asdict(tested)})
             advance(1)
-    few = few_label_scores(run, (training, test), (x, x_test), engine, stage)
+    few = few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage)
     with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
         made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
         contents[EXPLORER] = made.export(advance).encode()
-    demo = Demo(tuple(scores), few, time.monotonic() - start, learned, run, folder / REPORT)
+    times = {"seconds": time.monotonic() - start, "learning_seconds": learned}
+    result = {"scores": scores, "few_labels": few, **times, "engine": run.history[-1].engine}
     with stage("drawing the report", 1) as advance:
-        contents[REPORT] = demo_page(demo, test).encode()
+        contents[REPORT] = demo_page(run, result, test).encode()
         advance(1)
-    contents[RESULT] = (json.dumps(demo.table(), indent=1) + "\n").encode()
+    contents[RESULT] = (json.dumps(result, indent=1) + "\n").encode()
     for file, content in contents.items():
         write(folder / file, content)
-    return demo
+    return result
 
 
 def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedRun:
@@ -158,18 +127,21 @@ def descriptions(
 
 
 def few_label_scores(
-    run: TrainedRun, images: tuple[Images, Images], rows: tuple[Matrix, Matrix], engine: str, stage: Stage
-) -> tuple[FewLabelScore, ...]:
+    run: TrainedRun,
+    training: Images,
+    rows: tuple[Matrix, Matrix],
+    labels: tuple[np.ndarray, np.ndarray],
+    engine: str,
+    stage: Stage,
+) -> list[dict[str, Any]]:
     """Errors on test images, with a few labels of the training images, drawn several times.
 
     A graph gives all training images a class, and a linear SVM learns from these.
 
-    images, rows  for training and for the test, and their descriptors
+    rows, labels  of the training and of the test images
     """
-    y, y_test = (part.labels for part in images)
-    assert y is not None
-    assert y_test is not None
-    some = images[0].subset(np.arange(0, len(y), METRIC_SHARE))
+    y, y_test = labels
+    some = training.subset(np.arange(0, len(y), METRIC_SHARE))
     with stage(f"few labels: distorting {len(some):,} images", len(some)) as advance:
         metric = learn_metric(run.model, some, run.recipe, engine=engine, progress=advance)
     z, z_test = (metric(part).numpy() for part in rows)
@@ -185,18 +157,18 @@ def few_label_scores(
                 svm = fit_svm(z, graph.refit(given).transduction_, GRAPH_C)
                 errors.append(float(np.mean(svm.predict(z_test) != y_test)))
                 advance(1)
-            scores.append(FewLabelScore(count, tuple(errors), float(np.mean(errors))))
-    return tuple(scores)
+            scores.append({"labels": count, "errors": errors, "mean": float(np.mean(errors))})
+    return scores
 
 
-def demo_page(demo: Demo, test: Images) -> str:
+def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
     """The report as one HTML file; it needs no other file, and links to the explorer."""
     from whatwhere.figures import RunFigures, Section, report
 
     # the few steps that serve a classifier leave reconstructions blurred
-    converged = InferenceSpec.coding(lam=demo.run.recipe.inference.lam)
-    drawing = RunFigures(demo.run, test[:SHOWN], inference=converged, engine=demo.engine)
-    top = demo.run.model.spec.depth
+    inference, top = run.recipe.inference, run.model.spec.depth
+    converged = InferenceSpec.coding(lam=inference.lam)
+    drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=result["engine"])
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
     errors = (
         f"The same linear SVM on {len(test):,} test digits, which were used neither for training nor for choosing "
@@ -211,24 +183,15 @@ def demo_page(demo: Demo, test: Images) -> str:
     sections = [
         drawing.draw(f"decomposition-{top}"),
         Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
-        Section("Errors of a linear SVM", errors, facts={score.name: str(score) for score in demo.scores}),
-        Section(
-            "Errors with few labels", few, facts={f"{score.labels} labels": str(score) for score in demo.few_labels}
-        ),
+        Section("Errors of a linear SVM", errors, facts=svm_errors(result)),
+        Section("Errors with few labels", few, facts=few_label_errors(result)),
         drawing.draw("reconstructions"),
         drawing.draw("filters"),
         *(drawing.draw(f"planes-{k}") for k in range(2, top + 1)),
     ]
-    return report(TITLE, sections, LEAD, facts(demo))
-
-
-def facts(demo: Demo) -> dict[str, str]:
-    """The settings and the time, by name."""
-    recipe = demo.run.recipe
-    maps = listed(layer.maps for layer in recipe.model.layers)
-    images = [sum(report.images for report in demo.run.history if report.layer == k) for k in (1, recipe.model.depth)]
-    return {
-        "model": f"{recipe.model.depth} layers of {maps} maps, learned from {listed(f'{n:,}' for n in images)} digits",
-        "inference": f"λ {recipe.inference.lam:g}, {recipe.inference.steps} steps, {demo.engine} engine",
-        "time": f"{demo.seconds:.0f} s, of which {demo.learning_seconds:.0f} s of learning",
+    facts = {
+        "model": f"{top} layers of {listed(layer.maps for layer in run.recipe.model.layers)} maps",
+        "inference": f"λ {inference.lam:g}, {inference.steps} steps, {result['engine']} engine",
+        "time": f"{result['seconds']:.0f} s, of which {result['learning_seconds']:.0f} s of learning",
     }
+    return report(TITLE, sections, LEAD, facts)
