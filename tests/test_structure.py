@@ -28,7 +28,6 @@ COVERED_BY = {
     "restoration/pursuit.py": "restoration/test_dictionary.py",
     "restoration/noise.py": "restoration/test_denoise.py",
     "restoration/anscombe.py": "restoration/test_denoise.py",
-    "cli/decode.py": "cli/test_encode.py",
     "figures/composite.py": "figures/test_drawing.py",
     "figures/decomposition.py": "figures/test_drawing.py",
     "inference/environment.py": "inference/test_infer.py",

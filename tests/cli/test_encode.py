@@ -19,9 +19,7 @@ import torch
 import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
-from whatwhere.classification import describe_images
-from whatwhere.classification.metric import Metric
-from whatwhere.cli.decode import picture_names
+from whatwhere.cli.encode import picture_names
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.explorer.pages import png
 from whatwhere.files import RECORD
@@ -257,23 +255,6 @@ def test_a_recipe_that_is_not_the_models_raises(run: Path, images: Path, tmp_pat
         (copy / "recipe.toml").write_text(content)
         with pytest.raises(RunError, match=r"recipe\.toml (lacks|does not match)"):
             whatwhere("encode", copy, images, "--out", tmp_path / "codes.npz", *FEW_STEPS)
-
-
-def test_descriptors_in_the_metric_that_the_run_keeps(run: Path, images: Path, tmp_path: Path) -> None:
-    out = tmp_path / "rows.npz"
-    printed = whatwhere("encode", run, images, "--out", out, "--descriptors", "--set", "rotation=10", "--json", *PLAIN)
-    recipe, model = tiny.recipe(), ww.load(run / "model.safetensors")
-    v = torch.from_numpy(tiny.bars(37, seed=1)[0])[:, None]
-    metric = Metric.load(run / "metric.safetensors")
-    assert metric.how == ww.Distortions(rotation=10)
-    with np.load(out) as written:
-        wanted = metric(describe_images(model, v, recipe, engine="reference"))
-        np.testing.assert_allclose(written["descriptors"], wanted, atol=1e-4)
-        np.testing.assert_array_equal(written["labels"], tiny.bars(37, seed=1)[1])
-        assert json.loads(printed)["arrays"] == {"descriptors": list(written["descriptors"].shape)}
-    before = (run / "metric.safetensors").read_bytes()
-    whatwhere("encode", run, images, "--out", tmp_path / "other.npz", "--descriptors", *PLAIN)
-    assert (run / "metric.safetensors").read_bytes() != before, "other distortions have another metric"
 
 
 # `whatwhere decode` as a person uses it --------------------------------------------------------------------------

@@ -1,16 +1,19 @@
-"""`whatwhere encode`: the codes of images, what and where, as one .npz file."""
+"""`whatwhere encode` and `decode`: the codes of images, what and where, as one .npz file, and back into images."""
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, with_preset
-from whatwhere.cli.outputs import Stages, claim
-from whatwhere.errors import printable
+from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, with_preset
+from whatwhere.cli.outputs import Stages, claim, write
+from whatwhere.errors import ImageError, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, CountOrZero, NonNegative
 from whatwhere.spec.tasks import TrainingOptions
@@ -20,29 +23,20 @@ from whatwhere.spec.tasks import TrainingOptions
 class EncodeOptions(Checked):
     """What `encode` writes, and how it cuts large pictures.
 
-    where    also write the pooling variables, which decoding needs
-    descriptors  write rows for a classifier instead, in a metric in which small distortions count little
-    tile     side of the overlapping tiles that pictures are inferred in, in pixels; 0: never. Default: 256, for
-             pictures of more than 1,048,576 pixels
-    overlap  pixels that tiles next to each other share
+    where      also write the pooling variables, which decoding needs
+    tile       side of the overlapping tiles that pictures are inferred in, in pixels; 0: never. Default: 256, for
+               pictures of more than 1,048,576 pixels
+    overlap    pixels that tiles next to each other share
     threshold  the least amplitude of an event, in units of the signals
     """
 
     where: bool = False
-    descriptors: bool = False
     tile: CountOrZero | None = None
     overlap: CountOrZero = 64
     threshold: NonNegative = 0.0
 
 
-@command(
-    EncodeOptions,
-    DISTORTIONS,
-    (ImageInput, "mask"),
-    EXECUTION,
-    (Recipe, "inference descriptor"),
-    flags="where descriptors mask device",
-)
+@command(EncodeOptions, (ImageInput, "mask"), EXECUTION, (Recipe, "inference"), flags="where mask device")
 def encode(
     run: Path,
     images: str,
@@ -50,7 +44,7 @@ def encode(
     out: Path | None = None,
     events: Path | None = None,
     overwrite: bool = False,
-    preset: str | None = None,
+    preset: str = "coding",
     settings: Settings,
     json_: bool = False,
     quiet: bool = False,
@@ -59,20 +53,18 @@ def encode(
 
     The file holds the features that are not 0, and `labels` and `names` where there are any; with --where also the
     pooling variables of the regions in use. `whatwhere decode` makes images of it, and Python reads it with
-    `whatwhere.load_codes`. With --descriptors it holds the array `descriptors`, a row for each image, which are of one
-    size; the metric is learned from the images, without labels, and saved with the run. With --events the events of
-    signals of any length are written as a table: which waveform, when, how strongly.
+    `whatwhere.load_codes`. With --events the events of signals of any length are written as a table: which waveform,
+    when, how strongly.
 
     out     the .npz file to write
     events  the .csv file of events to write, for a model of signals
-    preset  as for `classify`; default: coding, and recipe with --descriptors
+    preset  as for `classify`
     """
-    from whatwhere.cli.encoding import Encoder, write_descriptors, write_events
+    from whatwhere.cli.encoding import Encoder, write_events
     from whatwhere.inference import resolve_lam
 
     execution, options = settings.of(TrainingOptions), settings.of(EncodeOptions)
-    chosen = preset or ("recipe" if options.descriptors else "coding")
-    recipe, model = with_preset(*open_run(run, execution.device, execution.engine), chosen, settings)
+    recipe, model = with_preset(*open_run(run, execution.device, execution.engine), preset, settings)
     given = settings.override(ImageInput(source=images))
     if out is None and events is None:
         raise typer.BadParameter("give --out FILE for codes, or --events FILE for a table of events of signals")
@@ -83,12 +75,6 @@ def encode(
         written = {"file": str(events), "events": count}
         typer.echo(json.dumps(written) if json_ else f"{printable(events)}: {count:,} events")
     if out is None:
-        return
-    if options.descriptors:
-        trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
-        shape = write_descriptors(out, trained, read_images(run, images), settings, Stages(quiet).stage)
-        found = {"file": str(out), "arrays": {"descriptors": shape}}
-        typer.echo(json.dumps(found) if json_ else f"{printable(out)}: descriptors {shape}")
         return
     groups = given.by_size(run, signals=model.spec.for_signals)
     most, masks = max(groups, key=lambda group: len(group[0]))
@@ -102,3 +88,59 @@ def encode(
     else:
         arrays = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         typer.echo(f"{printable(out)}: {arrays} ({encoder.engine_used} engine)")
+
+
+@command()
+def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet: bool = False) -> None:
+    """Reconstruct images from their codes, in the units that came in.
+
+    An .npz file holds `images` [N, C, H, W] and `labels` where there are any; it needs images of one size. Any other
+    name is a folder, in which every image becomes a PNG picture of its own name or number.
+
+    codes  a file that `whatwhere encode --where` wrote
+    out    an .npz file for all images, or a folder for a PNG picture of each
+    """
+    import torch
+
+    from whatwhere.data.arrays import write_npz
+
+    _, model = open_run(run, "auto")
+    loaded, as_array = ww.load_codes(codes), out.suffix == ".npz"
+    numbers = [f"{i:0{len(str(len(loaded)))}}" for i in range(len(loaded))]
+    files = [out] if as_array else [out / name for name in picture_names(loaded.names or numbers)]
+    if as_array:
+        loaded.require_one_size("an .npz file of images")
+    elif not set(loaded.arrays["image_shape"][:, 0]) <= {1, 3}:
+        raise ImageError(f"{printable(codes)} has images that are neither grey nor colour; write an .npz file")
+    loaded.decode(model, 0)  # codes of another model are an error before anything is written
+    claim(files, run, codes, folder=None if as_array else out, overwrite=overwrite)
+    with Stages(quiet).stage(f"decoding {printable(codes)}", len(loaded)) as advance:
+
+        def images() -> Iterator[Any]:
+            for i in range(len(loaded)):
+                yield loaded.decode(model, i).cpu()
+                advance(1)
+
+        if as_array:
+            labels = {} if loaded.labels is None else {"labels": loaded.labels}
+            write_npz(out, {"images": torch.stack(list(images())).numpy(), **labels})
+        else:
+            write_pictures(files, images(), model)
+    typer.echo(printable(out))
+
+
+def write_pictures(files: list[Path], images: Iterator[Any], model: "ww.DeconvNet") -> None:
+    """An 8-bit PNG of each image."""
+    from whatwhere.explorer.pages import png
+
+    for file, image in zip(files, images, strict=True):
+        shades = (255 / model.spec.input.white * image).clamp(0, 255).round().byte()
+        write(file, png(shades[0] if len(shades) == 1 else shades.permute(1, 2, 0)))
+
+
+def picture_names(names: list[str]) -> list[str]:
+    """A file for each image: cats/a.jpg becomes cats_a.png. If two of them would be one file, all are numbered."""
+    stems = [re.sub(r"[^\w. -]", "_", name).rsplit(".", 1)[0][:200] for name in names]
+    if len({stem.casefold() for stem in stems}) < len(stems):  # some systems do not distinguish a.png and A.png
+        stems = [f"{i:0{len(str(len(names)))}}_{stem}" for i, stem in enumerate(stems)]
+    return [f"{stem}.png" for stem in stems]

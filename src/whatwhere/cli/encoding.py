@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.classification.picture_classifier import describe_pictures
-from whatwhere.cli.command import Settings
 from whatwhere.cli.encode import EncodeOptions
 from whatwhere.data import Images
-from whatwhere.data.arrays import write_npz
 from whatwhere.data.codes import CodesWriter
 from whatwhere.data.pictures import picture_names
 from whatwhere.data.signals import PictureWindows
@@ -24,12 +21,9 @@ from whatwhere.inference.environment import workers
 from whatwhere.inference.recordings import iter_events
 from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
 from whatwhere.latents import SparseLatents
-from whatwhere.learning import TrainedRun
-from whatwhere.learning.reports import Stage
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import join_events
 from whatwhere.spec import Recipe
-from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
@@ -95,14 +89,21 @@ class Encoder:
 
     def _codes(self, advance: Advance, batch: Batch) -> tuple[Images, list[SparseLatents]]:
         """The images of a batch, and their codes."""
-        (images, masks, rows), spec, plan = batch, self.recipe.inference, self.recipe.plan
+        (images, masks, rows), spec, plan, options = batch, self.recipe.inference, self.recipe.plan, self.options
         if self._tiles_of(images) > 1:
-            return images, [self._tiled_code(images, masks, row, advance) for row in range(rows.start, rows.stop)]
+            picture = PictureWindows(images, rows.start)
+            mask = None if masks is None else PictureWindows(masks, rows.start)
+            size: Any = {"tile": options.tile or TILE, "overlap": options.overlap}
+            tiled = infer_tiled(
+                self.model, picture, spec, plan, mask=mask, engine=self.engine, progress=advance, **size
+            )
+            self.engine_used = tiled.engine
+            return images, [tiled.latents]
         v, M = images[rows].to(self.model.device), None if masks is None else masks[rows]
         solution = infer(self.model, v, spec, plan, mask=M, engine=self.engine, batch_size=len(v))
         self.engine_used = solution.engine
         advance(len(v))
-        return images, list(self.model.at(*images.shape[1:]).sparse(solution.latents, where=self.options.where))
+        return images, list(self.model.at(*images.shape[1:]).sparse(solution.latents, where=options.where))
 
     def _tiles_of(self, images: Images) -> int:
         """The number of tiles of each image; 1: it is inferred as a whole."""
@@ -112,39 +113,9 @@ class Encoder:
             return 1
         return len(TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles)
 
-    def _tiled_code(self, images: Images, masks: Images | None, row: int, advance: Advance) -> SparseLatents:
-        """The code of one picture, in tiles."""
-        solution = infer_tiled(
-            self.model,
-            PictureWindows(images, row),
-            self.recipe.inference,
-            self.recipe.plan,
-            mask=None if masks is None else PictureWindows(masks, row),
-            tile=self.options.tile or TILE,
-            overlap=self.options.overlap,
-            engine=self.engine,
-            progress=advance,
-        )
-        self.engine_used = solution.engine
-        return solution.latents
-
     def _descriptions(self) -> dict[str, Array]:
         """Labels of the images and names of their files, where all have them."""
         labels = [images.labels for images, _ in self.groups]
         names = [picture_names(images.pixels) for images, _ in self.groups]
-        arrays: dict[str, Array] = {}
-        if all(part is not None for part in labels):
-            arrays["labels"] = np.concatenate([part for part in labels if part is not None])
-        if all(part is not None for part in names):
-            arrays["names"] = np.array([name for part in names for name in part or ()])
-        return arrays
-
-
-def write_descriptors(out: Path, run: TrainedRun, images: Images, settings: Settings, stage: Stage) -> list[int]:
-    """Write the descriptors of images, in the metric that the run keeps, with names and labels; returns their shape."""
-    how, options = settings.of(Distortions), settings.of(TrainingOptions)
-    rows = describe_pictures(images, run, how, options, None, stage)[1].cpu().numpy()
-    found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
-    arrays: Any = {name: np.asarray(value) for name, value in found.items() if value is not None}
-    write_npz(out, arrays)
-    return list(rows.shape)
+        found: dict[str, list[Any]] = {"labels": labels, "names": names}
+        return {name: np.concatenate(parts) for name, parts in found.items() if all(part is not None for part in parts)}
