@@ -1,24 +1,17 @@
 """`whatwhere anomaly fit` and `whatwhere anomaly score`: how unlike normal pictures others are, and where."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
 from whatwhere.cli.command import Settings, app, command
 from whatwhere.spec.tasks import AnomalySpec
-
-if TYPE_CHECKING:
-    from whatwhere.anomaly import AnomalyDetector
-    from whatwhere.anomaly.page import Drawing
-    from whatwhere.anomaly.pictures import PictureList
 
 SHOWN = 200  # pictures of the page, the least normal ones
 
@@ -94,11 +87,17 @@ def score(
     with stages.stage(f"scoring {len(source):,} pictures", len(source)) as advance:
         rows = []
         for number, found in enumerate(model.detect(source)):
-            rows.append((-found.score, number, found.name, found.evidence))
+            rows.append((found.score, number, found.name, found.evidence))
             advance(1)
-    rows.sort(key=lambda row: row[:2])
-    scores, threshold = np.array([-row[0] for row in rows]), model.threshold_
-    write(table, scores_csv(rows, threshold.value).encode())
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    scores, threshold = np.array([row[0] for row in rows]), model.threshold_
+    file = io.StringIO()
+    lines = csv.writer(file, lineterminator="\n")
+    lines.writerow(["name", "score", "anomaly", *rows[0][3]])
+    for value, _, name, evidence in rows:
+        kinds = [f"{each:.3f}" for each in evidence.values()]
+        lines.writerow([name, f"{value:.4f}", int(value > threshold.value), *kinds])
+    write(table, file.getvalue().encode())
     shown = [row[1] for row in rows[:SHOWN]]
     with stages.stage("drawing the page", len(shown)) as advance:
         drawn = drawings(model, source, shown, advance)
@@ -113,21 +112,7 @@ def score(
     )
 
 
-def scores_csv(rows: list[tuple[float, int, str, dict[str, float]]], threshold: float) -> str:
-    """A line for each (minus the score, number, name, evidence)."""
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(["name", "score", "anomaly", *rows[0][3]])
-    for minus, _, name, evidence in rows:
-        table.writerow(
-            [name, f"{-minus:.4f}", int(-minus > threshold), *(f"{value:.3f}" for value in evidence.values())]
-        )
-    return file.getvalue()
-
-
-def drawings(
-    model: AnomalyDetector, source: PictureList, shown: list[int], advance: Callable[[int], None]
-) -> Iterator[Drawing]:
+def drawings(model: Any, source: Any, shown: list[int], advance: Callable[[int], None]) -> Iterator[Any]:
     """What the page shows of these pictures; they are scored again, since the maps of all would not fit in memory."""
     from whatwhere.anomaly.page import Drawing
     from whatwhere.anomaly.pictures import PictureList

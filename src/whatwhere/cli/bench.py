@@ -4,26 +4,18 @@ The unit is the image-iteration: one step of inference for one image. Sparse eng
 the model is a trained one, and latents are warmed up by one solve.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.tasks import TrainingOptions
-
-if TYPE_CHECKING:
-    import torch
-
-    from whatwhere.inference.engines import Engine
-    from whatwhere.model import Problem
 
 
 @command((TrainingOptions, "device"), flags="device")
@@ -58,7 +50,7 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
     }
 
 
-def bench_inference(device: torch.device, *, images: int, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
+def bench_inference(device: Any, *, images: int, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
     """The image-iterations a second of every engine that supports a case, on a CPU with one thread and with two.
 
     `speedup` is over the reference engine with as many threads; best against best.
@@ -84,7 +76,7 @@ def bench_inference(device: torch.device, *, images: int, steps: int, repeats: i
                 yield {**facts, "median": median, "best": best, "seconds": seconds, "speedup": best / reference}
 
 
-def time_solves(engine: Engine, problem: Problem, repeats: int, threads: int) -> Iterator[float]:
+def time_solves(engine: Any, problem: Any, repeats: int, threads: int) -> Iterator[float]:
     """Warm up, then the seconds of whole solves that start from the warm latents."""
     import torch
 

@@ -36,7 +36,6 @@ def classify(
     *,
     labels: Path | None = None,
     test: str | None = None,
-    test_labels: Path | None = None,
     out: Path | None = None,
     overwrite: bool = False,
     preset: str = "recipe",
@@ -52,27 +51,34 @@ def classify(
     run, new images get a class, and --out their `predictions.csv`. Otherwise a linear SVM is measured: C is chosen on a
     sixth of the training images; then the SVM is fitted to all of them and tested once.
 
-    images       as for `encode`; default: those that the run was trained on
-    labels       of all images: an IDX or .npy file; of a few: a .csv file, with the name and the class of a picture in
-                 a line
-    test         test images; default: the test images of a named set, or a held-out sixth
-    test_labels  labels of the test images
-    out          with a table of labels or a classifier: the folder to write
+    images  as for `encode`; default: those that the run was trained on
+    labels  of all images: an IDX or .npy file; of a few: a .csv file, with the name and the class of a picture in a
+            line
+    test    test images with labels: a data set, a folder with a sub-folder for each class, or an .npz file; default:
+            the test images of a named set, or a held-out sixth
+    out     with a table of labels or a classifier: the folder to write
     """
     from whatwhere.classification import describe_images, protocol
     from whatwhere.classification.picture_classifier import is_classifier
 
     if run.is_file() and is_classifier(run):
-        classify_new(run, images, out, (overwrite, json_, quiet))
+        facts, words = classify_new(run, images, out, overwrite, Stages(quiet))
+        typer.echo(json.dumps(facts) if json_ else words)
         return
     execution, options, stages = settings.of(TrainingOptions), settings.of(ClassifyOptions), Stages(quiet)
     recipe, model = with_preset(*open_run(run, execution.device, execution.engine), preset, settings)
+    source = images or source_of(run)
     if labels is not None and labels.suffix.lower() == ".csv":
-        label_all(run, images or source_of(run), labels, out, (recipe, model), settings, (overwrite, json_, quiet))
+        trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
+        if out is None:
+            raise SpecError("a table of labels was given without --out; expected the folder to write")
+        claim([out / name for name in LABELLED], run, source, labels, folder=out, overwrite=overwrite)
+        facts, words = label_all(trained, read_images(run, source), labels, out, settings, stages)
+        typer.echo(json.dumps(facts) if json_ else words)
         return
     if out is not None:
         raise SpecError("--out was given without a table of labels; give one with --labels, a .csv file")
-    sets = read_sets(run, images or source_of(run), labels, test, test_labels)
+    sets = read_sets(run, source, labels, test)
     rows = []
     for name, part in zip(("training", "test"), sets, strict=True):
         with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
@@ -91,69 +97,53 @@ def classify(
         typer.echo("\n".join(result_lines(score, sets[0].classes)))
 
 
+LABELLED = ("predictions.csv", "index.html")
+
+
 def label_all(
-    run: Path,
-    images: str,
-    labels: Path,
-    out: Path | None,
-    opened: "tuple[Recipe, ww.DeconvNet]",
-    settings: Settings,
-    output: tuple[bool, bool, bool],
-) -> None:
-    """Give all images a class. output: overwrite, json, quiet."""
+    run: "ww.TrainedRun", images: "ww.data.Images", labels: Path, out: Path, settings: Settings, stages: Stages
+) -> tuple[dict[str, Any], str]:
+    """Give all images a class; the result as plain values, and in words."""
     from whatwhere.classification.label_tables import check_names, read_labels, write_predictions
     from whatwhere.explorer.label_page import classes_page
 
-    (recipe, model), (overwrite, as_json, quiet) = opened, output
-    if out is None:
-        raise SpecError("a table of labels was given without --out; expected the folder to write")
-    files = out / "predictions.csv", out / "index.html"
-    claim(files, run, images, labels, folder=out, overwrite=overwrite)
-    pictures, given = read_images(run, images), read_labels(labels)
-    trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
-    options, distortions = settings.of(TrainingOptions), settings.of(Distortions)
-    stage = Stages(quiet).stage
-    session = ww.Labelling(pictures, run=trained, invariant_to=distortions, options=options, stage=stage)
+    given, options, distortions = read_labels(labels), settings.of(TrainingOptions), settings.of(Distortions)
+    session = ww.Labelling(images, run=run, invariant_to=distortions, options=options, stage=stages.stage)
     check_names(labels, given, session.names)
     session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
-    write_predictions(files[0], session.names, session.classes, session.probabilities, session.labelled)
-    write(files[1], classes_page(session, pictures).encode())
+    predictions, page = (out / name for name in LABELLED)
+    write_predictions(predictions, session.names, session.classes, session.probabilities, session.labelled)
+    write(page, classes_page(session, images).encode())
     unsure = [session.names[row] for row in session.suggested_rows(5)]
-    facts = {
-        "folder": str(out),
-        "images": len(session.names),
-        "labels": len(session.labelled),
-        "worth_labelling": unsure,
-    }
-    text = f"{printable(out)}: {len(session.names):,} images, {len(session.classes)} classes"
-    text += f" from {len(session.labelled):,} labels"
-    typer.echo(json.dumps(facts) if as_json else f"{text}; worth labelling next: {', '.join(unsure)}")
+    count, known = len(session.names), len(session.labelled)
+    words = f"{printable(out)}: {count:,} images, {len(session.classes)} classes from {known:,} labels"
+    facts = {"folder": str(out), "images": count, "labels": known, "worth_labelling": unsure}
+    return facts, f"{words}; worth labelling next: {', '.join(unsure)}"
 
 
-def classify_new(file: Path, images: str | None, out: Path | None, output: tuple[bool, bool, bool]) -> None:
-    """Give new images the classes of a saved classifier. output: overwrite, json, quiet."""
+def classify_new(
+    file: Path, images: str | None, out: Path | None, overwrite: bool, stages: Stages
+) -> tuple[dict[str, Any], str]:
+    """Give new images the classes of a saved classifier; the result as plain values, and in words."""
     from whatwhere.classification.label_tables import write_predictions
     from whatwhere.data.pictures import picture_names
 
-    overwrite, as_json, quiet = output
     classifier = ww.load_classifier(file)
     if images is None or out is None or classifier.describe is None:
         raise SpecError(f"{printable(file)} is a classifier; also give the pictures to classify and --out, a folder")
     claim([out / "predictions.csv"], file, images, folder=out, overwrite=overwrite)
     pictures = ww.data.load(images, size=classifier.describe.shape[1] if Path(images).is_dir() else None)
-    with Stages(quiet).stage(f"classifying {pictures.name}", len(pictures)) as advance:
+    with stages.stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
     names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
     write_predictions(out / "predictions.csv", names, classifier.classes, shares, ())
     counts = {name: int((shares.argmax(1) == number).sum()) for number, name in enumerate(classifier.classes)}
     words = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    typer.echo(json.dumps({"folder": str(out), "classes": counts}) if as_json else f"{printable(out)}: {words}")
+    return {"folder": str(out), "classes": counts}, f"{printable(out)}: {words}"
 
 
-def read_sets(
-    run: Path, images: str, labels: Path | None, test: str | None, test_labels: Path | None
-) -> "tuple[ww.data.Images, ww.data.Images]":
+def read_sets(run: Path, images: str, labels: Path | None, test: str | None) -> "tuple[ww.data.Images, ww.data.Images]":
     """Labelled training and test images; without test images, a sixth of the others is held out, class by class."""
     import numpy as np
 
@@ -161,43 +151,34 @@ def read_sets(
     from whatwhere.classification.protocol import folds
     from whatwhere.data.catalogue import CATALOGUE
 
-    if test is None and test_labels is not None:
-        raise SpecError("--test-labels was given without --test; also give the test images")
-    training = labelled(read_images(run, images, labels), "--labels")
+    training = read_images(run, images, labels)
     if test is None and images in CATALOGUE:
         test = images
+    tested = training if test is None else read_examples(run, test)
+    for part in (training, tested):
+        if part.labels is None:
+            raise ImageError(
+                f"{part.name} has no labels; give an .npz file of images and labels, a folder with a sub-folder of "
+                "pictures for each class, or those of the training images with --labels, an IDX or .npy file"
+            )
     if test is not None:
-        test_images = read_examples(run, test) if test_labels is None else read_images(run, test, test_labels)
-        return training, labelled(test_images, "--test-labels")
-    assert training.labels is not None
-    check_labels(training.pixels, training.labels)
-    held_out = folds(training.labels, seed=1) == 0
-    test_rows, training_rows = np.flatnonzero(held_out), np.flatnonzero(~held_out)
-    return training.subset(training_rows), training.subset(test_rows, f"a held-out sixth of {training.name}")
-
-
-def labelled(images: "ww.data.Images", option: str) -> "ww.data.Images":
-    """The same images; raises an error if they have no labels."""
-    if images.labels is None:
-        raise ImageError(
-            f"{images.name} has no labels; give them with {option}, an IDX or .npy file, or a folder with a sub-folder "
-            "of pictures for each class"
-        )
-    return images
+        return training, tested
+    y = cast(Any, training.labels)
+    check_labels(training.pixels, y)
+    held_out = folds(y, seed=1) == 0
+    rest, rows = training.subset(np.flatnonzero(~held_out)), np.flatnonzero(held_out)
+    return rest, training.subset(rows, f"a held-out sixth of {training.name}")
 
 
 def result_lines(score: Any, classes: tuple[str, ...] | None) -> list[str]:
     """The result in words, and the confusion matrix."""
     low, high = score.interval
-    out = [
-        f"error {score.error:.2%} ({score.errors} of {score.images:,}; 95 % interval {low:.2%} to {high:.2%}), "
-        f"C = {score.C:g}"
-    ]
     names = [str(c) if classes is None or c >= len(classes) else classes[c] for c in score.classes]
-    name_width = max(len(name) for name in names) + 2
-    cell_width = max(name_width, len(str(score.images)) + 2)
-    out += ["", "confusion matrix: one row for each true class, one column for each predicted class"]
-    out.append(" " * name_width + "".join(f"{name:>{cell_width}}" for name in names))
-    for name, row in zip(names, score.confusion, strict=True):
-        out.append(f"{name:>{name_width}}" + "".join(f"{number or '·':>{cell_width}}" for number in row))
-    return out
+    width = max(len(word) for word in (*names, str(score.images))) + 2
+    rows = [[name, *(str(number or "·") for number in row)] for name, row in zip(names, score.confusion, strict=True)]
+    return [
+        f"error {score.error:.2%} ({score.errors} of {score.images:,}; 95 % interval {low:.2%} to {high:.2%}), "
+        f"C = {score.C:g}",
+        "\nconfusion matrix: one row for each true class, one column for each predicted class",
+        *("".join(f"{word:>{width}}" for word in row) for row in (["", *names], *rows)),
+    ]

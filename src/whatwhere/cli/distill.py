@@ -38,13 +38,19 @@ def distill(
     images  as for `train`; default: those that the run was trained on
     steps   how many steps
     """
+    import numpy as np
+
     from whatwhere.inference import resolve_lam
     from whatwhere.inference.checks import in_model_units
 
     execution, spec, stages = settings.of(TrainingOptions), settings.of(DistillSpec), Stages(quiet)
     recipe, model = open_run(run, execution.device, execution.engine)
     given, _ = ImageInput(source=images or source_of(run)).for_training()
-    training, held_out = split(in_model_units(model.spec, given))
+    given = in_model_units(model.spec, given)
+    if len(given) < 2:
+        raise ImageError("1 image was given; expected at least 2: some are held out to measure the cost")
+    rows, count = np.arange(len(given)), max(1, min(HELD_OUT, len(given) // 10))
+    training, held_out = given.subset(rows[:-count]), given.subset(rows[-count:])
     inference = resolve_lam(model, training, settings.override(recipe).inference)
     plain = replace(inference, step=LineSearch(momentum=inference.momentum), steps=max(50, steps))
     network = ww.UnrolledInference(model, steps, plain, untied=True)
@@ -66,13 +72,3 @@ def distill(
     else:
         typer.echo(f"{printable(file)}: mean cost of {len(held_out):,} images that it has not learned from")
         typer.echo("\n".join(f"{cost:10.4g}  after {name}" for name, cost in result.items()))
-
-
-def split(images: "ww.data.Images") -> "tuple[ww.data.Images, ww.data.Images]":
-    """The images to learn from, and those held out."""
-    import numpy as np
-
-    if len(images) < 2:
-        raise ImageError(f"{len(images)} image was given; expected at least 2: some are held out to measure the cost")
-    rows, count = np.arange(len(images)), max(1, min(HELD_OUT, len(images) // 10))
-    return images.subset(rows[:-count]), images.subset(rows[-count:])

@@ -1,68 +1,49 @@
 """`whatwhere explore`: a page on which the model can be seen and touched."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
 import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import open_run, read_examples, source_of
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.spec.checks import Checked, Count, Within
 from whatwhere.spec.tasks import TrainingOptions
 
-if TYPE_CHECKING:
-    from whatwhere.explorer.export import Explorer
-    from whatwhere.explorer.server import Content
 
-
-@dataclass(frozen=True, kw_only=True)
-class ExploreOptions(Checked):
-    """How `explore` shows its page.
-
-    examples  how many images the page carries, at most
-    port      on this machine; 0: a free one
-    browser   open the page in a browser
-    """
-
-    examples: Count = 1000
-    port: Annotated[int, Within(0, 65535)] = 0
-    browser: bool = True
-
-
-@command(ExploreOptions, (TrainingOptions, "engine"), flags="examples port browser")
+@command((TrainingOptions, "engine"))
 def explore(
     run: Path = Path("mnist"),
     images: str | None = None,
     *,
     out: Path | None = None,
     overwrite: bool = False,
+    examples: int = 1000,
+    browser: bool = True,
     settings: Settings,
     quiet: bool = False,
 ) -> None:
     """Show the model in a browser: draw an image, watch inference explain it, move the explanation with the mouse.
 
-    images  the examples, as for `encode`; default: those of the run
-    out     write the page to this HTML file instead of showing it
+    images    the examples, as for `encode`; default: those of the run
+    out       write the page to this HTML file instead of showing it
+    examples  how many images the page carries, at most
+    browser   open the page in a browser
     """
     from whatwhere.explorer.export import Explorer
     from whatwhere.explorer.server import PageServer
     from whatwhere.inference.checks import in_model_units
 
-    options, engine = settings.of(ExploreOptions), settings.of(TrainingOptions).engine
     recipe, model = open_run(run, "cpu")
     source = images or source_of(run)
     name = run.stem if run.is_file() else run.resolve().name
-    shown = in_model_units(model.spec, read_examples(run, source))
-    explorer = Explorer(model, recipe, shown, name=name, examples=options.examples, engine=engine)
+    shown, engine = in_model_units(model.spec, read_examples(run, source)), settings.of(TrainingOptions).engine
+    explorer = Explorer(model, recipe, shown, name=name, examples=examples, engine=engine)
     if out is None:
-        with PageServer(answers(explorer), options.port) as server:
-            server.show(browser=options.browser)
+        with PageServer(answers(explorer)) as server:
+            server.show(browser=browser)
         return
     claim([out], run, source, overwrite=overwrite)
     count = len(explorer.images)
@@ -72,7 +53,7 @@ def explore(
     typer.echo(f"{out} ({len(page) / 1e6:.1f} MB)")
 
 
-def answers(explorer: Explorer) -> Callable[[str], Content | None]:
+def answers(explorer: Any) -> Callable[[str], Any]:
     """What is served: the page, and the codes of its examples, each part inferred when it is first asked for."""
     from whatwhere.explorer.server import Content
 
@@ -80,7 +61,7 @@ def answers(explorer: Explorer) -> Callable[[str], Content | None]:
     known: dict[str, Content] = {"": Content(page)}
     parts = {f"codes/{part}": part for part in range(explorer.parts)}
 
-    def answer(path: str) -> Content | None:
+    def answer(path: str) -> Any:
         if path in parts and path not in known:
             with inferring:  # one part at a time
                 known[path] = Content(explorer.codes(parts[path]).encode(), "text/plain; charset=us-ascii")

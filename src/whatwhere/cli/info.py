@@ -109,7 +109,6 @@ def gather() -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **versions},
         "devices": devices,
         "engines": engine_states(),
-        "machine code": {"cpu": machine_code_cache()},
         "models": {name: summary(models.find(name)) for name in models.names()},
         "data sets": {name: summary(entry) for name, entry in CATALOGUE.items()},
     }
@@ -145,15 +144,3 @@ def engine_states() -> dict[str, str]:
     image = torch.full((1, 1, 28, 28), 0.5, device=home)
     reasons = unsupported_reasons(Problem(model, image, joint(2)[0]))
     return {name: reason or "supported" for name, reason in reasons.items()}
-
-
-def machine_code_cache() -> str:
-    """Where the CPU engine caches its machine code, or why it does not."""
-    from importlib.util import find_spec
-
-    if find_spec("numba") is None:
-        return "numba is not installed"
-    from whatwhere.inference.engines.cpu.loop import advance
-    from whatwhere.inference.engines.jit.cache import describe_cache
-
-    return describe_cache(advance)

@@ -37,11 +37,8 @@ def _files(source: Path) -> Iterable[Path]:
     return [source]
 
 
-LINE_EVERY = 10.0  # seconds between plain lines
-
-
 class Stages:
-    """Stages one after the other; `quiet` says nothing."""
+    """Stages one after the other, each with a bar on a terminal and its time at the end; `quiet` says nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)  # titles hold names of files
@@ -49,33 +46,16 @@ class Stages:
     @contextmanager
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         """One stage of `total` pieces; call what it gives with the number of pieces just done."""
-        start = time.monotonic()
-        with self._bar(title, total) if self.console.is_terminal else self._lines(title, total) as advance:
-            yield advance
-        self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)
-
-    @contextmanager
-    def _bar(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         columns = (
             bars.TextColumn("{task.description}", markup=False),
             bars.BarColumn(),
             bars.MofNCompleteColumn(),
             bars.TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )
-        with bars.Progress(*columns, console=self.console, transient=True, disable=self.console.quiet) as display:
+        start, no_bar = time.monotonic(), self.console.quiet or not self.console.is_terminal
+        if no_bar:
+            self.console.print(f"{title} …", soft_wrap=True)
+        with bars.Progress(*columns, console=self.console, transient=True, disable=no_bar) as display:
             task = display.add_task(title, total=total)
             yield lambda pieces: display.update(task, advance=pieces)
-
-    @contextmanager
-    def _lines(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        done, said = 0, time.monotonic()
-        self.console.print(f"{title} …", soft_wrap=True)
-
-        def advance(pieces: int) -> None:
-            nonlocal done, said
-            done += pieces
-            if time.monotonic() - said >= LINE_EVERY:
-                said = time.monotonic()
-                self.console.print(f"{title}: {done:,} of {total:,}", soft_wrap=True)
-
-        yield advance
+        self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)

@@ -1,20 +1,14 @@
 """`whatwhere denoise` and `whatwhere inpaint`: one picture, all pictures of a folder, or a recording."""
 
-from __future__ import annotations
-
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.errors import SpecError, printable
 from whatwhere.spec.tasks import RestorationSpec, TrainingOptions
-
-if TYPE_CHECKING:
-    from whatwhere.restoration.checks import Model
-    from whatwhere.restoration.denoise import Noise
-    from whatwhere.restoration.pictures import Task
 
 SHIPPED = {"denoise": ("denoiser", "dictionary"), "inpaint": ("denoiser",)}  # models of pictures
 RECORDINGS = (".csv", ".wav", ".npy")
@@ -80,21 +74,21 @@ def inpaint(
     restore(task, pictures, mask, out, overwrite, settings.of(TrainingOptions), quiet)
 
 
-def parse_noise(text: str | None) -> Noise:
+def parse_noise(text: str | None) -> Any:
     """What --noise means: a number, poisson, or two numbers."""
     from whatwhere.restoration.checks import read_noise
 
-    try:
-        numbers = tuple(float(part) for part in (text or "").split(",")) if text not in (None, "poisson") else ()
-    except ValueError:
-        numbers = ()
-    noise: Noise = numbers[0] if len(numbers) == 1 else numbers or text  # type: ignore[assignment]
+    noise: Any = text
+    if text not in (None, "poisson"):
+        with suppress(ValueError):
+            noise = tuple(float(part) for part in text.split(","))
+            noise = noise[0] if len(noise) == 1 else noise
     read_noise(noise)
     return noise
 
 
 def restore(
-    task: Task, pictures: Path, mask: str | None, out: Path, overwrite: bool, execution: TrainingOptions, quiet: bool
+    task: Any, pictures: Path, mask: str | None, out: Path, overwrite: bool, execution: TrainingOptions, quiet: bool
 ) -> None:
     """Check everything, then restore picture after picture, or the recording."""
     from whatwhere.cli.outputs import Stages
@@ -106,8 +100,8 @@ def restore(
         return restore_recording(task, pictures, mask, out, overwrite, execution)
     if task.model not in SHIPPED[task.name]:
         raise SpecError(f"model = {task.model} was given for pictures; expected {' or '.join(SHIPPED[task.name])}")
-    shipped = load_denoiser() if task.model == "denoiser" else load_dictionary()
-    model: Model = shipped.to(choose_device(execution.device, execution.engine))
+    load: Any = load_denoiser if task.model == "denoiser" else load_dictionary
+    model = load().to(choose_device(execution.device, execution.engine))
     jobs, stages = plan_jobs(task, model, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
@@ -118,7 +112,7 @@ def restore(
 
 
 def restore_recording(
-    task: Task, recording: Path, mask: str | None, out: Path, overwrite: bool, execution: TrainingOptions
+    task: Any, recording: Path, mask: str | None, out: Path, overwrite: bool, execution: TrainingOptions
 ) -> None:
     """Restore a recording as a whole; the file that is written is like the one that is read."""
     from whatwhere import restoration
@@ -141,6 +135,6 @@ def restore_recording(
         restored = restoration.denoise(model, values, task.noise)
     else:
         known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
-        restored = restoration.inpaint(model, values, known, task.noise)  # type: ignore[arg-type]
+        restored = restoration.inpaint(model, values, known, task.noise)
     write(out, encode_signals(restored.cpu().numpy(), recording))
     typer.echo(f"{printable(out)}: restored")

@@ -99,21 +99,16 @@ def report_interrupts(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second Ctrl-C ends it at once, more do nothing."""
-    asked = interrupted = False
+    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second one ends it at once."""
+    asked: list[int] = []
 
     def ask(number: int, frame: object) -> None:
-        nonlocal asked, interrupted
-        if asked and number == signal.SIGINT:
-            interrupted = True
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # to the end of the process: cleaning up is not interrupted
-            raise KeyboardInterrupt
-        asked = True
+        asked.append(number)
+        signal.signal(number, before[number])
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked
+        yield lambda: bool(asked)
     finally:
         for number, handler in before.items():
-            if not (interrupted and number == signal.SIGINT):
-                signal.signal(number, handler)
+            signal.signal(number, handler)
