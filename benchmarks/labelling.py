@@ -30,7 +30,7 @@ import whatwhere as ww
 from whatwhere.classification.metric import Metric, purpose
 from whatwhere.explorer.label_page import LabelPage
 from whatwhere.explorer.server import PageServer
-from whatwhere.model.files import to_bytes
+from whatwhere.model.files import write_tensors
 from whatwhere.spec.tasks import TrainingOptions
 
 RESULTS = Path(__file__).parent / "results" / "labelling.json"
@@ -47,7 +47,7 @@ def session(folder: Path) -> tuple[Any, ww.data.Images]:
         )
         turn = torch.randn(784, 400, generator=torch.Generator().manual_seed(0))
         rows = F.normalize(digits[:].flatten(1) @ turn, dim=1)
-        file.write_bytes(to_bytes({"rows": rows}, {"made_for": f"{made_for} {digits.fingerprint}"}))
+        write_tensors(file, {"rows": rows}, {"made_for": f"{made_for} {digits.fingerprint}"})
 
     def make(stage: Any) -> ww.Labelling:
         return ww.Labelling(

@@ -46,7 +46,7 @@ from whatwhere.files import RECORD, claim_outputs
 from whatwhere.learning.checkpoint import Checkpoint
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
-from whatwhere.model.files import checksum, to_bytes
+from whatwhere.model.files import checksum
 from whatwhere.spec.tasks import Distortions
 
 SLOWEST = 10  # seconds for one file
@@ -158,7 +158,7 @@ def forge(chance: random.Random, content: bytes, text: str) -> bytes:
             forge_tensor(chance, tensors)
         else:
             metadata[text] = forge_json(chance, metadata[text])
-    return to_bytes(tensors, {**metadata, "sha256": checksum(metadata[text], tensors)})
+    return safetensors.torch.save(tensors, {**metadata, "sha256": checksum(metadata[text], tensors)})
 
 
 def forge_json(chance: random.Random, text: str) -> str:

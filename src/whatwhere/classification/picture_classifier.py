@@ -16,13 +16,13 @@ from whatwhere.classification.metric import Metric, purpose, run_metric
 from whatwhere.classification.neighbours import Neighbours, NewRows
 from whatwhere.data import Images, load
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.files import disk_errors, open_regular, readable, write_atomic
+from whatwhere.files import disk_errors, open_regular, readable
 from whatwhere.inference.environment import choose_device
 from whatwhere.learning import TrainedRun, TrainingCallbacks, read_run, train
 from whatwhere.learning.defaults import choose_defaults
 from whatwhere.learning.reports import Stage
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import model_tensors, read_checked, read_tensors, to_bytes, write_checked
+from whatwhere.model.files import model_tensors, read_checked, read_tensors, write_checked, write_tensors
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import Distortions, TrainingOptions
 from whatwhere.spec.toml import override, to_toml
@@ -176,7 +176,7 @@ def describe_pictures(
     if file is not None:
         with disk_errors(f"writing {file}", "make room, or choose another place"):
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, to_bytes({"rows": rows}, {"format": "whatwhere descriptors 1", "made_for": made_for}))
+            write_tensors(file, {"rows": rows}, {"format": "whatwhere descriptors 1", "made_for": made_for})
     return describe, rows
 
 

@@ -95,9 +95,6 @@ class DeconvNet:
     def __hash__(self) -> int:
         return hash((self.spec, self.dtype))  # without the filters, so that it is fast
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return DeconvNet.from_parts, (self.spec, self.filters, self.connectivity, None if self.tied else self.upward)
-
     def __repr__(self) -> str:
         layers = " → ".join(_describe(layer) for layer in self.spec.layers)
         return f"DeconvNet({self.spec.channels} → {layers}; {str(self.dtype).removeprefix('torch.')}, {self.device})"

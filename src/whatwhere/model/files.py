@@ -1,12 +1,11 @@
 """Models as safetensors files: filters, connectivity, and the spec inside; nothing is pickled.
 
-A checksum covers the spec and every tensor, and all keys have a canonical order, so that equal models give equal bytes.
+A checksum covers the spec and every tensor.
 """
 
 import hashlib
 import json
 import os
-import struct
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -24,16 +23,6 @@ from whatwhere.spec.toml import build
 
 FORMAT = "whatwhere model 2"
 FILE_NAME = "model.safetensors"  # of the model in a run's folder
-LARGEST = 2**31 - 1  # of the numbers in a spec
-DTYPES = {
-    torch.bool: "BOOL",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float32: "F32",
-    torch.float64: "F64",
-    torch.int64: "I64",
-    torch.uint8: "U8",
-}
 
 
 def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
@@ -66,7 +55,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     path = model_file(path)
     with readable(path, "model file", "copy it again, or train again"):
         fields, tensors = read_checked(path, FORMAT, key="spec")
-        spec = _parse_spec(fields)
+        spec = build(ModelSpec, fields)
         layers = range(1, spec.depth + 1)
         filters = [tensors.pop(f"layer{k}.filters") for k in layers]
         connectivity = [tensors.pop(f"layer{k}.connectivity") for k in layers]
@@ -109,7 +98,14 @@ def write_checked(
     key  the name of the settings in the file's metadata
     """
     text = canonical(settings)
-    write_atomic(path, to_bytes(tensors, {"format": form, "sha256": checksum(text, tensors), key: text}))
+    write_tensors(path, tensors, {"format": form, "sha256": checksum(text, tensors), key: text})
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, complete or not at all."""
+    from safetensors.torch import save as to_bytes
+
+    write_atomic(path, to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
 
 
 def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
@@ -151,35 +147,9 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def _parse_spec(fields: Any) -> ModelSpec:
-    """The spec of a model file."""
-    if not isinstance(fields, dict) or not isinstance(fields.get("layers"), list):
-        raise SpecError("its spec has no list of layers")
-    spec = build(ModelSpec, fields)
-    for layer in spec.layers:
-        for name, value in asdict(layer).items():
-            if any(isinstance(part, int) and part > LARGEST for part in (value if type(value) is tuple else [value])):
-                raise SpecError(f"{name} = {str(value)[:20]}… was given; expected at most {LARGEST}")
-    return spec
-
-
 def canonical(fields: dict[str, Any]) -> str:
     """JSON with sorted keys and no spaces: one text for one value."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
-
-
-def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
-    """The safetensors file of these tensors, every key in sorted order (the library's own order varies)."""
-    header: dict[str, Any] = {"__metadata__": metadata}
-    start, order = 0, sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # so that all are aligned
-    for name in order:
-        tensor = tensors[name]
-        end = start + tensor.numel() * tensor.itemsize
-        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-        start = end
-    text = canonical(header).encode()
-    text += b" " * (-len(text) % 8)  # the data begin at a multiple of 8 bytes
-    return struct.pack("<Q", len(text)) + text + b"".join(_raw(tensors[name]) for name in order)
 
 
 def _raw(tensor: Tensor) -> bytes:
