@@ -45,7 +45,7 @@ def test_what_is_skipped_and_what_is_taken_for_white_is_said(folder: Path) -> No
     with pytest.warns(UserWarning, match="skipped") as said:
         ww.data.load_groups(folder)
     text = " ".join(str(one.message) for one in said)
-    for name in ("notes.txt (no picture)", "broken.jpg (cannot be read", "empty.png (not a picture", "4095 is taken"):
+    for name in ("notes.txt (no picture)", "broken.jpg (", "empty.png (damaged, or no picture", "4095 is taken"):
         assert name in text
 
 

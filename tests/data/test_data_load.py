@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_opened_raises(tmp_path: Path, monkeypatch: pytest
     def deny(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("os.open", deny)
+    monkeypatch.setattr("builtins.open", deny)
     with pytest.raises(ImageError, match=r"a\.npy: cannot be read: Permission denied"):
         load(tmp_path / "a.npy")
 

@@ -63,9 +63,9 @@ def test_a_broken_picture_is_skipped_with_a_warning_that_names_it(tmp_path: Path
     save(tmp_path / f"b.{suffix}", pixels)
     complete = (tmp_path / f"b.{suffix}").read_bytes()
     (tmp_path / f"b.{suffix}").write_bytes(complete[: int(length * len(complete)) if length < 1 else int(length)])
-    with pytest.warns(UserWarning, match=rf"skipped b\.{suffix} \((not a picture|.*damaged)"):
+    with pytest.warns(UserWarning, match=rf"skipped b\.{suffix} \((damaged|.*[Tt]runcated)"):
         assert len(load(tmp_path)) == 1
-    with pytest.raises(ImageError, match=rf"b\.{suffix}: (not a picture|.*damaged)"):
+    with pytest.raises(ImageError, match=rf"b\.{suffix} is not a usable picture"):
         load(tmp_path / f"b.{suffix}")
     (tmp_path / f"a.{suffix}").unlink()
     with pytest.raises(ImageError, match=rf"no pictures; .*; b\.{suffix}: "):
@@ -80,7 +80,7 @@ def test_files_that_are_no_pictures_are_named_once(tmp_path: Path, grey: np.ndar
     with pytest.warns(UserWarning, match=r"skipped notes\.txt \(no picture\), empty\.png \(.*\), text\.png") as caught:
         assert len(load(tmp_path)) == 1
     assert len(caught) == 1
-    with pytest.raises(ImageError, match=r"text\.png: not a picture"):
+    with pytest.raises(ImageError, match=r"text\.png is not a usable picture"):
         load(tmp_path / "text.png")
 
 

@@ -79,7 +79,7 @@ def test_pages_of_different_kinds_raise(tmp_path: Path) -> None:
 )
 def test_other_kinds_raise(tmp_path: Path, settings: dict[str, Any], dtype: str, reason: str) -> None:
     write(tmp_path / "a.tif", 5, np.dtype(dtype), **settings)
-    with pytest.raises(ImageError, match=rf"a\.tif: .*{reason}"):
+    with pytest.raises(ImageError, match=rf"a\.tif is not a usable picture: .*{reason}"):
         load(tmp_path / "a.tif")
 
 
@@ -94,7 +94,7 @@ def test_without_tifffile_the_error_names_the_extra(tmp_path: Path, monkeypatch:
     write(tmp_path / "a.tif", 5, np.uint8)
     Image.new("L", (4, 4)).save(tmp_path / "b.tif")
     monkeypatch.setitem(sys.modules, "tifffile", None)
-    with pytest.raises(ImageError, match=r"a\.tif: .*pip install 'whatwhere\[data\]'"):
+    with pytest.raises(ImageError, match=r"a\.tif is not a usable picture: .*pip install 'whatwhere\[data\]'"):
         load(tmp_path / "a.tif")
     assert load(tmp_path / "b.tif").shape == (1, 4, 4)
     with pytest.warns(UserWarning, match=r"skipped a\.tif .*tifffile"):

@@ -159,7 +159,7 @@ def test_files_that_are_no_pictures_are_skipped_and_named(folder: Path) -> None:
     with pytest.warns(UserWarning, match=r"skipped notes\.txt .*, text\.png"):
         jobs = plan_jobs(Task("denoise", model="x"), DENOISER, folder, None, folder.parent / "out")
     assert [job.source.name for job in jobs] == ["0.png", "1.png", "2.png"]
-    with pytest.raises(ImageError, match=r"text\.png: not a picture"):
+    with pytest.raises(ImageError, match=r"text\.png is not a usable picture"):
         plan_jobs(Task("denoise", model="x"), DENOISER, folder / "text.png", None, folder.parent / "out.png")
 
 

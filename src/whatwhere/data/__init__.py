@@ -11,7 +11,7 @@ import torch
 
 from whatwhere.data import arrays, catalogue, mixed
 from whatwhere.data.catalogue import checksums
-from whatwhere.data.images import Images, Pixels, brightest_used, check_finite, few_labels
+from whatwhere.data.images import Images, check_finite, few_labels, white_used
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
@@ -167,20 +167,19 @@ def _open(
         raise ImageError(f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave `split` out")
     if isinstance(source, Images):
         return source
-    if not isinstance(source, str | Path):
-        values = arrays.as_array(source)
-        if signals:
-            return as_signals(values, "array", allow_nan)
-        return _from_values(arrays.as_pixels(values, "array", channels), "array", allow_nan, recorded)
-    opened, name = _open_path(source, recorded, allow_nan), printable(source)
-    if isinstance(opened, MixedPictures | Signals):
-        return opened
-    images = (
-        as_signals(opened[0], name, allow_nan)
-        if signals
-        else _from_values(arrays.as_pixels(opened[0], name, channels), name, allow_nan, recorded)
-    )
-    return images if opened[1] is None else _with_labels(images, opened[1])
+    if isinstance(source, str | Path):
+        opened, name = _open_path(source, recorded, allow_nan), printable(source)
+        if isinstance(opened, MixedPictures | Signals):
+            return opened
+        values, own_labels = opened
+    else:
+        values, own_labels, name = arrays.as_array(source), None, "array"
+    arrays.check_dtype(values.dtype, name)
+    if signals:
+        images: Images = as_signals(values, name, allow_nan)
+    else:
+        images = _from_pixels(arrays.as_pixels(values, name, channels), name, allow_nan, recorded)
+    return images if own_labels is None else _with_labels(images, own_labels)
 
 
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
@@ -233,10 +232,10 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
     return squares
 
 
-def _from_values(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded) -> Images:
+def _from_pixels(pixels: np.ndarray, name: str, allow_nan: bool, recorded: Recorded) -> Images:
     images = Images(pixels, None, name, allow_nan=allow_nan)
-    batches = (images.pixels[rows] for rows in images.batches())
-    if images.pixels.dtype.kind == "f":
+    batches = (pixels[rows] for rows in images.batches())
+    if pixels.dtype.kind == "f":
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
             warnings.warn(
@@ -244,11 +243,8 @@ def _from_values(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded)
                 "in [0, 1]: divide by 255, or give bytes as uint8",
                 stacklevel=3,
             )
-    elif images.pixels.dtype == np.uint16:
-        white = recorded.white or brightest_used(int(max(batch.max() for batch in batches))) or 65535
-        if recorded.white is None and white != 65535:
-            bits = white.bit_length()
-            warnings.warn(f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=3)
+    elif pixels.dtype == np.uint16:
+        white = recorded.white or white_used(int(max(batch.max() for batch in batches)), name)
         return replace(images, brightest=white, deep_white=white)
     return images
 

@@ -105,14 +105,18 @@ def as_array(values: Any) -> np.ndarray:
     return np.asarray(values)
 
 
-def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -> np.ndarray:
-    """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
-    dtype, shape = values.dtype, values.shape
+def check_dtype(dtype: np.dtype, name: str) -> None:
+    """Raise an ImageError for values that are neither pixels nor samples."""
     if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
         raise ImageError(
-            f"{name}: pixels of type {dtype}; expected bool, uint8, uint16, int8 or int16, which are scaled, or "
+            f"{name}: values of type {dtype}; expected bool, uint8, uint16, int8 or int16, which are scaled, or "
             "floats, which are used as they are; convert the array, for instance with array.astype('uint8')"
         )
+
+
+def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -> np.ndarray:
+    """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
+    shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
         one = "; one picture is array[None]" if len(shape) == 2 else ""
         signals = "; recordings are read with signals=True (train: --recipe signals)" if len(shape) in (1, 2) else ""

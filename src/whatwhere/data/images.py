@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,7 +95,8 @@ class Images:
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"
-        return f"Images({self.name!r}, {len(self):,} of {'×'.join(map(str, self.shape))}, {labelled})"
+        sizes = "×".join(map(str, self[:0].shape[1:]))
+        return f"{type(self).__name__}({self.name!r}, {len(self):,} of {sizes}, {labelled})"
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -157,9 +159,14 @@ def brightest_of(dtype: np.dtype) -> int:
     return SCALES[dtype.kind + str(dtype.itemsize)]
 
 
-def brightest_used(largest: int) -> int | None:
-    """The white of 16-bit pixels up to `largest`, where they use 10 or 12 bits only; None if they use all."""
-    return next((2**bits - 1 for bits in DEPTHS if 0 < largest < 2**bits), None)
+def white_used(largest: int, name: str) -> int:
+    """The white of 16-bit pixels up to `largest`, with a warning where they use 10 or 12 bits only."""
+    for bits in DEPTHS:
+        if 0 < largest < 2**bits:
+            white = 2**bits - 1
+            warnings.warn(f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=5)
+            return white
+    return brightest_of(np.dtype(np.uint16))
 
 
 def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[float, float]:

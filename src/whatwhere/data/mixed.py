@@ -20,14 +20,14 @@ commands upon it make squares of that side.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from whatwhere.data.images import Images, LazyPixels, brightest_used
+from whatwhere.data.images import Images, LazyPixels, white_used
 from whatwhere.data.pictures import Picture, Pictures, decode
 from whatwhere.errors import ImageError, one_or, printable
 
@@ -84,16 +84,16 @@ class MixedPictures:
             return Kind(channels, np.dtype(np.uint8), 255)
         if np.dtype(np.float32) in dtypes:
             return Kind(channels, np.dtype(np.float32), None)
-        white = self._deep_white() if dtypes == {np.dtype(np.uint16)} else 65535
+        white = self.deep_white if dtypes == {np.dtype(np.uint16)} else 65535
         return Kind(channels, np.dtype(np.uint16), white)
 
-    def _deep_white(self) -> int:
+    @cached_property
+    def deep_white(self) -> int:
         """The white of the pictures of 16 bits."""
-        return self.recorded.white or brightest_used(max(picture.largest for picture in self.pictures)) or 65535
+        return self.recorded.white or white_used(max(picture.largest for picture in self.pictures), self.name)
 
     def by_size(self, *, alpha: bool = False) -> list[Group]:
         """Whole pictures, those of one size together; with `alpha`, transparent pixels are masked."""
-        self._warn_of_depth()
         groups = []
         for size in self.sizes:
             chosen = [picture for picture in self.pictures if picture.shape[1:] == size]
@@ -103,7 +103,6 @@ class MixedPictures:
 
     def same_size(self, side: int | None = None) -> Images:
         """All of them as squares: scaled so that the shorter side is `side`, and cut at the centre."""
-        self._warn_of_depth()
         side = side or usual_side(self.sizes)
         return self._group(self.pictures, self.name, (side, side), partial(centre_square, side=side))[0]
 
@@ -115,7 +114,7 @@ class MixedPictures:
         fit: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
         alpha: bool = False,
     ) -> Group:
-        kind, whites = self.kind(), {"uint8": 255, "uint16": self._deep_white()}
+        kind, whites = self.kind(), {"uint8": 255, "uint16": self.deep_white}
         classes = sorted({picture.label for picture in self.pictures if picture.label is not None})
         labels = np.array([classes.index(p.label) for p in pictures if p.label is not None], np.int64)
 
@@ -139,12 +138,6 @@ class MixedPictures:
 
         known = LazyPixels((len(pictures), 1, *size), np.dtype(bool), read_known)
         return images, Images(known, None, f"alpha of {name}")
-
-    def _warn_of_depth(self) -> None:
-        white = self._deep_white()
-        if self.recorded.white is None and white != 65535 and any(picture.largest for picture in self.pictures):
-            bits = white.bit_length()
-            warnings.warn(f"{self.name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=5)
 
 
 def usual_side(sizes: Sequence[tuple[int, int]]) -> int:

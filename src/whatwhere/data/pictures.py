@@ -13,7 +13,7 @@ import numpy as np
 from whatwhere.data.images import LazyPixels
 from whatwhere.data.tiff import ChannelTiff, is_reduced
 from whatwhere.errors import ImageError, MissingExtra, printable
-from whatwhere.files import open_regular
+from whatwhere.files import open_regular, readable
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -25,6 +25,7 @@ LARGEST_PICTURE = 1 << 25
 """Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
 
 MOST_PAGES = 10_000
+REMEDY = "PNG, JPEG, BMP, TIFF and WebP are read"
 PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
 ALPHA_MODES = {"LA": "LA", "La": "LA", "PA": "RGBA", "P": "RGBA", "RGB": "RGBA", "L": "LA", "RGBA": "RGBA"}
 """What Pillow's kinds of picture are read as: grey or colour, without and with transparency."""
@@ -79,7 +80,8 @@ def find_pictures(path: Path) -> list[Picture]:
         try:
             pictures += list(_find_pages(file, label))  # all pages, or none
         except ImageError as error:
-            skipped[file] = str(error).removeprefix(f"{printable(file)}: ")
+            reason = str(error).removeprefix(f"{printable(file)} is not a usable picture: ")
+            skipped[file] = reason.removesuffix(f" ({REMEDY})")
     if not pictures:
         reasons = "".join(f"; {printable(file.name)}: {reason}" for file, reason in list(skipped.items())[:3])
         raise ImageError(
@@ -100,7 +102,7 @@ def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
     known  instead, which pixels are known, bool [1, H, W]: all but those of alpha 0
     """
     with _open(picture.file) as opened:
-        pixels = _read_page(picture.file, opened, picture.page, _known if known else _pixels)
+        pixels = _read_page(opened, picture.page, _known if known else _pixels)
     expected = ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
     if (pixels.shape, pixels.dtype) != expected:
         raise ImageError(f"{picture.file}: changed since it was loaded; load it again")
@@ -156,9 +158,9 @@ def _find_pages(file: Path, label: str | None) -> Iterator[Picture]:
     with _open(file) as picture:
         pages = getattr(picture, "n_frames", 1)
         if pages > MOST_PAGES:
-            raise ImageError(f"{file}: {pages:,} pages; expected at most {MOST_PAGES:,}")
+            raise ValueError(f"{pages:,} pages; expected at most {MOST_PAGES:,}")
         for page in range(pages):
-            pixels = _read_page(file, picture, page, _pixels)
+            pixels = _read_page(picture, page, _pixels)
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
             C, H, W = pixels.shape
             yield Picture(file, page, (C, H, W), pixels.dtype, largest, label, pages)
@@ -172,20 +174,10 @@ def _open(file: Path) -> Iterator[Any]:
     except ImportError:
         raise MissingExtra("Pillow", "data", "reading pictures") from None
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with open_regular(file) as stream:
-                yield _open_stream(stream, Image, UnidentifiedImageError)
-    except (ImageError, MissingExtra) as error:
-        raise ImageError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
-    except UnidentifiedImageError:
-        raise ImageError(f"{file}: not a picture (PNG, JPEG, BMP, TIFF or WebP)") from None
-    except OSError as error:
-        reason = error.strerror or f"a damaged picture: {error}"
-        raise ImageError(f"{file}: cannot be read: {reason}") from None
-    except Exception as error:  # whatever a decoder may raise on damaged bytes
-        raise ImageError(f"{file}: cannot be read: a damaged picture: {error}") from None
+    with warnings.catch_warnings(), readable(file, "picture", REMEDY, ImageError):
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with open_regular(file) as stream:
+            yield _open_stream(stream, Image, UnidentifiedImageError)
 
 
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
@@ -197,24 +189,24 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
     except unidentified:
         stream.seek(0)
         if not stream.read(4).startswith(TIFF_MAGICS):
-            raise
+            raise ValueError("damaged, or no picture") from None
     stream.seek(0)
     return ChannelTiff(stream)
 
 
-def _read_page(file: Path, picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
     """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. It is rejected by its header, if at all."""
     from PIL import ImageOps
 
     if page:
         picture.seek(page)
     if not 0 < picture.width * picture.height <= LARGEST_PICTURE:
-        raise ImageError(f"{file}: {picture.width} × {picture.height}; expected at most {LARGEST_PICTURE:,} pixels")
+        raise ValueError(f"{picture.width} × {picture.height}; expected at most {LARGEST_PICTURE:,} pixels")
     if not isinstance(picture, ChannelTiff):
         if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
-            raise ImageError(f"{file}: a picture of kind {picture.mode}; save it as grey or RGB")
+            raise ValueError(f"of kind {picture.mode}; expected grey or RGB")
         if is_reduced(picture):
-            raise ImageError(f"{file}: page {page + 1} has channels unlike page 1; save each as a picture of its own")
+            raise ValueError(f"page {page + 1} has channels unlike page 1; save each as a picture of its own")
         ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
     pixels = read(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)

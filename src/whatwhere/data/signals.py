@@ -40,18 +40,13 @@ class Signals(Images):
             return self[np.array([rows])][0]
         return super().__getitem__(rows).squeeze(2)
 
-    def __repr__(self) -> str:
-        labelled = "unlabelled" if self.labels is None else "labelled"
-        channels, _, samples = self.shape
-        return f"Signals({self.name!r}, {len(self):,} of {channels}×{samples}, {labelled})"
-
     def as_images(self) -> Images:
         """The same signals as images of height 1."""
         return Images(**{field.name: getattr(self, field.name) for field in fields(self)})
 
     def recording(self, row: int) -> PictureWindows:
         """One signal as a picture [C, 1, T] that is read window by window."""
-        return PictureWindows(self.as_images(), row)
+        return PictureWindows(self, row)
 
 
 def cut_windows(signals: Signals, size: int) -> Signals:
@@ -81,12 +76,7 @@ def training_windows(signals: Signals) -> Signals:
 
 def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signals:
     """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window."""
-    dtype, shape = values.dtype, tuple(values.shape)
-    if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
-        raise ImageError(
-            f"{name}: samples of type {dtype}; expected floats, which are used as they are, or integers of 8 or 16 "
-            "bits, which are scaled; convert the array, for instance with array.astype('float32')"
-        )
+    shape = values.shape
     if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ImageError(f"{name}: an array of shape {shape}; expected signals [T], [C, T] or [N, C, T]")
     pixels = values.reshape((1,) * (3 - len(shape)) + shape)[:, :, None]
@@ -97,7 +87,7 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
             "transposed?",
             stacklevel=4,
         )
-    if dtype.kind == "f":
+    if values.dtype.kind == "f":
         for signal in pixels:
             for first in range(0, shape[-1], CHECKED):
                 check_finite(signal[:, :, first : first + CHECKED], name, allow_nan)

@@ -5,7 +5,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import MissingExtra
 
 DTYPES = ("uint8", "uint16", "float32")
 MOST_VALUES = 1 << 27
@@ -43,17 +43,17 @@ class ChannelTiff:
         page = self._page
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
         if not axes or page.dtype is None or page.dtype.name not in DTYPES:
-            raise ImageError(
+            raise ValueError(
                 f"a TIFF of kind {page.photometric.name} with pixels of {page.dtype}; expected grey values or RGB, and "
                 f"any channels, of {', '.join(DTYPES)}"
             )
         if page.compression.name != "NONE" or any(int(kind) for kind in page.extrasamples):
-            raise ImageError(
+            raise ValueError(
                 f"{page.samplesperpixel} channels of {page.dtype} with compression or transparency; save the file "
                 "without, or as .npy"
             )
         if page.size > MOST_VALUES:
-            raise ImageError(f"a page of {page.size:,} values; expected at most {MOST_VALUES:,}; make it smaller")
+            raise ValueError(f"a page of {page.size:,} values; expected at most {MOST_VALUES:,}; make it smaller")
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
         return np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
 
