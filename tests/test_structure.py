@@ -42,7 +42,6 @@ COVERED_BY = {
     "cli/figures.py": "figures/test_run_figures.py",
     "cli/encoding.py": "cli/test_encode.py",
     "cli/inputs.py": "cli/test_encode.py",
-    "cli/label.py": "explorer/test_label_page.py",
     "cli/outputs.py": "cli/test_program.py",
     "cli/train.py": "cli/test_cli_train.py",
     "explorer/pages.py": "explorer/test_export.py",

@@ -8,9 +8,9 @@ from safetensors import safe_open
 
 import tiny_training as tiny
 from whatwhere.errors import RunError
-from whatwhere.learning import TrainingStopped
+from whatwhere.learning import TrainingStopped, session
 from whatwhere.learning.checkpoint import Checkpoint, training_changes
-from whatwhere.learning.run_folder import CheckpointSchedule
+from whatwhere.learning.reports import TrainingState
 from whatwhere.spec import DescriptorSpec, InferenceSpec, Phase, Recipe
 from whatwhere.spec.toml import read_recipe, to_toml
 
@@ -112,20 +112,34 @@ def test_how_often_checkpoints_are_written_changes_nothing(store, every, referen
     assert tiny.same_filters(run.model, reference.model)
 
 
-def test_checkpoints_are_due_every_epoch_or_as_often_as_a_tenth_of_the_time_allows():
-    assert [CheckpointSchedule(2).due(epoch) for epoch in (1, 2, 3, 4)] == [False, True, False, True]
-    assert not CheckpointSchedule(0).due(1)
-    for cost, expected in ((1.0, [True] * 6), (2.5, [True, False, False, True, False, False])):
-        now = 0.0
-        schedule = CheckpointSchedule(None, lambda: now)  # noqa: B023  (called within this round)
-        due = []
+def test_checkpoints_are_due_every_epoch_or_as_often_as_a_tenth_of_the_time_allows(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(session.time, "monotonic", lambda: now)
+
+    def due(cost, every=None):
+        """Which of six epochs of 10 s end with a checkpoint of so many seconds."""
+        nonlocal now
+
+        class Folder:
+            def save(self, state):
+                nonlocal now
+                now += cost
+
+        state = TrainingState(None, 1, 1)
+        made = session.TrainingSession(tiny.recipe(), None, state, (), folder=Folder(), checkpoint_every=every)
+        made._saved, epochs = now, []
         for epoch in range(1, 7):
-            now += 10.0  # an epoch
-            due.append(schedule.due(epoch))
-            if due[-1]:
-                with schedule.measured():
-                    now += cost
-        assert due == expected, f"checkpoints of {cost} s, epochs of 10 s"
+            now += 10.0
+            made.state = replace(state, history=(None,) * epoch)
+            epochs.append(made._checkpoint_due())
+            if epochs[-1]:
+                made._checkpoint()
+        return epochs
+
+    assert due(1.0) == [True] * 6
+    assert due(2.5) == [True, False, False, True, False, False]
+    assert due(1.0, every=2) == [False, True] * 3
+    assert due(1.0, every=0) == [False] * 6
 
 
 # What may change when a run is resumed: settings of test time, and epochs that are still to come -----------------

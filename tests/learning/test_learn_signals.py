@@ -9,8 +9,7 @@ import torch
 
 import whatwhere as ww
 from tiny_run import whatwhere
-from whatwhere.learning.defaults import start_from_pieces
-from whatwhere.learning.trainer import default_recipe
+from whatwhere.learning.defaults import choose_defaults, start_from_pieces
 from whatwhere.learning.training_data import open_images
 from whatwhere.spec.toml import to_toml
 
@@ -84,10 +83,10 @@ def test_learning_starts_from_pieces_with_energy() -> None:
 
 def test_settings_are_chosen_for_signals() -> None:
     stream = open_images(ww.data.load(simulated(), signals=True), None)
-    with pytest.warns(UserWarning, match="signals, 8 waveforms of 64 samples"):
-        chosen, _ = default_recipe(stream, None)
-    assert chosen.model.for_signals
-    assert chosen.model.channels == 1
+    chosen = choose_defaults(stream.known_images())
+    assert "signals, 8 waveforms of 64 samples" in chosen.line
+    assert chosen.recipe.model.for_signals
+    assert chosen.recipe.model.channels == 1
 
 
 def test_features_of_signals_for_scikit_learn() -> None:

@@ -9,7 +9,7 @@ import typer
 from whatwhere.cli.command import app
 from whatwhere.errors import WhatwhereError, printable
 
-MODULES = "demo explore train encode classify label figures distill restoration info bench anomaly"  # as in help
+MODULES = "demo explore train encode classify figures distill restoration info bench anomaly"  # as in help
 for module in MODULES.split():
     import_module(f"whatwhere.cli.{module}")
 

@@ -11,7 +11,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, with_preset
+from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, recorded_by, with_preset
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, printable
 from whatwhere.spec import Recipe
@@ -76,7 +76,7 @@ def encode(
         typer.echo(json.dumps(written) if json_ else f"{printable(events)}: {count:,} events")
     if out is None:
         return
-    groups = given.by_size(run, signals=model.spec.for_signals)
+    groups = ww.data.load_groups(images, given.mask, recorded_by(run), signals=model.spec.for_signals)
     most, masks = max(groups, key=lambda group: len(group[0]))
     recipe = replace(recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks))
     encoder = Encoder(recipe, model, groups, options, execution.engine)

@@ -1,4 +1,4 @@
-"""`whatwhere explore`: a page on which the model can be seen and touched."""
+"""`whatwhere explore` and `label`: pages on which a model is seen and touched, and pictures are labelled."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +7,11 @@ from typing import Any
 
 import typer
 
+import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import open_run, read_examples, source_of
+from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 
 @command((TrainingOptions, "engine"))
@@ -68,3 +69,28 @@ def answers(explorer: Any) -> Callable[[str], Any]:
         return known.get(path)
 
     return answer
+
+
+@command(DISTORTIONS, EXECUTION)
+def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv"), settings: Settings) -> None:
+    """Label a few pictures in a browser, and see the others fall into place.
+
+    After every label OUT has all that was said, and `predictions.csv` next to it the class of every picture; the page
+    continues from them. A model that was learned first is next to them, too, and the classifier that the page saves.
+
+    run  a run, a model file or the name of a model; default: one is learned from the pictures first, in a stream
+    out  the table of labels
+    """
+    from whatwhere.explorer.label_page import LabelPage
+    from whatwhere.explorer.server import PageServer
+    from whatwhere.learning.reports import Stage
+
+    how, options = settings.of(Distortions), settings.of(TrainingOptions)
+    source = read_images(Path(run or ""), images)
+
+    def make(stage: Stage) -> ww.Labelling:
+        return ww.Labelling(source, run=run, labels=out, invariant_to=how, options=options, stage=stage)
+
+    shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
+    with PageServer(shown.answer, act=shown.act) as server:
+        server.show(f"Ctrl-C ends it; everything that was said is in {out}.")

@@ -1,17 +1,12 @@
 """`whatwhere info`: what is installed, and the models and data sets that are known by name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from whatwhere.cli.command import command
-
-if TYPE_CHECKING:
-    from whatwhere.data.catalogue import Entry
 
 PACKAGES = ("whatwhere", "torch", "numpy", "numba", "triton", "scikit-learn", "matplotlib", "safetensors")
 
@@ -44,7 +39,7 @@ def info(name: str | None = None, *, download: bool = False, from_: Path | None 
         raise typer.Exit(1)
 
 
-def fetch(entry: Entry, source: Path | None) -> None:
+def fetch(entry: Any, source: Path | None) -> None:
     """Download the files that are not part of the package, or take them from a folder."""
     from whatwhere.cli.outputs import Stages
     from whatwhere.data.catalogue import download
@@ -54,13 +49,13 @@ def fetch(entry: Entry, source: Path | None) -> None:
             download(entry, source, advance)
 
 
-def find(name: str) -> dict[str, Entry]:
+def find(name: str) -> dict[str, Any]:
     """The model and the data set of this name; at least one of them exists."""
     from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError, did_you_mean
 
-    entries: dict[str, Entry] = {}
+    entries: dict[str, Any] = {}
     if name in models.names():
         entries["model"] = models.find(name)
     if name in CATALOGUE:
@@ -71,7 +66,7 @@ def find(name: str) -> dict[str, Entry]:
     return entries
 
 
-def facts_of(entry: Entry) -> dict[str, Any]:
+def facts_of(entry: Any) -> dict[str, Any]:
     """What is known of a model or a data set, and the state of its files."""
     from whatwhere.data.catalogue import folder_of, missing_files, verify
 
@@ -80,7 +75,7 @@ def facts_of(entry: Entry) -> dict[str, Any]:
     return {**facts, "available": not missing_files(entry), "files": files}
 
 
-def description(facts: dict[str, Any], entry: Entry) -> list[str]:
+def description(facts: dict[str, Any], entry: Any) -> list[str]:
     """A model's card, or the facts of a data set, and the state of the files."""
     known = [row(fact) for fact in facts.items() if fact[0] != "files"]
     card = entry.card.splitlines() or [f"# {entry.name}", "", *known]
@@ -123,7 +118,7 @@ def installed_version(package: str) -> str:
         return "not installed"
 
 
-def summary(entry: Entry) -> str:
+def summary(entry: Any) -> str:
     from whatwhere.data.catalogue import missing_files
 
     result = f" {entry.facts['result']}." if "result" in entry.facts else ""

@@ -42,10 +42,6 @@ class ImageInput(Checked):
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
         return replace(self, source=absolute_source(self.source), mask=mask)
 
-    def by_size(self, run: Path, *, signals: bool = False) -> "list[tuple[ww.data.Images, ww.data.Images | None]]":
-        """The images of each size for a run, and their masks, where there are any."""
-        return ww.data.load_groups(self.source, self.mask, recorded_by(run), signals=signals)
-
     def for_training(self, *, signals: bool = False) -> "tuple[ww.data.Images, ww.data.Images | None]":
         """Images of one size or their crops, and their masks; of both only the first `limit`."""
         import numpy as np

@@ -4,7 +4,6 @@ import base64
 import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,15 +22,10 @@ from whatwhere.spec import InferenceSpec, LineSearch, Recipe
 def pack_model(model: DeconvNet) -> dict[str, Any]:
     """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and connectivity as bytes."""
     for k, layer in enumerate(model.spec.layers, start=1):
-        if layer.pool_maps != 1:
+        if layer.pool_maps != 1 or not layer.square:
             raise SpecError(
-                f"layer {k} pools {layer.pool_maps} maps together; the explorer shows models that pool within a map"
-                " (pool_maps = 1)"
-            )
-        if not layer.square:
-            raise SpecError(
-                f"layer {k} has filters of {times(layer.filter_shape)} and regions of {times(layer.pool_shape)}; the"
-                " explorer shows models whose filters and regions are square"
+                f"layer {k} has filters of {times(layer.filter_shape)} and regions of {times(layer.pool_shape)} in "
+                f"{layer.pool_maps} maps; the explorer shows models whose filters and regions are square, within a map"
             )
     layers = [
         {
@@ -102,15 +96,10 @@ class Explorer:
                 " (give other images)"
             )
         self.model, self.recipe, self.name, self.engine = model, recipe, name, engine
+        self.training = replace(recipe.learning[-1].inference, step=LineSearch())  # the rule that the page's engine has
         self.packed = pack_model(model)  # raises an error here for a model that the page does not support
         self.images = images.subset(choose_examples(images, examples))
         self.parts = -(-len(self.images) // PART)
-
-    @cached_property
-    def training(self) -> InferenceSpec:
-        """The settings of the top layer's training, by the rule that the page's engine has."""
-        spec = self.recipe.learning[-1].inference
-        return replace(spec, step=LineSearch())
 
     def codes(self, part: int) -> str:
         """The codes of `PART` examples, compressed; they are inferred now."""

@@ -22,28 +22,21 @@ from torch import Tensor
 
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=const |let |class |function |async function )", re.MULTILINE)
-LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
 
 
 def bundle(entry: str) -> str:
     """The module of this name with all that it imports, each module once, after those it imports."""
     written: dict[str, str] = {}
-    _add(entry, written, ())
+
+    def add(name: str) -> None:
+        if name not in written:
+            source = read(f"{name}.js")
+            for imported in IMPORT.findall(source):
+                add(imported)
+            written[name] = EXPORT.sub("", IMPORT.sub("", source))
+
+    add(entry)
     return '"use strict";\n(() => {\n' + "\n".join(written.values()) + "})();\n"
-
-
-def _add(name: str, written: dict[str, str], importing: tuple[str, ...]) -> None:
-    if name in importing:
-        raise ValueError(f"the modules {' → '.join([*importing, name])} import each other; a script needs an order")
-    if name in written:
-        return
-    source = read(f"{name}.js")
-    for imported in IMPORT.findall(source):
-        _add(imported, written, (*importing, name))
-    script = EXPORT.sub("", IMPORT.sub("", source))
-    if unsupported := LEFT_OVER.search(script):
-        raise ValueError(f"{name}.js: {unsupported[0].strip()!r} cannot be bundled; import names as they are")
-    written[name] = script
 
 
 def read(name: str) -> str:

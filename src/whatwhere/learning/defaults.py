@@ -45,7 +45,12 @@ def choose_defaults(images: ImageSource) -> Defaults:
     if isinstance(images, Signals):
         images = images.as_images()
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
-    recipe, words = signals_recipe() if sample.shape[2] == 1 else pictures_recipe(sample)
+    if sample.shape[2] == 1:  # signals
+        recipe = read_recipe("signals")
+        layer = recipe.model.layers[0]
+        words = f"signals, {layer.maps} waveforms of {layer.filter_shape[1]} samples"
+    else:
+        recipe, words = pictures_recipe(sample)
     most = max(1, VALUES // sample[0].numel())
     epochs = min(MOST_EPOCHS, max(1, most // len(images)))
     recipe = replace(
@@ -59,13 +64,6 @@ def choose_defaults(images: ImageSource) -> Defaults:
         "model.input.kind or learning.each.epochs, or take another recipe, such as 'paper'"
     )
     return Defaults(recipe, most if most < len(images) else None, line)
-
-
-def signals_recipe() -> tuple[Recipe, str]:
-    """The recipe for signals, images of height 1, and what it is."""
-    recipe = read_recipe("signals")
-    layer = recipe.model.layers[0]
-    return recipe, f"signals, {layer.maps} waveforms of {layer.filter_shape[1]} samples"
 
 
 def pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:

@@ -177,10 +177,6 @@ class EpochStats:
     sums: Tensor = field(default_factory=lambda: torch.zeros(4, dtype=torch.float64))
     seconds: float = 0.0
 
-    def add_active(self, p: Tensor) -> None:
-        """Note the maps that are active in the features p [N, B, H, W]."""
-        self.active |= (p != 0).any(0).flatten(1).any(1)
-
     def tensors(self) -> dict[str, Tensor]:
         """As a checkpoint holds it."""
         return {"epoch.active": self.active, "epoch.sums": F.pad(self.sums, (0, 1), value=self.seconds)}

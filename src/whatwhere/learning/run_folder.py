@@ -3,8 +3,7 @@
 import json
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -253,27 +252,3 @@ def open_folder(path: Path) -> Iterator[None]:
             remedy = f"the last checkpoint is intact: fix this, then {resume_command(path)}"
         with files.disk_errors(f"training in {printable(path)}", remedy):
             raise
-
-
-class CheckpointSchedule:
-    """A checkpoint is due every n epochs, or as often as a tenth of the time allows."""
-
-    SHARE = 0.1
-
-    def __init__(self, every: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.every, self.clock = every, clock
-        self.cost, self.last = 0.0, clock()
-
-    def due(self, epoch: int) -> bool:
-        """Asked at the end of an epoch."""
-        if self.every is not None:
-            return self.every > 0 and epoch % self.every == 0
-        return self.cost <= self.SHARE * (self.clock() - self.last)
-
-    @contextmanager
-    def measured(self) -> Iterator[None]:
-        """Around the writing of a checkpoint, to learn what one costs."""
-        start = self.clock()
-        yield
-        self.last = self.clock()
-        self.cost = self.last - start

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from whatwhere.errors import RunError
 from whatwhere.learning import reports
-from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, resume_command
+from whatwhere.learning.run_folder import RunFolder, resume_command
 from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
+CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
 RUNAWAY = 10.0  # times the cost of an empty reconstruction: far from anything that inference would choose
 
 
@@ -32,8 +33,9 @@ class TrainingDiverged(RunError):
 class TrainingSession:
     """What an algorithm of training is given: the work that is left, and whom to report it to.
 
-    engines   the name of each layer's engine, for reports
-    folder    None if the run has none
+    engines           the name of each layer's engine, for reports
+    folder            None if the run has none
+    checkpoint_every  as in `TrainingOptions`
     """
 
     recipe: Recipe
@@ -42,9 +44,11 @@ class TrainingSession:
     engines: Sequence[str]
     callbacks: reports.TrainingCallbacks = field(default_factory=reports.TrainingCallbacks)
     folder: RunFolder | None = None
-    schedule: CheckpointSchedule = field(default_factory=CheckpointSchedule)
+    checkpoint_every: int | None = None
     # of batches whose numbers are still on their way to the host
     _pending: deque[tuple[int, reports.AsyncHostCopy]] = field(default_factory=deque, init=False)
+    _saved: float = field(default_factory=time.monotonic, init=False)  # when the last checkpoint was complete
+    _saving: float = field(default=0.0, init=False)  # the seconds that it took
 
     # The epochs ---------------------------------------------------------------------------------------------
 
@@ -72,7 +76,7 @@ class TrainingSession:
         stopping = self.callbacks.stop() and not finished
         if self.folder is not None and finished:
             self.folder.finish(self.state)
-        elif self.schedule.due(len(self.state.history)) or stopping:
+        elif stopping or self._checkpoint_due():
             self._checkpoint()
         if stopping:
             self._raise_stopped()
@@ -115,7 +119,7 @@ class TrainingSession:
         if model is not self.state.model:
             self.state = replace(self.state, model=model)
         zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()
-        self._stats.add_active(solution.features)
+        self._stats.active |= (solution.features != 0).any(0).flatten(1).any(1)
         self._pending.append((self._done + 1, reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost))))
 
     def check_sums(self, total: Tensor) -> Tensor:
@@ -157,8 +161,16 @@ class TrainingSession:
 
     def _checkpoint(self) -> None:
         if self.folder is not None:
-            with self.schedule.measured():
-                self.folder.save(self.state)
+            start = time.monotonic()
+            self.folder.save(self.state)
+            self._saved = time.monotonic()
+            self._saving = self._saved - start
+
+    def _checkpoint_due(self) -> bool:
+        """Every n epochs, or as often as a tenth of the time allows."""
+        if self.checkpoint_every is not None:
+            return self.checkpoint_every > 0 and len(self.state.history) % self.checkpoint_every == 0
+        return self._saving <= CHECKPOINT_SHARE * (time.monotonic() - self._saved)
 
     def _raise_stopped(self) -> None:
         then = "without a folder nothing was saved"

@@ -22,7 +22,7 @@ from whatwhere.learning.algorithm import learn, learn_from_stream, training_phas
 from whatwhere.learning.defaults import choose_defaults, start_from_pieces
 from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image
 from whatwhere.learning.reports import TrainingCallbacks, TrainingProgress, TrainingState, first_epoch
-from whatwhere.learning.run_folder import CheckpointSchedule, RunFolder, TrainedRun, open_folder
+from whatwhere.learning.run_folder import RunFolder, TrainedRun, open_folder
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import (
     ImageStream,
@@ -33,7 +33,6 @@ from whatwhere.learning.training_data import (
     TrainingData,
     open_images,
     open_stream,
-    split_batches,
     stream_recipe,
 )
 from whatwhere.model import DeconvNet, Problem
@@ -90,14 +89,15 @@ def train(
     if image_count is None and isinstance(source, IterableStream):
         image_count = source.length
     if recipe is None:
-        recipe, image_count = default_recipe(source, image_count)
+        chosen = choose_defaults(source.known_images())
+        warnings.warn(chosen.line, stacklevel=2)
+        recipe, image_count = chosen.recipe, image_count or chosen.image_count
     recipe = stream_recipe(recipe, source, image_count, mask)
-    first = source.first_images()
     if start is None:  # channels are those of the images
-        recipe = replace(recipe, model=replace(recipe.model, channels=first.shape[1]))
+        recipe = replace(recipe, model=replace(recipe.model, channels=source.first_images().shape[1]))
     elif start.spec != recipe.model:
         raise SpecError("a start model was given that is not the recipe's; expected one of the same ModelSpec")
-    recipe = resolve_recipe(recipe, source.images if isinstance(source, SizedStream) else first, mask=mask, start=start)
+    recipe = resolve_recipe(recipe, source.known_images(), mask=mask, start=start)
     job = TrainingJob(recipe, source, mask, image_count, start, options, callbacks)
     folder = None if out is None else Path(out)
     if not progress:
@@ -105,14 +105,6 @@ def train(
     shown = TrainingProgress(recipe, callbacks)
     with shown.display:
         return run_training(replace(job, callbacks=shown.callbacks()), folder, resume)
-
-
-def default_recipe(source: ImageStream, image_count: int | None) -> tuple[Recipe, int | None]:
-    """The settings for these images, reported in a warning."""
-    images = source.images if isinstance(source, SizedStream) else source.first_images()
-    chosen = choose_defaults(images)
-    warnings.warn(chosen.line, stacklevel=3)
-    return chosen.recipe, image_count or chosen.image_count
 
 
 @dataclass(frozen=True)
@@ -151,8 +143,8 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
             store = data.store if isinstance(data, TrainingData) else None
             writer = RunFolder(folder, recipe, job.fingerprint, notes, store)
             state = writer.resume(device) if resume else writer.begin(state)
-        schedule, names = CheckpointSchedule(options.checkpoint_every), [engine.name for engine in engines]
-        session = TrainingSession(recipe, data, state, names, job.callbacks, writer, schedule)
+        names = [engine.name for engine in engines]
+        session = TrainingSession(recipe, data, state, names, job.callbacks, writer, options.checkpoint_every)
         if isinstance(data, StreamData):
             run_stream(data, engines, session)
         else:
@@ -164,11 +156,8 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
 def first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
     """Random filters; for signals, pieces of them."""
     model = DeconvNet(recipe.model, seed=recipe.seed)
-    if not (recipe.model.for_signals and recipe.model.signed_filters):
-        return model
-    return start_from_pieces(
-        model, images.images if isinstance(images, SizedStream) else images.first_images(), recipe.seed
-    )
+    pieces = recipe.model.for_signals and recipe.model.signed_filters
+    return start_from_pieces(model, images.known_images(), recipe.seed) if pieces else model
 
 
 def run_stream(data: StreamData, engines: Sequence[Engine], session: TrainingSession) -> None:
@@ -197,7 +186,8 @@ def open_data(job: TrainingJob, model: DeconvNet, folder: Path | None) -> Iterat
         return
     assert isinstance(job.images, SizedStream), "stream_recipe raises"
     images = job.images.images
-    batches = split_batches(len(images), job.recipe.batch_size)
+    size = job.recipe.batch_size
+    batches = [slice(start, min(start + size, len(images))) for start in range(0, len(images), size)]
     needed = len(images) * latents_per_image(model.spec, *images[slice(0, 1)].shape[2:]) * model.dtype.itemsize
     in_memory = job.options.store == "memory"
     if job.options.store == "auto":

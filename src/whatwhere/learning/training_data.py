@@ -67,6 +67,10 @@ class SizedStream:
     def first_images(self) -> Tensor:
         return self.images[slice(0, 1)]
 
+    def known_images(self) -> ImageSource:
+        """What settings can be chosen from before training: all images, the first ones of a stream."""
+        return self.images
+
     def fingerprint(self) -> str:
         """What distinguishes these images from others: their own fingerprint, or a hash of all values."""
         own: Any = getattr(self.images, "fingerprint", None)
@@ -106,6 +110,8 @@ class IterableStream:
         if not self._waiting:
             self._pull(1)
         return self._waiting[0]
+
+    known_images = first_images
 
     def fingerprint(self) -> str:
         """What distinguishes this stream from others: its first images."""
@@ -259,11 +265,6 @@ class StreamData:
     @property
     def _batches(self) -> int:
         return -(-self.count // self.batch_size)
-
-
-def split_batches(images: int, batch_size: int) -> list[slice]:
-    """All images in batches of this size; the last one holds the rest."""
-    return [slice(start, min(start + batch_size, images)) for start in range(0, images, batch_size)]
 
 
 def stream_recipe(recipe: Recipe, images: ImageStream, image_count: int | None, mask: object = None) -> Recipe:
