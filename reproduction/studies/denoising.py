@@ -54,11 +54,11 @@ def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
 
 def dictionary(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     """Pursuit with the dictionary that ships, without pairs; with --learn adapted to the picture."""
-    import whatwhere as ww
+    from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, shipped_atoms
+    from whatwhere.restoration.planes import restore_planes
 
-    start = ww.restoration.load_dictionary()
-    own = ww.restoration.learn_dictionary(start, noisy, sigma) if a.learn else start
-    return ww.restoration.denoise(own, noisy[None], sigma)[0]
+    atoms = learn_dictionary(noisy, sigma) if a.learn else shipped_atoms()
+    return restore_planes(lambda plane, level, mask: denoise_plane(atoms, plane, level), noisy, sigma)
 
 
 def tv(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:

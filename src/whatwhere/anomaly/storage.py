@@ -1,7 +1,5 @@
 """Detectors as safetensors files: the settings as JSON, the statistics, and the normal pictures that are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ normal pictures, k = α (n + 1). The rate of false alarms that it really has is 
 whatever the distribution of the scores, as long as the pictures are independent.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -27,7 +27,7 @@ from whatwhere.spec.tasks import Distortions
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import Tags, check_random_state
-    from sklearn.utils.validation import check_is_fitted
+    from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
 
@@ -57,8 +57,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         converge (`InferenceSpec.coding`)
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
         the features themselves, scaled to unit length
-    size : columns of a descriptor for each layer that it describes, at most; larger images get larger cells, further
-        apart
     invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from distorted copies of
         the images, in which they count little, and descriptors become rows of at most 400 numbers
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
@@ -110,7 +108,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         lam: float = 5.0,
         steps: int | None = None,
         descriptor: DescriptorSpec | None = None,
-        size: int | None = None,
         invariant_to: Distortions | None = None,
         shape: Sequence[int] | None = None,
         warm_start: bool = False,
@@ -132,7 +129,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.lam = lam
         self.steps = steps
         self.descriptor = descriptor
-        self.size = size
         self.invariant_to = invariant_to
         self.shape = shape
         self.warm_start = warm_start
@@ -213,7 +209,24 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     # Input ---------------------------------------------------------------------------------------------------
 
     def _check(self, X: "Images", reset: bool = False) -> Tensor:
-        return as_images(self, X, reset=reset, nonnegative=self.nonnegative, allow_nan=True)
+        """Images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded, otherwise compared."""
+        X = X[:] if isinstance(X, data.Images) else X
+        values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
+        given = tuple(getattr(values, "shape", ()))
+        if len(given) == 3 and pair(self.filter_size)[0] == 1:  # signals are images of height 1
+            given = (*given[:2], 1, given[2])
+        if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
+            values = np.reshape(values, (given[0], prod(given[1:])))
+        values = validate_data(self, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite="allow-nan")
+        if reset:
+            self.image_shape_ = image_shape(given if len(given) in (3, 4) else values.shape, self.shape)
+        elif len(given) in (3, 4) and (1, *given[1:])[-3:] != self.image_shape_:
+            image_shape(given, self.shape)  # raises an error of its own where channels come last
+            raise ImageError(f"images of shape {given[1:]} were given; expected {self.image_shape_}, as in fit")
+        if self.nonnegative:
+            whom = f"{type(self).__name__} (shift the images, or give nonnegative=False)"
+            check_non_negative(np.where(np.isnan(values), 0, values), whom)
+        return torch.from_numpy(values).view(len(values), *self.image_shape_)
 
     def _recipe(self) -> Recipe:
         layers, below = [], self.image_shape_[0]
@@ -228,12 +241,11 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             lam=self.training_lam, alpha=self.training_alpha, steps=self.training_steps, step=LineSearch(per="batch")
         )
         learning = LearningSpec(inference=training, epochs=self.epochs, update=EveryEpoch(reset_at=()))
-        described = self.descriptor or DescriptorSpec()
         return Recipe(
             model=ModelSpec(layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative),
             learning=(learning,) * len(layers),
             inference=InferenceSpec(lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps),
-            descriptor=described if self.size is None else replace(described, size=self.size),
+            descriptor=self.descriptor or DescriptorSpec(),
             batch_size=self.batch_size,
         )
 
@@ -248,35 +260,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 Images = np.ndarray | Tensor | list[Any] | data.Images
 COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
-
-
-def as_images(estimator: Any, X: Images, *, reset: bool, nonnegative: bool, allow_nan: bool = False) -> Tensor:
-    """Images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded, otherwise compared.
-
-    estimator   with a parameter `shape`, for rows of pixels; gets the attribute `image_shape_`
-    """
-    from sklearn.utils.validation import check_non_negative, validate_data  # checked for by the estimators' modules
-
-    X = X[:] if isinstance(X, data.Images) else X
-    values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X) if isinstance(X, list) else X
-    given = tuple(getattr(values, "shape", ()))
-    if len(given) == 3 and pair(getattr(estimator, "filter_size", 0))[0] == 1:  # signals are images of height 1
-        given = (*given[:2], 1, given[2])
-    if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
-        values = np.reshape(values, (given[0], prod(given[1:])))
-    finite = "allow-nan" if allow_nan else True
-    values = validate_data(estimator, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite=finite)
-    if reset:
-        estimator.image_shape_ = image_shape(given if len(given) in (3, 4) else values.shape, estimator.shape)
-    elif len(given) in (3, 4) and (1, *given[1:])[-3:] != estimator.image_shape_:
-        image_shape(given, estimator.shape)  # raises an error of its own where channels come last
-        raise ImageError(f"images of shape {given[1:]} were given; expected {estimator.image_shape_}, as in fit")
-    if nonnegative:
-        check_non_negative(
-            np.where(np.isnan(values), 0, values),
-            f"{type(estimator).__name__} (shift the images, or give nonnegative=False)",
-        )
-    return torch.from_numpy(values).view(len(values), *estimator.image_shape_)
 
 
 def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[int, ...]:

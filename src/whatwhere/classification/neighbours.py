@@ -1,19 +1,11 @@
-"""Nearest neighbours of rows, and what they say of new rows.
-
-Exact neighbours are found block by block with matrix products, on the CPU or a GPU. Above `EXACT_ROWS` rows PyNNDescent
-finds approximate ones.
-"""
+"""Nearest neighbours of rows, found block by block with matrix products, and what they say of new rows."""
 
 from functools import cached_property
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import MissingExtra
-
-EXACT_ROWS = 200_000
 DISTANCES = 1 << 26  # held in memory at a time
 RIDGE = 0.1  # of the mean variance of a column
 SMALLEST = 1e-30
@@ -28,35 +20,23 @@ class Neighbours:
         self.device = torch.device(device)
         self.rows = self.centred(rows)
         self.squares = self.rows.square().sum(1)
-        self.index = approximate_index(self.rows) if len(rows) > EXACT_ROWS else None
 
     def nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Squared distances and numbers of the `count` nearest rows of each query, [n, count], nearest first."""
-        queries = self.centred(queries)
-        if self.index is not None:
-            numbers, distances = self.index.query(queries.cpu().numpy(), k=count)
-            return self._squares(distances), torch.from_numpy(numbers).to(self.device).long()
-        return self._exact(queries, count)
+        return self._nearest(self.centred(queries), count)
 
     def others(self, count: int) -> tuple[Tensor, Tensor]:
         """The same for the rows themselves, without each row itself."""
-        if self.index is not None:
-            numbers, distances = (part[:, : count + 1].copy() for part in self.index.neighbor_graph)
-            squares, found = self._squares(distances), torch.from_numpy(numbers).to(self.device).long()
-        else:
-            squares, found = self._exact(self.rows, count + 1)
+        squares, found = self._nearest(self.rows, count + 1)
         itself = found == torch.arange(len(found), device=found.device)[:, None]
         itself[:, -1] |= ~itself.any(1)  # a row with many copies may not be among its own neighbours
         return squares[~itself].view(-1, count), found[~itself].view(-1, count)
 
-    def _squares(self, distances: Any) -> Tensor:
-        return torch.from_numpy(distances).to(self.device).square()
-
-    def _exact(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        parts = [self._nearest(part, count) for part in queries.split(max(1, DISTANCES // len(self.rows)))]
+    def _nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        parts = [self._nearest_of_block(part, count) for part in queries.split(max(1, DISTANCES // len(self.rows)))]
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
-    def _nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def _nearest_of_block(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         distances = torch.addmm(self.squares[None, :], queries, self.rows.T, alpha=-2)
         found = distances.topk(count, dim=1, largest=False).indices
         # Products lose digits where rows are close, so the distances of those that were found are computed again.
@@ -110,15 +90,6 @@ def ridge_weights(rows: Tensor, targets: Tensor) -> Tensor:
     system = gram + s * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     solution: Tensor = torch.linalg.solve(system, targets if few_rows else rows.T.double() @ targets)
     return (rows.T.double() @ solution if few_rows else solution).float()
-
-
-def approximate_index(rows: Tensor) -> Any:
-    """An index of PyNNDescent over many rows."""
-    try:
-        from pynndescent import NNDescent
-    except ImportError:
-        raise MissingExtra("PyNNDescent", "neighbours", f"a graph of more than {EXACT_ROWS:,} rows") from None
-    return NNDescent(rows.cpu().numpy(), n_neighbors=31, random_state=0)
 
 
 def neighbour_weights(squares: Tensor) -> Tensor:

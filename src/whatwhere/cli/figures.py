@@ -3,7 +3,7 @@
 import io
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import typer
 
@@ -53,7 +53,7 @@ def figures(
     drawn = {}
     for name, file in files.items():
         drawn[name], content = drawing.draw(name), io.BytesIO()
-        ww.figures.save(drawn[name].figure, content, format)
+        ww.figures.save(cast(Any, drawn[name].figure), content, format)
         write(file, content.getvalue())
         typer.echo(file)
     for file in report:

@@ -11,8 +11,6 @@ places; the mean over these shifts is the result. In blocks of s × s pixels, A 
 square, and B and C add four products back: nothing but matrix products of [squares, 4 s²] and [4 s², features].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -71,7 +69,7 @@ class Denoiser:
         """Of the pictures that it takes."""
         return self.levels.dtype
 
-    def to(self, device: torch.device | str) -> Denoiser:
+    def to(self, device: torch.device | str) -> "Denoiser":
         """The same on another device."""
         return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 

@@ -7,8 +7,6 @@ the first rounds, whose errors the last ones correct. What the denoiser takes fo
 it is continued from known pixels into the gaps, as far as it can be predicted at known pixels that are hidden from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

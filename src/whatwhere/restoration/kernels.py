@@ -4,8 +4,6 @@ Nine in ten features are 0 at σ = 25, so the product with B skips them: rows of
 are summed in registers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -68,10 +66,16 @@ def shrink_product_of(source: str) -> Any:
     return shrink_product_of
 
 
-def pursue_compiled(gram: Tensor, products: Tensor, energy: Tensor, goal: float, most: int) -> Tensor:
-    """As `pursuit.pursue_together`."""
+def pursue(atoms: Tensor, patches: Tensor, goal: float, most: int) -> Tensor:
+    """Coefficients [P, M] of patches [P, n] for atoms [M, n]: a squared error of at most `goal`, or `most` atoms.
+
+    Orthogonal matching pursuit: an atom at a time, the one that fits what is left best; then the coefficients of all
+    chosen atoms are the least-squares solution, so that they have no bias, unlike those of an ℓ1 penalty. With the Gram
+    matrix of the atoms only products with atoms are needed (Rubinstein, Zibulevsky and Elad 2008).
+    """
+    products, energy = patches @ atoms.T, patches.square().sum(1)
     result = torch.zeros_like(products)
-    arrays = gram.contiguous().numpy(), products.contiguous().numpy(), energy.contiguous().numpy(), result.numpy()
+    arrays = (atoms @ atoms.T).numpy(), products.numpy(), energy.numpy(), result.numpy()
     share(lambda first, last: pursue_each(arrays, goal, most, first, last), len(products), torch.get_num_threads())
     return result
 

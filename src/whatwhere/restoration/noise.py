@@ -1,4 +1,5 @@
-"""The level of white noise in a picture, estimated from patches without texture (Liu, Tanaka and Okutomi 2013).
+"""The level of white noise in a picture, estimated from patches without texture (Liu, Tanaka and Okutomi 2013); and
+noise whose variance grows with the brightness.
 
 The smallest eigenvalue of the covariance of patches is the variance of the noise, if the patches have little texture.
 A patch of pure noise of variance σ² has a sum of squared derivatives that is below τ σ² with near certainty; patches
@@ -6,12 +7,13 @@ above it are left out, and with those that remain the variance is estimated agai
 much more texture than that noise explains, it may be texture that was estimated: the estimate shrinks, down to 0.
 """
 
-from __future__ import annotations
-
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from whatwhere.restoration.planes import PLANE_NOISE, to_opponent
 
 SIDE = 7  # pixels of a patch
 TAU = 90.2  # the quantile 1 - 1e-6 of the sum of squared derivatives of a patch of unit noise (a gamma distribution)
@@ -22,6 +24,16 @@ UNIT_TEXTURE = SIDE * (SIDE - 2)  # the mean sum of squared derivatives of a pat
 FLATTEST = 600  # patches, or a tenth of all, that have to be nearly free of texture:
 TRUSTED = 1.7  # times the variance of the noise is what they may have, texture and noise together
 ENOUGH = 1000  # patches; of fewer, less is trusted
+
+
+def noise_of(image: Tensor) -> float:
+    """The noise of an image [C, H, W], which is taken to be the same in all channels.
+
+    Texture may be taken for noise, and differences of colour have little texture: so the plane with the least noise
+    decides.
+    """
+    planes, factors = (to_opponent(image), PLANE_NOISE) if len(image) == 3 else (image, [1.0] * len(image))
+    return min(estimate_noise(plane) / factor for plane, factor in zip(planes, factors, strict=True))
 
 
 def estimate_noise(plane: Tensor) -> float:
@@ -59,3 +71,32 @@ def smallest_variance(patches: Tensor) -> float:
     centred = patches - patches.mean(0)
     eigenvalues = torch.linalg.eigvalsh(centred.T @ centred / max(len(patches) - 1, 1))
     return max(float(eigenvalues[0]), 0.0)
+
+
+@dataclass(frozen=True)
+class PoissonGaussian:
+    """Noise y = gain · Poisson(x / gain) + σ · Gaussian: a photon is `gain` units of the image.
+
+    Anscombe's transform makes its standard deviation 1 wherever it is bright enough, so that what removes white noise
+    is of use; the inverse has no bias (Mäkitalo and Foi 2013, in their closed form), whereas the algebraic one darkens.
+    """
+
+    gain: float = 1.0
+    sigma: float = 0.0
+
+    def stabilise(self, images: Tensor) -> Tensor:
+        """Images whose noise has a standard deviation of 1."""
+        return 2 * (images / self.gain + 3 / 8 + self._variance).clamp(min=0).sqrt()
+
+    def restore_units(self, stabilised: Tensor) -> Tensor:
+        """The expected images, given the expected values of what `stabilise` returns."""
+        lowest = 2 * math.sqrt(3 / 8 + self._variance)
+        d = stabilised.clamp(min=lowest)
+        root = math.sqrt(3 / 2)
+        counts = d**2 / 4 + root / (4 * d) - 11 / (8 * d**2) + 5 * root / (8 * d**3) - 1 / 8 - self._variance
+        return self.gain * counts.clamp(min=0)
+
+    @property
+    def _variance(self) -> float:
+        """Of the Gaussian part, in counts."""
+        return (self.sigma / self.gain) ** 2

@@ -1,8 +1,5 @@
 """Restoring picture files: one, or all of a folder, which continues where it was interrupted."""
 
-from __future__ import annotations
-
-import hashlib
 import io
 import json
 import math
@@ -19,32 +16,26 @@ from whatwhere.data.images import brightest_of
 from whatwhere.data.pictures import find_pictures, picture_files
 from whatwhere.data.tiff import write_tiff
 from whatwhere.errors import ImageError, MissingExtra, RunError, printable
-from whatwhere.files import claim_outputs, disk_errors, open_regular, read_json, write_atomic
-from whatwhere.model.files import checksum
-from whatwhere.restoration.checks import Model
-from whatwhere.restoration.denoise import Noise, denoise, learn_dictionary, noise_of
+from whatwhere.files import claim_outputs, disk_errors, read_json, write_atomic
 from whatwhere.restoration.denoiser import Denoiser
-from whatwhere.restoration.dictionary import Dictionary
 from whatwhere.restoration.fill import ROUNDS
-from whatwhere.restoration.inpaint import inpaint
+from whatwhere.restoration.noise import noise_of
+from whatwhere.restoration.restore import Noise, denoise, inpaint
 from whatwhere.spec.tasks import RestorationSpec
 
-RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
+RECORD = "restoration.json"  # in a folder of results: the settings that made them
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
-DEEP = ("PNG", "TIFF")  # formats that keep 16 bits
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is done to every picture; `model` is its name. With "poisson", whole numbers are the counts."""
+    """What is done to every picture. With "poisson", whole numbers are the counts."""
 
     name: Literal["denoise", "inpaint"]
-    model: str
     spec: RestorationSpec = field(default_factory=RestorationSpec)
     noise: Noise = None
-    learn: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,38 +47,35 @@ class Job:
     out: Path
     pixels: int
 
-    @property
-    def files(self) -> list[Path]:
-        """The files that its result depends on."""
-        return [self.source, *([] if self.mask in (None, "alpha") else [Path(str(self.mask))])]
 
-
-def plan_jobs(
-    task: Task, model: Model, source: Path, mask: str | None, out: Path, overwrite: bool = False
-) -> list[Job]:
+def plan_jobs(task: Task, source: Path, mask: str | None, out: Path, overwrite: bool = False) -> list[Job]:
     """The pictures that are still to be restored. All of them are checked, before any work is done."""
     inputs = [source, *([] if mask is None else [Path(mask)])]
     if not source.is_dir():
-        job = _checked_job(source, mask, out)
-        _check_format(job, task)
+        images, masks = _load(source, mask)
+        _check_format(out, images, task)
         claim_outputs([out], inputs, overwrite=overwrite)
-        return [job]
+        return [_job(source, mask, out, images, masks)]
     files = dict.fromkeys(picture.file for picture in find_pictures(source))
     targets = {file: out / f"{file.stem}{_suffix(file)}" for file in files}
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:
         raise ImageError(f"{source} holds {' and '.join(doubled)}, which would have one name as a result; rename one")
-    jobs = [_checked_job(file, _mask_of(mask, file), targets[file]) for file in files]
-    record = _record(task, model, jobs)
-    if not overwrite:
-        _check_record(record, out)
+    own = {file: _mask_of(mask, file) for file in files}
+    jobs = [_job(file, own[file], targets[file], *_load(file, own[file])) for file in files]
+    record, settings = out / RECORD, json.dumps(asdict(task), indent=1)
+    if not overwrite and record.exists() and read_json(record) != json.loads(settings):
+        raise RunError(
+            f"{printable(out)} holds results of other settings; give what they were made with to continue, another "
+            "folder, or --overwrite"
+        )
     claim_outputs(targets.values(), inputs, folder=out, overwrite=overwrite)
-    with disk_errors(f"writing {out / RECORD}", "free some space or give another place"):
-        write_atomic(out / RECORD, (json.dumps(record, indent=1) + "\n").encode())
+    with disk_errors(f"writing {record}", "free some space or give another place"):
+        write_atomic(record, (settings + "\n").encode())
     return [job for job in jobs if overwrite or not job.out.exists()]
 
 
-def restore_picture(task: Task, model: Model, job: Job, progress: Callable[[int], None]) -> list[Noise]:
+def restore_picture(task: Task, model: Denoiser, job: Job, progress: Callable[[int], None]) -> list[Noise]:
     """Restore a picture, all its pages, and write the result, which appears complete or not at all.
 
     Returns the noise of every page, given or estimated.
@@ -98,10 +86,8 @@ def restore_picture(task: Task, model: Model, job: Job, progress: Callable[[int]
         image, mask = images[page : page + 1], None if masks is None else masks[page : page + 1]
         level = _noise(task, images, image)
         if mask is None:
-            own = learn_dictionary(model, image[0], level) if task.learn and isinstance(model, Dictionary) else model
-            result = denoise(own, image, level, spec=task.spec, progress=progress)
+            result = denoise(model, image, level, spec=task.spec, progress=progress)
         else:
-            assert isinstance(model, Denoiser)
             assert isinstance(level, float)
             result = inpaint(model, image, mask, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
@@ -154,9 +140,7 @@ def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
     return groups[0]
 
 
-def _checked_job(source: Path, mask: str | None, out: Path) -> Job:
-    """A job whose picture and mask can be read and fit together."""
-    images, masks = _load(source, mask)
+def _job(source: Path, mask: str | None, out: Path, images: Images, masks: Images | None) -> Job:
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
     return Job(source, mask, out, math.prod((len(images), *images.shape, 1 if masks is None else ROUNDS)))
@@ -177,56 +161,22 @@ def _suffix(file: Path) -> str:
     return file.suffix if FORMATS[file.suffix.lower()] == "TIFF" else ".png"
 
 
-def _check_format(job: Job, task: Task) -> None:
+def _check_format(out: Path, images: Images, task: Task) -> None:
     """Raise an ImageError for a file to write that could not hold the result."""
-    out, kind = printable(job.out), FORMATS.get(job.out.suffix.lower())
-    if kind is None or job.out.is_dir():
-        raise ImageError(f"{out} was given as the picture to write; expected a name with one of {', '.join(FORMATS)}")
+    kind, dtype = FORMATS.get(out.suffix.lower()), images.pixels.dtype
+    if kind is None or out.is_dir():
+        raise ImageError(
+            f"{printable(out)} was given as the picture to write; expected a name with one of {', '.join(FORMATS)}"
+        )
     if kind == "JPEG" and task.name == "inpaint" and not task.noise:
-        raise ImageError(f"{out} was given; JPEG changes known pixels, expected .png, .tif, .bmp or .webp")
-    images, _ = _load(job.source, job.mask)
-    dtype = images.pixels.dtype
-    if _needs_tiff(images) and kind != "TIFF":
-        channels = f"{images.shape[0]} channels of {dtype}"
-        raise ImageError(f"{out} was given for {channels}, which {kind} cannot hold; write a .tif file")
-    if dtype != np.uint8 and kind not in (DEEP if dtype == np.uint16 else ("TIFF",)):
-        raise ImageError(f"{out} was given for pixels of {dtype}, which {kind} cannot hold; write a .tif file")
-    if len(images) > 1 and kind != "TIFF":
-        raise ImageError(f"{out} was given for {len(images)} pages, which {kind} cannot hold; write a .tif file")
+        raise ImageError(f"{printable(out)} was given; JPEG changes known pixels, expected .png, .tif, .bmp or .webp")
+    deep = dtype != np.uint8 and not (dtype == np.uint16 and kind == "PNG")
+    if kind != "TIFF" and (deep or len(images) > 1 or _needs_tiff(images)):
+        what = f"{len(images)} pages of {images.shape[0]} channels of {dtype}"
+        raise ImageError(f"{printable(out)} was given for {what}, which {kind} cannot hold; write a .tif file")
 
 
 def _needs_tiff(images: Images) -> bool:
     """Whether a file of these pixels is a TIFF that Pillow cannot write."""
     channels = images.shape[0]
     return channels not in (1, 3) or (channels == 3 and images.pixels.dtype != np.uint8)
-
-
-def _record(task: Task, model: Model, jobs: Sequence[Job]) -> dict[str, Any]:
-    """What makes the results of a folder: the settings, the model and the sources, both by their checksums."""
-    numbers = {name: getattr(model, name).cpu() for name in model.__dataclass_fields__}
-    identity = checksum(type(model).__name__, numbers)
-    sources = {job.out.name: " ".join(map(_digest, job.files)) for job in jobs}
-    return {"settings": json.loads(json.dumps(asdict(task))), "model": identity, "sources": sources}
-
-
-def _digest(file: Path) -> str:
-    with open_regular(file) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _check_record(record: dict[str, Any], out: Path) -> None:
-    """Raise a RunError if the results in a folder are of other settings, of another model or of other sources."""
-    if not (out / RECORD).exists():
-        return
-    content = read_json(out / RECORD)
-    earlier: dict[str, Any] = content if isinstance(content, dict) else {}
-    sources = earlier.get("sources")
-    sources = sources if isinstance(sources, dict) else {}
-    other = [key for key in ("settings", "model") if earlier.get(key) != record[key]]
-    other += [name for name, digest in record["sources"].items() if name in sources and sources[name] != digest]
-    if other:
-        what = f"other {' and another '.join(other)}" if other[0] in record else f"other sources ({other[0]}, …)"
-        raise RunError(
-            f"{printable(out)} holds results of {what}; give what they were made with to continue, another folder, or "
-            "--overwrite"
-        )

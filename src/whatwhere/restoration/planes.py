@@ -7,8 +7,6 @@ picture from 0 to 1 is from 0 to 1, too, which a trained denoiser expects: brigh
 transform has it, loses 1 dB and more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch
