@@ -22,7 +22,7 @@ from torch import Tensor
 from whatwhere.inference import infer
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet, deconvnet
-from whatwhere.ops.connectivity import project_filters
+from whatwhere.ops.convolution import project_filters
 from whatwhere.spec import EveryEpoch, InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
 
 RESULTS = Log("colour")

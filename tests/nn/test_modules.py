@@ -110,8 +110,6 @@ INVALID = {
     "unknown gaussians": lambda: GaussianPool2d(2, gaussians="best"),
     "learned without channels": lambda: GaussianPool2d(2, gaussians="learned"),
     "channels without learned": lambda: GaussianPool2d(2, channels=3),
-    "a source of Gaussians as fit": lambda: GaussianPool2d(2, fit="learned"),
-    "fit without moments": lambda: GaussianPool2d(2, gaussians="input", fit=MomentFit(power=1)),
     "a bad kernel": lambda: GaussianUnpool2d(0),
     "where for moments": lambda: GaussianPool2d(2)(
         torch.zeros(1, 1, 2, 2), PoolingParams(torch.zeros(1), torch.zeros(1))

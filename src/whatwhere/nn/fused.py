@@ -54,22 +54,13 @@ def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
         return "torch.func and forward-mode derivatives need the plain form"
     if torch._C._len_torch_dispatch_stack() > 0 or any(type(t) not in (Tensor, nn.Parameter) for t in tensors):
         return "a torch dispatch mode is active, or a tensor is of a class of its own"
-    return _unsupported_on_cuda(regions) if first.is_cuda else _unsupported_on_cpu(*tensors)
-
-
-def _unsupported_on_cuda(regions: Regions) -> str | None:
-    if not HAS_TRITON:
-        return "the package triton is not installed"
-    if regions.size[1] * regions.size[2] > LARGEST_KERNEL:
+    extra, installed = ("gpu", HAS_TRITON) if first.is_cuda else ("cpu", HAS_NUMBA)
+    if not installed:
+        return f"the compiler of the kernels is not installed (pip install 'whatwhere[{extra}]')"
+    if first.is_cuda and regions.size[1] * regions.size[2] > LARGEST_KERNEL:
         return f"a region has more than {LARGEST_KERNEL} elements"
-    return None
-
-
-def _unsupported_on_cpu(*tensors: Tensor) -> str | None:
-    if not HAS_NUMBA:
-        return "the package numba is not installed (pip install 'whatwhere[cpu]')"
-    if {tensor.dtype for tensor in tensors} not in ({torch.float32}, {torch.float64}):
-        return f"on the CPU the kernels support float32 and float64, one for all tensors, not {tensors[0].dtype}"
+    if first.is_cpu and {tensor.dtype for tensor in tensors} not in ({torch.float32}, {torch.float64}):
+        return f"on the CPU the kernels support float32 and float64, one for all tensors, not {first.dtype}"
     return None
 
 

@@ -60,14 +60,10 @@ class GaussianPool2d(nn.Module):
         F._geometry(kernel_size, stride, padding)  # raises here rather than at the first call
         if gaussians not in get_args(Gaussians):
             raise SpecError(f"gaussians = {gaussians!r}: expected 'moments', 'learned' or 'input'")
-        if not isinstance(fit, MomentFit):
-            raise SpecError(f"fit = {fit!r}: expected a MomentFit (the source of the Gaussians is `gaussians`)")
         if (gaussians == "learned") != (channels is not None):
             raise SpecError(
                 f"gaussians = {gaussians!r} with channels = {channels}: give channels with gaussians='learned' only"
             )
-        if gaussians != "moments" and fit != MomentFit():
-            raise SpecError(f"gaussians = {gaussians!r} with {fit}: give fit with gaussians='moments' only")
         self.kernel_size, self.stride, self.padding, self.ceil_mode = kernel_size, stride, padding, ceil_mode
         self.gaussians, self.return_where, self.fit, self.form = gaussians, return_where, fit, form
         if channels is not None:

@@ -114,8 +114,6 @@ class SparseCode2d(UnrolledInference):
     def code(self, images: Tensor) -> Latents:
         """Images [N, C, H, W] → their latents after the last step."""
         channels = self.model_spec.channels
-        if not isinstance(images, Tensor):
-            raise ImageError(f"an input of type {type(images).__name__} was given; expected a tensor")
         if images.ndim != 4 or images.shape[1] != channels:
             raise ImageError(f"an input of shape {list(images.shape)} was given; expected [N, {channels}, H, W]")
         model = self.model
