@@ -105,3 +105,9 @@ def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Lat
     grid = model.at(*images.shape[2:]).regions[-1].grid
     p = torch.randn(len(images), *grid, generator=generator, dtype=images.dtype)
     return Latents(p.clamp(min=0) if model.spec.nonnegative else p, tuple(thetas))
+
+
+def backwards(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values with the axes in the opposite order in memory."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return tensor.permute(order).contiguous().permute(order)

@@ -349,11 +349,8 @@ def test_a_random_sample_is_kept_of_more_than_fits() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's peak of a process")
-@pytest.mark.parametrize(
-    ("shape", "count", "memory", "aligned"),
-    [("100, 100", 170, 96, False), ("1, 2500", 100, 64, False), ("100, 100", 170, 96, True)],
-)
-def test_fit_needs_no_more_memory_than_stated(shape: str, count: int, memory: int, aligned: bool) -> None:
+@pytest.mark.parametrize("aligned", [False, True])
+def test_fit_needs_no_more_memory_than_stated(aligned: bool) -> None:
     """The peak of the process, above that of a fit to two pictures, for more pictures than can be kept. (`ru_maxrss`
     would count the larger process that started it.)"""
     code = f"""
@@ -361,14 +358,14 @@ import re, torch, whatwhere as ww
 class Many(list):
     def __init__(self, count): self.count = count
     def __len__(self): return self.count
-    def __getitem__(self, n): return torch.rand({shape}, generator=torch.Generator().manual_seed(n))
+    def __getitem__(self, n): return torch.rand(100, 100, generator=torch.Generator().manual_seed(n))
 torch.set_num_threads(1)
-for count in (2, {count}):
-    ww.AnomalyDetector(memory={memory}, aligned={aligned}).fit(Many(count))
+for count in (2, 170):
+    ww.AnomalyDetector(memory=96, aligned={aligned}).fit(Many(count))
     print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1000)
 """
     few, many = map(float, subprocess.check_output([sys.executable, "-c", code]).split())
-    assert many - few < memory  # MB
+    assert many - few < 96  # MB
 
 
 def test_the_patches_that_a_defect_was_compared_with(fitted: ww.AnomalyDetector) -> None:

@@ -1,9 +1,6 @@
 """The scikit-learn interface: scikit-learn's checks, shapes, types, batches, round trips, errors."""
 
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,20 +35,6 @@ INVARIANT = features(
 @parametrize_with_checks([features(), INVARIANT])
 def test_scikit_learn_estimator_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
-
-
-def test_the_array_api_check_that_scikit_learn_skips_by_default() -> None:
-    """It needs SCIPY_ARRAY_API before SciPy is imported, so it runs in a new process."""
-    program = (
-        "from sklearn.utils.estimator_checks import estimator_checks_generator as checks\n"
-        f"import whatwhere as ww; estimator = ww.DeconvNetFeatures(**{SMALL!r})\n"
-        "found = [(e, c) for e, c in checks(estimator) if 'array_api' in str(c)]\n"
-        "assert found\n"
-        "for e, c in found: c(e)\n"
-    )
-    asked = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=asked, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")

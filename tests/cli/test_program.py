@@ -80,8 +80,7 @@ __main__.main()
     assert errors == ""
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
-def test_a_page_that_still_computes_ends_quietly(number: signal.Signals, status: int) -> None:
+def test_a_page_that_still_computes_ends_quietly() -> None:
     """A request is answered in a daemon thread, which may be within a compiler or torch when the program ends."""
     code = """
 import threading
@@ -109,10 +108,9 @@ __main__.main()
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=120)
-    assert (process.returncode, errors) == (status, "")
-    assert printed == ("ended\n" if number == signal.SIGINT else "")
+    assert (process.returncode, printed, errors) == (0, "ended\n", "")
 
 
 def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:

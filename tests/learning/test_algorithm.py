@@ -1,8 +1,6 @@
 """Learning in a stream: the update is the one written down, and every way to run it gives the same bits."""
 
-import random
 import resource
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from whatwhere.inference.engines import REFERENCE
 from whatwhere.inference.filter_map import FilterMap
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
-from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.learning.filter_problem import project_filters, step_filters
 from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import EveryBatch, EveryEpoch, LearningSpec, LineSearch
@@ -125,30 +122,6 @@ def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(every, r
     assert tiny.same_filters(run.model, reference.model)
     assert [r.cost for r in run.history] == [r.cost for r in reference.history]
     assert not (tmp_path / "checkpoint" / "latents").exists(), "no latents are stored"
-
-
-def train_or_resume_stream(folder: Path) -> None:
-    torch.set_num_threads(1)
-    resume = has_checkpoint(folder / "checkpoint")
-    tiny.train(tiny.stream_recipe(), endless(), folder, image_count=140, resume=resume, checkpoint_every=1)
-
-
-def test_killed_and_resumed_it_ends_with_the_same_bits(tmp_path):
-    """Killed soon after a checkpoint, three times, at other moments of what follows it."""
-    expected = tiny.train(tiny.stream_recipe(), endless(), image_count=140).model
-    state, chance, killed = tmp_path / "run" / "checkpoint" / "state.safetensors", random.Random(0), 0
-    for _ in range(3):
-        known = state.read_bytes() if state.exists() else b""
-        process = tiny.process(train_or_resume_stream, tmp_path / "run")
-        while process.is_alive() and (not state.exists() or state.read_bytes() == known):
-            time.sleep(0.001)
-        process.join(chance.uniform(0, 0.05))
-        process.kill()
-        process.join()
-        killed += process.exitcode != 0
-    tiny.process(train_or_resume_stream, tmp_path / "run").join()
-    assert killed > 0
-    assert tiny.same_filters(load(tmp_path / "run" / "model.safetensors"), expected)
 
 
 def stream_and_note_memory(count: int, note: Path) -> None:
