@@ -40,9 +40,9 @@ def test_images_and_latents_of_another_type_are_brought_to_the_model_s() -> None
 def test_latents_of_other_images_are_refused(name: str) -> None:
     model, v, spec = DeconvNet(SPEC), random_images(SPEC, 3).float(), InferenceSpec(steps=1)
     latents = infer(model, v, spec).latents
-    with pytest.raises(ImageError, match=r"latents of shape \[2, .* were given for layer 1; those of these images"):
+    with pytest.raises(ImageError, match=r"layer 1 of shape \[2, .* were given; expected \[3, "):
         infer(model, v, spec, latents=latents[:2], engine=name)
-    with pytest.raises(ImageError, match=r"latents of shape \[3, .* for layer 1; .* \[3, "):
+    with pytest.raises(ImageError, match=r"layer 1 of shape \[3, .* expected \[3, "):
         infer(model, F.pad(v, (4, 4, 4, 4)), spec, latents=latents, engine=name)
     with pytest.raises(ImageError, match="layer 2"):
         infer(model, v, spec, latents=replace(latents, p=latents.p[:, :-1]), engine=name)

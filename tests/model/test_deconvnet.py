@@ -155,12 +155,12 @@ def test_any_architecture_fits_together(layers: list, channels: int, height: int
 BAD_IMAGES = {
     "a list": ([[0.0]], "list was given"),
     "wrong rank": (torch.zeros(28, 28), r"shape \[28, 28\]"),
-    "wrong channels": (torch.zeros(1, 3, 8, 8), "3 channels were given; expected 1"),
+    "wrong channels": (torch.zeros(1, 3, 8, 8), r"\[1, 3, 8, 8\] were given; expected a float tensor \[N, 1, H, W\]"),
     "integers": (torch.zeros(1, 1, 8, 8, dtype=torch.uint8), "divide bytes by 255"),
     "NaN": (torch.full((1, 1, 8, 8), torch.nan), "NaN or Inf"),
     "Inf": (torch.full((1, 1, 8, 8), torch.inf), "NaN or Inf"),
     "negative": (torch.full((1, 1, 8, 8), -0.5), r"down to -0\.5"),
-    "no pixels": (torch.zeros(1, 1, 0, 8), "at least one pixel"),
+    "no pixels": (torch.zeros(1, 1, 0, 8), r"\[1, 1, 0, 8\] were given"),
 }
 
 
@@ -235,7 +235,7 @@ def test_the_repr_names_every_layer() -> None:
 
 MALFORMED = {
     "a layer is missing": (lambda f, c: (f[:1], c), "filters of 1 and connectivity of 2 layers"),
-    "wrong filter size": (lambda f, c: ([f[0][..., :2], f[1]], c), r"\[1, 3, 3, 2\] were given at layer 1"),
+    "wrong filter size": (lambda f, c: ([f[0][..., :2], f[1]], c), r"\[1, 3, 3, 2\] and connectivity \[1, 3\] were given at layer 1"),
     "wrong rank": (lambda f, c: ([f[0], f[1][0]], c), "at layer 2"),
     "integers": (lambda f, c: ([f[0].int(), f[1].int()], c), "torch.int32"),
     "two dtypes": (lambda f, c: ([f[0], f[1].double()], c), "torch.float64"),

@@ -156,14 +156,10 @@ class DeconvNet:
         expected = f"a float tensor [N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}]"
         if not isinstance(images, Tensor):
             raise ImageError(f"{type(images).__name__} was given; expected {expected} (torch.as_tensor converts)")
-        if images.ndim != 4:
+        if images.ndim != 4 or images.shape[1] != spec.channels or 0 in images.shape[2:]:
             raise ImageError(f"images of shape {list(images.shape)} were given; expected {expected}")
-        if images.shape[1] != spec.channels:
-            raise ImageError(f"images with {images.shape[1]} channels were given; expected {spec.channels}")
         if not images.is_floating_point():
             raise ImageError(f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)")
-        if images.shape[2] == 0 or images.shape[3] == 0:
-            raise ImageError(f"images of shape {list(images.shape)} were given; expected at least one pixel each")
         if not all_finite(images):
             raise ImageError("images with NaN or Inf were given; expected finite values (clean them first)")
         if spec.nonnegative_filters and spec.input.kind == "none" and len(images) > 0 and images.min() < 0:
@@ -214,15 +210,14 @@ def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequen
     for k, (layer, f, connected) in enumerate(zip(spec.layers, filters, connectivity, strict=True), start=1):
         plane = (spec.maps_below(k), layer.maps)
         expected = (*plane, *layer.filter_shape)
-        if tuple(f.shape) != expected:
-            raise SpecError(f"filters {list(f.shape)} were given at layer {k}; its spec says {list(expected)}")
-        if f.dtype not in DTYPES or (f.dtype, f.device) != (first.dtype, first.device):
+        if tuple(f.shape) != expected or tuple(connected.shape) != plane:
             raise SpecError(
-                f"filters of {f.dtype} on {f.device} were given at layer {k}; expected float16, bfloat16, float32 or "
-                "float64, the same dtype and device at every layer"
+                f"filters {list(f.shape)} and connectivity {list(connected.shape)} were given at layer {k}; its spec "
+                f"says {list(expected)} and {list(plane)}"
             )
-        if tuple(connected.shape) != plane or connected.dtype != torch.bool:
+        is_float = f.dtype in DTYPES and (f.dtype, f.device) == (first.dtype, first.device)
+        if not is_float or connected.dtype != torch.bool:
             raise SpecError(
-                f"connectivity {list(connected.shape)} of {connected.dtype} was given at layer {k}; "
-                f"expected {list(plane)} of torch.bool"
+                f"filters of {f.dtype} on {f.device} and connectivity of {connected.dtype} were given at layer {k}; "
+                "expected floats, of the same dtype and device at every layer, and torch.bool"
             )

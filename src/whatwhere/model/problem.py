@@ -1,11 +1,12 @@
 """What an engine solves: one value, checked once where it is made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError, one_or
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.latents import Latents
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.model.sized import Objective, SizedModel, masked, objective, residual
@@ -48,10 +49,17 @@ class Problem:
             raise SpecError(
                 f"a phase of layer {self.phase.layer} was given; the model has {self.model.spec.depth} layers"
             )
-        check_images(self.model, self.images, self.mask)
-        sized = self.model.at(*self.images.shape[2:])
+        channels = self.model.spec.signal_channels
+        if self.images.ndim != 4 or 0 in self.images.shape:
+            given = f"images of shape {list(self.images.shape)} were given"
+            raise ImageError(f"{given}; expected [N, {channels}, H, W], none of them 0")
+        N, _, H, W = self.images.shape
+        _check("images", self.images, [(N, channels, H, W)], self.model)
+        if self.mask is not None:
+            _check("masks", self.mask, [(N, 1, H, W), (N, channels, H, W)], self.model)
+        sized = self.model.at(H, W)
         object.__setattr__(self, "sized", replace(sized, pairs=True) if self.pairs else sized)
-        check_latents(sized, self.latents, self.images.shape[0])
+        check_latents(sized, self.latents, N)
 
     def __getitem__(self, images: Any) -> "Problem":
         """The same problem for some of the images."""
@@ -107,27 +115,6 @@ def lam_of(spec: InferenceSpec) -> float:
     return spec.lam
 
 
-def check_images(model: DeconvNet, images: Tensor, mask: Tensor | None) -> None:
-    """Raise an ImageError for images and a mask that are not of the model's channels, dtype and device."""
-    channels, home = model.spec.signal_channels, (model.dtype, model.device)
-    if images.ndim != 4 or images.shape[1] != channels or 0 in images.shape:
-        raise ImageError(
-            f"images of shape {list(images.shape)} were given; expected [N, {channels}, H, W], none of them 0"
-        )
-    if (images.dtype, images.device) != home:
-        raise ImageError(
-            f"images of {images.dtype} on {images.device} were given; "
-            f"expected those of the model, {model.dtype} on {model.device}"
-        )
-    N, _, H, W = images.shape
-    if mask is not None and (mask.shape not in ((N, 1, H, W), images.shape) or (mask.dtype, mask.device) != home):
-        raise ImageError(
-            f"a mask {list(mask.shape)} of {mask.dtype} on {mask.device} was given for images {list(images.shape)} of "
-            f"{images.dtype} on {images.device}; expected [{N}, {one_or(channels)}, {H}, {W}] of the same dtype and "
-            "device"
-        )
-
-
 def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
     """Raise an ImageError for latents whose number, shape, dtype or device is not that of so many images' latents."""
     depth = len(latents.pooling_params)
@@ -135,20 +122,17 @@ def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
         raise ImageError(
             f"latents with pooling variables of {depth} layers were given; the model has {len(model.regions)}"
         )
-    expected: list[tuple[int, Tensor, tuple[int, ...]]] = []
     for k, (theta, regions) in enumerate(zip(latents.pooling_params, model.regions, strict=False), start=1):
-        expected += [(k, tensor, (images, len(regions.axes), *regions.grid)) for tensor in (theta.mu, theta.gamma)]
+        for tensor in (theta.mu, theta.gamma):
+            _check(f"pooling variables of layer {k}", tensor, [(images, len(regions.axes), *regions.grid)], model.model)
     if latents.p is not None:
-        expected.append((depth, latents.p, (images, *model.regions[depth - 1].grid)))
-    home = (model.model.dtype, model.model.device)
-    for k, tensor, shape in expected:
-        if tuple(tensor.shape) != shape:
-            raise ImageError(
-                f"latents of shape {list(tensor.shape)} were given for layer {k}; those of these images have "
-                f"{list(shape)} (give what `infer` returned for the same images)"
-            )
-        if (tensor.dtype, tensor.device) != home:
-            raise ImageError(
-                f"latents of {tensor.dtype} on {tensor.device} were given for layer {k}; "
-                f"expected those of the model, {home[0]} on {home[1]}"
-            )
+        _check(f"features of layer {depth}", latents.p, [(images, *model.regions[depth - 1].grid)], model.model)
+
+
+def _check(what: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], model: DeconvNet) -> None:
+    """Raise an ImageError for a tensor of none of these shapes, or of another dtype or device than the model."""
+    if tuple(tensor.shape) not in shapes or (tensor.dtype, tensor.device) != (model.dtype, model.device):
+        raise ImageError(
+            f"{what} of shape {list(tensor.shape)}, {tensor.dtype} on {tensor.device}, were given; expected "
+            f"{' or '.join(str(list(shape)) for shape in shapes)}, {model.dtype} on {model.device}"
+        )
