@@ -106,7 +106,7 @@ def test_folders_that_do_not_say_what_the_labels_are(tmp_path: Path, grey: np.nd
     with pytest.raises(ImageError, match="depths"):
         load(tmp_path)
     save(tmp_path / "deep" / "er" / "cat" / "a.png", grey[0])
-    with pytest.raises(ImageError, match="too great a depth"):
+    with pytest.raises(ImageError, match="too deep"):
         load(tmp_path / "deep")
 
 
@@ -140,8 +140,7 @@ def test_a_label_folder_that_is_a_link_is_read_like_any_other(tmp_path: Path, gr
 def test_links_in_a_circle_end(tmp_path: Path, grey: np.ndarray) -> None:
     save(tmp_path / "pictures" / "ant" / "0.png", grey[0])
     (tmp_path / "pictures" / "ant" / "loop").symlink_to(tmp_path / "pictures", target_is_directory=True)
-    with pytest.raises(ImageError, match="at too great a depth"):
-        load(tmp_path / "pictures")
+    assert len(load(tmp_path / "pictures")) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -85,7 +85,7 @@ def test_other_kinds_raise(tmp_path: Path, settings: dict[str, Any], dtype: str,
 
 def test_a_page_of_too_many_values_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "a.tif", 5, np.uint8)
-    monkeypatch.setattr("whatwhere.data.tiff.MOST_VALUES", 599)
+    monkeypatch.setattr("whatwhere.data.pictures.MOST_VALUES", 599)
     with pytest.raises(ImageError, match="600 values; expected at most 599"):
         load(tmp_path / "a.tif")
 

@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from whatwhere.data.images import LazyPixels
-from whatwhere.data.tiff import ChannelTiff, is_reduced
 from whatwhere.errors import ImageError, MissingExtra, printable
 from whatwhere.files import open_regular, readable
 
@@ -29,6 +28,11 @@ REMEDY = "PNG, JPEG, BMP, TIFF and WebP are read"
 PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
 ALPHA_MODES = {"LA": "LA", "La": "LA", "PA": "RGBA", "P": "RGBA", "RGB": "RGBA", "L": "LA", "RGBA": "RGBA"}
 """What Pillow's kinds of picture are read as: grey or colour, without and with transparency."""
+
+TIFF_DTYPES = ("uint8", "uint16", "float32")
+MOST_VALUES = 1 << 27
+"""Of one page of a TIFF, in all its channels."""
+SAMPLES, BITS = 277, 258  # tags: channels of a pixel, bits of each
 
 DEEP_MODES = {"I;16": np.uint16, "I;16L": np.uint16, "I;16B": np.uint16, "I;16N": np.uint16, "F": np.float32}
 """Grey pictures of more than 8 bits, and the type of their pixels."""
@@ -111,24 +115,19 @@ def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
 
 def picture_files(folder: Path) -> tuple[list[tuple[Path, str | None]], list[Path]]:
     """The files of a folder that are named like pictures, by name, with their labels; and other files next to them."""
-    pictures, others, subfolders = _entries(folder)
-    labelled: list[tuple[Path, str | None]] = []
-    for subfolder in subfolders:
-        inside, beside, deeper = _entries(subfolder)
-        labelled += [(file, subfolder.name) for file in inside]
-        others += beside if inside else []
-        for path in deeper:
-            if _entries(path)[0] or _entries(path)[2]:
-                raise ImageError(
-                    f"{path}: pictures or folders at too great a depth; expected pictures in the folder itself, or "
-                    "one sub-folder of pictures for each label"
-                )
-    if pictures and labelled:
+    paths = sorted(path for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(pattern) if not path.is_dir())
+    found = [path.relative_to(folder) for path in paths]
+    found = [file for file in found if not any(part.startswith(".") for part in file.parts)]
+    pictures = [file for file in found if file.suffix.lower() in SUFFIXES]
+    depths = {len(file.parts): file for file in pictures}
+    if len(depths) > 1 or max(depths, default=1) > 2:
         raise ImageError(
-            f"{folder}: pictures at different depths ({pictures[0].name} and {labelled[0][0].relative_to(folder)}); "
-            "expected pictures in the folder itself, or one sub-folder of pictures for each label"
+            f"{folder}: pictures at different depths, or too deep ({', '.join(map(str, depths.values()))}); expected "
+            "pictures in the folder itself, or one sub-folder of pictures for each label"
         )
-    return [(file, None) for file in pictures] or labelled, others
+    labelled = [(folder / file, file.parts[0] if 2 in depths else None) for file in pictures]
+    parents = {Path(), *(file.parent for file in pictures)}
+    return labelled, [folder / file for file in found if file.parent in parents and file not in pictures]
 
 
 @dataclass(frozen=True)
@@ -141,17 +140,6 @@ class Pictures(LazyPixels):
 def picture_names(pixels: object) -> list[str] | None:
     """The names of pictures; None for other images."""
     return [picture.name for picture in pixels.pictures] if isinstance(pixels, Pictures) else None
-
-
-def _entries(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Files of a folder that are named like pictures, other files, and sub-folders; hidden ones are ignored."""
-    pictures: list[Path] = []
-    others: list[Path] = []
-    folders: list[Path] = []
-    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
-        kind = folders if path.is_dir() else pictures if path.suffix.lower() in SUFFIXES else others
-        kind.append(path)
-    return pictures, others, folders
 
 
 def _find_pages(file: Path, label: str | None) -> Iterator[Picture]:
@@ -231,3 +219,67 @@ def _known(picture: Any) -> np.ndarray:
     if not picture.has_transparency_data:
         return np.ones((picture.height, picture.width), bool)
     return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
+
+
+# TIFF files of pixels that Pillow has no kind for: any number of channels, and channels of more than 8 bits
+
+
+def is_reduced(picture: Any) -> bool:
+    """Whether Pillow drops channels or bits of an open picture."""
+    if picture.format != "TIFF":
+        return False
+    samples, bits = picture.tag_v2.get(SAMPLES, 1), picture.tag_v2.get(BITS, (1,))
+    return bool(
+        samples != len(picture.getbands()) or picture.mode == "RGBX" or (picture.mode == "RGB" and max(bits) > 8)
+    )
+
+
+class ChannelTiff:
+    """The pages of an open file, one at a time, with the names of Pillow's pictures."""
+
+    has_transparency_data = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._pages: Any = _tifffile("reading").TiffFile(stream, name="TIFF").pages
+        self.n_frames = len(self._pages)
+        self.seek(0)
+
+    def seek(self, page: int) -> None:
+        """Go to a page."""
+        self._page = self._pages[page]
+        self.width, self.height = int(self._page.imagewidth), int(self._page.imagelength)
+
+    def pixels(self) -> np.ndarray:
+        """The pixels of the page, [H, W, C]."""
+        page = self._page
+        axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
+        if not axes or page.dtype is None or page.dtype.name not in TIFF_DTYPES:
+            raise ValueError(
+                f"a TIFF of kind {page.photometric.name} with pixels of {page.dtype}; expected grey values or RGB, and "
+                f"any channels, of {', '.join(TIFF_DTYPES)}"
+            )
+        if page.compression.name != "NONE" or any(int(kind) for kind in page.extrasamples):
+            raise ValueError(
+                f"{page.samplesperpixel} channels of {page.dtype} with compression or transparency; save the file "
+                "without, or as .npy"
+            )
+        if page.size > MOST_VALUES:
+            raise ValueError(f"a page of {page.size:,} values; expected at most {MOST_VALUES:,}; make it smaller")
+        values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
+        return np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
+
+
+def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray]) -> None:
+    """Write pages [C, H, W]."""
+    with _tifffile("writing").TiffWriter(file) as writer:
+        for page in pages:
+            kind = "rgb" if len(page) == 3 else "minisblack"
+            writer.write(page, photometric=kind, planarconfig="separate", metadata=None)
+
+
+def _tifffile(what: str) -> Any:
+    try:
+        import tifffile
+    except ImportError:
+        raise MissingExtra("tifffile", "data", f"{what} a TIFF file of such channels") from None
+    return tifffile

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, load_groups
 from whatwhere.data.images import brightest_of
-from whatwhere.data.pictures import find_pictures, picture_files
-from whatwhere.data.tiff import write_tiff
+from whatwhere.data.pictures import find_pictures, picture_files, write_tiff
 from whatwhere.errors import ImageError, MissingExtra, RunError, printable
 from whatwhere.files import claim_outputs, disk_errors, read_json, write_atomic
 from whatwhere.restoration.denoiser import Denoiser
