@@ -26,7 +26,7 @@ from whatwhere.spec.docstrings import parse
 from whatwhere.spec.toml import override, parse_toml, setting_paths
 
 Spec = TypeVar("Spec")
-Kind = Any  # a dataclass, or a value of one, which has other defaults; or a pair of it and the names of some fields
+Kind = Any  # a dataclass, or a pair of it and the names of some fields
 METAVARS = {int: "N", float: "NUMBER"}
 app = typer.Typer(
     name="whatwhere",
@@ -76,12 +76,11 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
     """The settings of dataclasses by name; of a pair (dataclass, 'name name') only those."""
     known = {}
     for entry in kinds:
-        source, names = entry if isinstance(entry, tuple) else (entry, "")
-        kind = source if isinstance(source, type) else type(source)
+        kind, names = entry if isinstance(entry, tuple) else (entry, "")
         words, hints = parse(kind.__doc__).entries, type_hints(kind)
         for f in fields(kind):
             if f.init and (not names or f.name in names.split()):
-                known[f.name] = Setting(f.name, kind, hints[f.name], getattr(source, f.name, None), words[f.name])
+                known[f.name] = Setting(f.name, kind, hints[f.name], getattr(kind, f.name, None), words[f.name])
     return known
 
 
@@ -160,7 +159,6 @@ SHARED = parse(
     preset     how images are inferred. recipe: as in the run, by default by the paper's 50 steps; coding: with
                momentum, until the cost no longer changes, for sparse codes; learned: by the few steps that `whatwhere
                distill` saved next to the model; learned-5: by 5 such steps
-    learn      adapt the model to each picture before restoring it
     overwrite  replace files that are there already; never those that are read
     json       print the result as JSON
     quiet      print only the result and errors

@@ -58,7 +58,6 @@ def encode(
 
     out     the .npz file to write
     events  the .csv file of events to write, for a model of signals
-    preset  as for `classify`
     """
     from whatwhere.cli.encoding import Encoder, write_events
     from whatwhere.inference import resolve_lam

@@ -22,6 +22,9 @@ def info(name: str | None = None, *, download: bool = False, from_: Path | None 
     download  bring the files of this data set, or large model, to this machine first
     from      with --download: take the files from this folder, compressed or not
     """
+    from whatwhere.cli.outputs import Stages
+    from whatwhere.data import catalogue
+
     facts: dict[str, Any]
     if name is None:
         if download:
@@ -30,23 +33,15 @@ def info(name: str | None = None, *, download: bool = False, from_: Path | None 
         lines = [line for title, rows in facts.items() for line in (title, *map(row, rows.items()))]
     else:
         entries = find(name)
-        for entry in entries.values() if download else ():
-            fetch(entry, from_)
+        for entry in entries.values():
+            if download and entry.embedded is None:
+                with Stages().stage(f"downloading {name}", len(entry.files)) as advance:
+                    catalogue.download(entry, from_, advance)
         facts = {kind: facts_of(entry) for kind, entry in entries.items()}
         lines = [line for kind, entry in entries.items() for line in description(facts[kind], entry)]
     typer.echo(json.dumps(facts, indent=2) if json_ else "\n".join(lines).rstrip())
     if name is not None and any("damaged" in known["files"].values() for known in facts.values()):
         raise typer.Exit(1)
-
-
-def fetch(entry: Any, source: Path | None) -> None:
-    """Download the files that are not part of the package, or take them from a folder."""
-    from whatwhere.cli.outputs import Stages
-    from whatwhere.data.catalogue import download
-
-    if entry.embedded is None:
-        with Stages().stage(f"downloading {entry.name}", len(entry.files)) as advance:
-            download(entry, source, advance)
 
 
 def find(name: str) -> dict[str, Any]:
@@ -55,11 +50,8 @@ def find(name: str) -> dict[str, Any]:
     from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError, did_you_mean
 
-    entries: dict[str, Any] = {}
-    if name in models.names():
-        entries["model"] = models.find(name)
-    if name in CATALOGUE:
-        entries["data set"] = CATALOGUE[name]
+    entries = {"model": models.find(name)} if name in models.names() else {}
+    entries |= {"data set": CATALOGUE[name]} if name in CATALOGUE else {}
     if not entries:
         known = sorted({*models.names(), *CATALOGUE})
         raise SpecError(f"{name!r} was given; expected one of {', '.join(known)}{did_you_mean(name, known)}")

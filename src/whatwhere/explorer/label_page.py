@@ -71,8 +71,6 @@ class LabelPage:
         except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
             self.waiting = {"failed": str(error)}
 
-    # Requests ------------------------------------------------------------------------------------------------
-
     def answer(self, path: str) -> Content | None:
         """What GET gets."""
         kind, _, rest = path.partition("/")
@@ -153,8 +151,6 @@ class LabelPage:
                 "undo": len(session.before),
                 "elsewhere": len(session.elsewhere),
             }
-
-    # Pictures ------------------------------------------------------------------------------------------------
 
     def _why(self, session: Labelling, row: int) -> dict[str, Any]:
         """The labelled pictures that are nearest, and what the features that they share draw in each of them."""

@@ -1,10 +1,4 @@
-"""A checkpoint: one file that is renamed into place, and the latents that it points at.
-
-    checkpoint/state.safetensors     filters, where training stands, history, recipe, where each batch's latents lie
-    checkpoint/latents/…             the latents (see `latent_store`)
-
-Everything that one rename makes valid together is in the one file.
-"""
+"""A checkpoint, `state.safetensors`: everything that one rename makes valid together; it points at latents in files."""
 
 import os
 import re
@@ -20,7 +14,7 @@ from torch import Tensor
 from whatwhere.errors import RunError
 from whatwhere.learning.reports import EpochReport, EpochStats, TrainingState, first_epoch
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import read_checked, write_checked
+from whatwhere.model.files import model_tensors, read_checked, write_checked
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.toml import override, parse_toml, to_toml
@@ -58,8 +52,7 @@ class Checkpoint(Checked):
     ) -> "Checkpoint":
         tensors = {"latents.table": latents, **(state.stats.tensors() if state.stats is not None else {})}
         tensors |= {f"memory.{name}": tensor for name, tensor in state.memory.items()}
-        for k, (f, connected) in enumerate(zip(state.model.filters, state.model.connectivity, strict=True), start=1):
-            tensors[f"layer{k}.filters"], tensors[f"layer{k}.connectivity"] = f, connected
+        tensors |= model_tensors(state.model)
         history = [report.table() for report in state.history]
         return cls(state.layer, state.epoch, state.batch, to_toml(recipe), images, dict(notes), history, tensors)
 
@@ -112,9 +105,6 @@ def has_checkpoint(folder: Path) -> bool:
     False
     """
     return os.path.isfile(folder / STATE)
-
-
-# What may change when a run is resumed -------------------------------------------------------------------------
 
 
 def training_changes(old: str, new: Recipe) -> str:

@@ -1,13 +1,8 @@
-"""Latents of every image, stored from epoch to epoch, batch by batch: in memory or in files.
+"""Latents of every image, stored from epoch to epoch, batch by batch: in memory or in files, with the same bits.
 
-The two differ in where a batch waits for its next turn, and in nothing else: results are the same bits. Files are also
-what a checkpoint holds. Each batch has a file in each of two generations:
-
-    latents/batch3-0.npz   features p [n, B, H, W] of the images of batch 3, pooling variables mu1, gamma1, mu2, …
-    latents/batch3-1.npz   the other generation
-
-A batch is read from where it was written last. It is written to the generation that the last checkpoint does not
-hold, so what the checkpoint holds stays untouched until `retain` says that there is a new one.
+Each batch has a file in each of two generations, `batch3-0.npz` and `batch3-1.npz`. It is read from where it was
+written last, and written to the generation that the last checkpoint does not hold, so what the checkpoint holds stays
+untouched until `retain` says that there is a new one.
 """
 
 import math

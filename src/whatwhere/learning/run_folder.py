@@ -72,12 +72,12 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     2
     """
     file = resolve(path)
-    if file.name == os.fspath(path) != "" and not (os.path.isfile(file) or os.path.isdir(file)):
+    if not os.path.exists(file):
         raise RunError(
             f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no model of that name "
-            f"(known by name: {', '.join(names())})"
+            f"(known are {', '.join(names())})"
         )
-    return load_file(path if file == Path(path) else file)
+    return load_file(file)
 
 
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:

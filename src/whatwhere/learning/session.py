@@ -50,8 +50,6 @@ class TrainingSession:
     _saved: float = field(default_factory=time.monotonic, init=False)  # when the last checkpoint was complete
     _saving: float = field(default=0.0, init=False)  # the seconds that it took
 
-    # The epochs ---------------------------------------------------------------------------------------------
-
     def epochs(self, layer: int) -> Iterator[int]:
         """The epochs of a layer that are left, from 1."""
         while self.state.layer == layer:
@@ -94,8 +92,6 @@ class TrainingSession:
             steps=self._learning.inference.steps,
             filter_seconds=end - self._inferred,
         )
-
-    # The batches of an epoch --------------------------------------------------------------------------------
 
     def batches(self) -> Iterator[int]:
         """The batches of the epoch that are left; raises `TrainingStopped` if someone asks to stop."""
@@ -149,8 +145,6 @@ class TrainingSession:
         self.callbacks.on_batch(report)
         return self.callbacks.stop()
 
-    # Stops and checkpoints ----------------------------------------------------------------------------------
-
     def save_within_epoch(self) -> None:
         """A checkpoint of the batches that are done."""
         while self._pending:
@@ -178,8 +172,6 @@ class TrainingSession:
             then = f"continue with: {resume_command(self.folder.path)}"
         done = f"{self.state.batch} of {self._batch_count} batches done"
         raise TrainingStopped(f"stopped at {self._where()}, {done}; {then}")
-
-    # Position -----------------------------------------------------------------------------------------------
 
     @property
     def _learning(self) -> LearningSpec:

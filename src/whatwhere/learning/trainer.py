@@ -3,7 +3,7 @@
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -119,12 +119,6 @@ class TrainingJob:
     options: TrainingOptions = field(default_factory=TrainingOptions)
     callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
 
-    @property
-    def fingerprint(self) -> str:
-        """What distinguishes its images and masks from others."""
-        masks = [] if self.mask is None else [SizedStream(self.mask).fingerprint()]
-        return " ".join([self.images.fingerprint(), *masks])
-
 
 def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -> TrainedRun:
     """Open what a training needs, run it, close it again."""
@@ -141,14 +135,20 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
             white = getattr(getattr(job.images, "images", None), "deep_white", None)
             notes = {**options.notes, "image_shape": list(first.shape[1:]), **({"deep_white": white} if white else {})}
             store = data.store if isinstance(data, TrainingData) else None
-            writer = RunFolder(folder, recipe, job.fingerprint, notes, store)
+            masks = "" if job.mask is None else f" {SizedStream(job.mask).fingerprint()}"
+            writer = RunFolder(folder, recipe, job.images.fingerprint() + masks, notes, store)
             state = writer.resume(device) if resume else writer.begin(state)
         names = [engine.name for engine in engines]
         session = TrainingSession(recipe, data, state, names, job.callbacks, writer, options.checkpoint_every)
-        if isinstance(data, StreamData):
-            run_stream(data, engines, session)
-        else:
-            learn(state.model, recipe, data, engines, session)
+        try:
+            if isinstance(data, StreamData):
+                learn_from_stream(state.model, recipe, data, engines, session)
+            else:
+                learn(state.model, recipe, data, engines, session)
+        except StreamError as error:  # what was learned until then is saved, and is in the error
+            session.save_within_epoch()
+            error.model = session.state.model
+            raise
     name = "" if folder is None else folder.resolve().name
     return TrainedRun(name, recipe, session.state.model, session.state.history, folder)
 
@@ -158,16 +158,6 @@ def first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
     model = DeconvNet(recipe.model, seed=recipe.seed)
     pieces = recipe.model.for_signals and recipe.model.signed_filters
     return start_from_pieces(model, images.known_images(), recipe.seed) if pieces else model
-
-
-def run_stream(data: StreamData, engines: Sequence[Engine], session: TrainingSession) -> None:
-    """Learn from a stream; if it fails, what was learned until then is saved, and is in the error."""
-    try:
-        learn_from_stream(session.state.model, session.recipe, data, engines, session)
-    except StreamError as error:
-        session.save_within_epoch()
-        error.model = session.state.model
-        raise
 
 
 def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe) -> tuple[Engine, ...]:
