@@ -21,7 +21,6 @@ KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "n
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
     "explorer/server.py": "explorer/test_export.py",
-    "anomaly/threshold.py": "anomaly/test_evidence.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",
     "classification/neighbours.py": "classification/test_poisson.py",
     "restoration/planes.py": "restoration/test_dictionary.py",
@@ -34,7 +33,6 @@ COVERED_BY = {
     "anomaly/aligned.py": "anomaly/test_detector.py",
     "anomaly/page.py": "anomaly/test_anomaly_cli.py",
     "anomaly/pictures.py": "anomaly/test_detector.py",
-    "anomaly/storage.py": "anomaly/test_detector.py",
     "cli/anomaly.py": "anomaly/test_anomaly_cli.py",
     "cli/demo_run.py": "cli/test_demo.py",
     "cli/figures.py": "figures/test_run_figures.py",

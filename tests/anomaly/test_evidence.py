@@ -13,9 +13,11 @@ from whatwhere.anomaly.evidence import (
     Gaussian,
     Usual,
     border_distance,
+    choose_threshold,
     largest_step,
     learn_surface,
     median_and_spread,
+    pictures_needed,
     steps,
     summarise,
     surface_of,
@@ -35,7 +37,6 @@ from whatwhere.anomaly.filters import (
     matched,
     spread_patches,
 )
-from whatwhere.anomaly.threshold import choose_threshold, pictures_needed
 
 
 def cells(seed: int) -> Cells:

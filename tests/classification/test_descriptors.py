@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.classification import describe, describe_images, descriptors, fit_svm, protocol
-from whatwhere.classification.descriptors import new_rows, patch_sizes
+from whatwhere.classification import describe, describe_images, fit_svm, protocol
+from whatwhere.classification.descriptors import patch_sizes
 from whatwhere.data import load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.model import DeconvNet
@@ -85,13 +85,6 @@ def test_raw_features_are_only_scaled() -> None:
 def test_a_map_smaller_than_a_patch_is_one_patch() -> None:
     assert describe([sparse_features(2, 3, 2, 1)], DescriptorSpec(), [1]).shape == (2, 3)
     assert describe([sparse_features(2, 3, 7, 4)], DescriptorSpec(patch=(5,)), [1]).shape == (2, 3 * 3 * 2 * 2)
-
-
-def test_more_than_the_free_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "free_memory", lambda device: 7000)
-    assert new_rows(50, 35, torch.device("cpu")).shape == (50, 35)
-    with pytest.raises(SpecError, match=r"50 descriptors of 40 numbers need .*use fewer images"):
-        new_rows(50, 40, torch.device("cpu"))
 
 
 # From images -----------------------------------------------------------------------------------------------------

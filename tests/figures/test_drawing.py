@@ -155,14 +155,6 @@ def test_a_feature_without_activations_is_grey(tiny, monkeypatch):
     )
 
 
-def test_the_seed_determines_the_samples(tiny):
-    def sheet(seed):
-        return sample_panel(tiny.model, tiny.layers[0], (11, 13), seed=seed)[1]
-
-    assert np.array_equal(sheet(0), sheet(0))
-    assert not np.array_equal(sheet(0), sheet(1))
-
-
 # The contributions of features add up to the reconstruction, and each has the colour of its feature --------------
 
 

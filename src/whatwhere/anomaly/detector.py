@@ -1,25 +1,27 @@
 """The anomaly detector, in the interface of scikit-learn's outlier detectors."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.anomaly.aligned import OBJECT, learn_object
+from whatwhere.anomaly.aligned import OBJECT, NormalObject, learn_object
 from whatwhere.anomaly.evidence import (
     RECORDING,
     SMALL_SURFACE,
     SURFACE,
     Each,
     Kinds,
+    NormalSurface,
     Usual,
+    choose_threshold,
     in_units,
     learn_surface,
     summarise,
@@ -27,12 +29,13 @@ from whatwhere.anomaly.evidence import (
     together,
     units_of,
 )
-from whatwhere.anomaly.filters import LARGE, SIGNAL, SMALL, SMALL_OBJECT, Cells, cosines, learn_filters
+from whatwhere.anomaly.filters import LARGE, SIGNAL, SMALL, SMALL_OBJECT, Cells, Filters, cosines, learn_filters
 from whatwhere.anomaly.pictures import PictureList, Sample, Source, is_large, open_pictures, with_channels
-from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.files import readable
 from whatwhere.inference.environment import workers
 from whatwhere.learning import load as load_model
+from whatwhere.model.files import read_checked, write_checked
 from whatwhere.spec.tasks import AnomalySpec
 
 try:
@@ -41,6 +44,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "AnomalyDetector") from None
 
+FORMAT = "whatwhere anomaly detector 4"
 FEATURES = "photographs"  # the model whose first layer is looked for
 FOLDS = 4  # a normal picture is judged by what was learned from the others
 COMPARED = 4  # normal patches that are shown
@@ -191,17 +195,41 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file, which appears complete or not at all; nothing is pickled."""
-        from whatwhere.anomaly.storage import save
-
         check_is_fitted(self, "threshold_")
-        save(self, Path(path))
+        sample, tensors = self.sample_, dict[str, Tensor]()
+        settings = {
+            "parameters": self.get_params(),
+            "filters": take_tensors("filters", self.filters_, tensors),
+            "normal": take_tensors("normal", self.normal_, tensors),
+            "usual": take_tensors("usual", self.usual_, tensors),
+            "sample": {"limit": sample.limit, "seed": sample.seed, "seen": sample.seen},
+            "numbers": sample.numbers,
+        }
+        tensors |= {"units": self.units_, "map_units": self.map_units_}
+        tensors["scores"] = torch.from_numpy(self.normal_scores_)
+        tensors |= {f"picture.{n}": as_bytes(picture) for n, picture in enumerate(sample.pictures)}
+        write_checked(Path(path), FORMAT, settings, {name: tensor.contiguous() for name, tensor in tensors.items()})
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "AnomalyDetector":
-        """Read a detector that `save` wrote."""
-        from whatwhere.anomaly.storage import load
-
-        return load(Path(path))
+        """Read a detector that `save` wrote; a damaged file, or one of another format, raises a RunError."""
+        file = Path(path)
+        with readable(file, "anomaly detector", "copy it again, or fit again"):
+            settings, tensors = read_checked(file, FORMAT)
+            detector = AnomalyDetector(**settings["parameters"])
+            kind = NormalObject if detector.aligned else NormalSurface
+            detector.filters_ = with_tensors("filters", Filters, settings["filters"], tensors)
+            detector.normal_ = with_tensors("normal", kind, settings["normal"], tensors)
+            detector.usual_ = with_tensors("usual", Usual, settings["usual"], tensors)
+            detector.sample_ = Sample(**settings["sample"])
+            pictures = [tensors[f"picture.{n}"] for n in range(len(settings["numbers"]))]
+            for number, picture in zip(settings["numbers"], pictures, strict=True):
+                detector.sample_.keep(number, picture.float() / 255 if picture.dtype == torch.uint8 else picture)
+            detector.units_, detector.map_units_ = tensors["units"], tensors["map_units"]
+            detector.normal_scores_ = tensors["scores"].numpy()
+            detector.threshold_ = choose_threshold(detector.normal_scores_, detector._spec().false_alarms)
+            detector.score_samples(pictures[:1])  # parts that do not match each other raise here
+        return detector
 
     # Inside ---------------------------------------------------------------------------------------------------
 
@@ -280,6 +308,30 @@ def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
         learned = Usual.of(surfaces[others], evidence[others])
         usual[fold == k] = torch.stack([learned(surface) for surface in surfaces[fold == k]])
     return evidence - usual
+
+
+def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+    """A value without its tensors, which are added to `tensors` by their names."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return None
+    if not is_dataclass(value):
+        return value
+    return {f.name: take_tensors(f"{name}.{f.name}", getattr(value, f.name), tensors) for f in fields(value)}
+
+
+def with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The inverse of `take_tensors`."""
+    if not isinstance(value, dict):
+        return tensors[name] if kind is Tensor else tuple(value) if isinstance(value, list) else value
+    kinds = get_type_hints(kind)
+    return kind(**{part: with_tensors(f"{name}.{part}", kinds[part], value[part], tensors) for part in value})
+
+
+def as_bytes(picture: Tensor) -> Tensor:
+    """A picture as bytes, if nothing is lost."""
+    values = torch.from_numpy(np.rint(255 * picture.nan_to_num(-1.0).numpy()).clip(0, 255)).to(torch.uint8)
+    return values if torch.equal(values.float() / 255, picture) else picture
 
 
 def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:

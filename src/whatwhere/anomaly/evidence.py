@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -39,6 +40,7 @@ BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
 TOGETHER = 128  # places that are compared at a time, so that memory is bounded
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
+CONFIDENCE = 0.95  # of the interval of false alarms
 LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
 
 
@@ -133,7 +135,6 @@ class NormalSurface:
 
 
 def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalSurface:
-    """What these normal pictures are like."""
     search, known = pictures[0].search, [cells.known.flatten() for cells in pictures]
     textures = [texture_of(cells) for cells in pictures]
     texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
@@ -213,7 +214,6 @@ def texture_of(cells: Cells) -> Tensor:
 
 
 def mean_energy(cells: Cells) -> Tensor:
-    """[D, 1]."""
     return cells.energy[:, cells.known].mean(1, keepdim=True)
 
 
@@ -286,3 +286,47 @@ def median_and_spread(values: Tensor) -> Tensor:
     """Of pictures' evidence [N, k]: the median, and what is to be added for `UNUSUAL` of them to be below, [2, k]."""
     median = values.median(0).values
     return torch.stack([median, (values.quantile(UNUSUAL, 0) - median).clamp_min(LEAST)])
+
+
+# The threshold for a wanted rate of false alarms, and how well so many normal pictures determine it ---------------
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold of anomaly scores.
+
+    value         pictures with larger scores are anomalies
+    false_alarms  the rate of false alarms that is expected: the wanted one, or 1 / (n + 1) if that is more
+    interval      in which the rate lies with a probability of 95 %
+    """
+
+    value: float
+    false_alarms: float
+    interval: tuple[float, float]
+
+
+def choose_threshold(normal: np.ndarray, false_alarms: float) -> Threshold:
+    """The threshold for scores like those of normal pictures, [n].
+
+    If a share α of new normal pictures may be taken for anomalies, it is the k-th largest of the n scores,
+    k = α (n + 1). The rate of false alarms that it really has is random: it follows Beta(k, n + 1 - k), whatever the
+    distribution of the scores, as long as the pictures are independent.
+    """
+    from scipy.stats import beta
+
+    count = len(normal)
+    k = max(1, math.floor(false_alarms * (count + 1)))
+    low, high = beta.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], k, count + 1 - k)
+    return Threshold(float(np.sort(normal)[-k]), k / (count + 1), (float(low), float(high)))
+
+
+def pictures_needed(false_alarms: float, at_most: float) -> int:
+    """How many normal pictures make the rate of false alarms at most `at_most` with a probability of 97.5 %.
+
+    >>> pictures_needed(0.01, at_most=0.02)
+    600
+    """
+    count = math.ceil(1 / false_alarms)
+    while choose_threshold(np.zeros(count), false_alarms).interval[1] > at_most:
+        count += math.ceil(1 / false_alarms)
+    return count

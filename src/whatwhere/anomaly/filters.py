@@ -120,7 +120,6 @@ class Filters:
         ]
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
-        """The responses in squares of pixels."""
         cell = self.search.cell
         share, sides = mean_pool(known[None].float(), cell)[0], [cell // scale for scale in self.search.scales]
         if self.aligned:

@@ -4,7 +4,6 @@ Pictures come least normal first. The map is drawn over a picture in red, with a
 disappears under the pointer. A yellow line encloses what exceeds the threshold.
 """
 
-import base64
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ import torch
 from torch import Tensor
 
 from whatwhere.anomaly.detector import Detection
-from whatwhere.anomaly.threshold import Threshold
+from whatwhere.anomaly.evidence import Threshold
 from whatwhere.errors import MissingExtra, printable
-from whatwhere.explorer.pages import thumbnail
+from whatwhere.explorer.pages import data_url, static_page, thumbnail
 
 BINS = 40  # of the histogram
 WIDTH, HEIGHT = 640, 150  # of the histogram
@@ -62,10 +61,7 @@ def write_page(drawings: Iterable[Drawing], scores: np.ndarray, normal: np.ndarr
     items = [item(drawing, threshold.value) for drawing in drawings]
     anomalies, (low, high) = int((scores > threshold.value).sum()), threshold.interval
     rest = f"<p>The {len(items):,} least normal ones are shown.</p>" if len(items) < len(scores) else ""
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Anomalies</title><style>{STYLE}</style>
-<h1>{anomalies:,} of {len(scores):,} pictures are anomalies</h1>
+    body = f"""<h1>{anomalies:,} of {len(scores):,} pictures are anomalies</h1>
 <p>A picture is an anomaly if its score is above {threshold.value:.2f}. Of new normal pictures
 {100 * threshold.false_alarms:.2g} % are expected to be ({100 * low:.2g} to {100 * high:.2g} % with a probability of
 95 %, if the {len(normal):,} normal pictures are independent).</p>
@@ -76,8 +72,8 @@ without them. Below it: its least normal patch, and the normal patches that are 
 <div class="scale"></div>
 <div class="ends"><span>{threshold.value:.1f}</span><span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
 {rest}<ol>{"".join(items)}</ol>
-</html>
 """
+    return static_page("Anomalies", STYLE, body)
 
 
 def item(drawing: Drawing, threshold: float) -> str:
@@ -135,8 +131,7 @@ def tag(pixels: Tensor, form: str, words: str) -> str:
 
     file = io.BytesIO()
     Image.fromarray(pixels.numpy()).save(file, form, quality=85)
-    source = f"data:image/{form.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
-    return f'<img src="{source}" alt="{words}">'
+    return f'<img src="{data_url(file.getvalue(), form.lower())}" alt="{words}">'
 
 
 def outline_path(inside: Tensor) -> str:

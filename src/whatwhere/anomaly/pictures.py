@@ -82,7 +82,6 @@ def is_large(picture: Tensor) -> bool:
 
 
 def memory_of(picture: Tensor) -> int:
-    """The bytes that `fit` needs for a normal picture."""
     return picture.numel() * (LARGE_BYTES if is_large(picture) else SMALL_BYTES)
 
 
@@ -117,12 +116,10 @@ class Sample:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the pictures that are kept, in the order in which they came."""
         return sorted(number for _, number, _ in self.kept)
 
     @property
     def channels(self) -> int:
-        """Of the pictures; 0 if there are none."""
         return len(self.kept[0][2]) if self.kept else 0
 
     @property

@@ -18,7 +18,6 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import ImageSource, in_model_units
-from whatwhere.learning.latent_store import free_memory
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DescriptorSpec, Recipe
 from whatwhere.spec.recipe import joint
@@ -113,14 +112,6 @@ def unit_length(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1, eps=torch.finfo(x.dtype).tiny)
 
 
-def described_layers(model: DeconvNet, spec: DescriptorSpec) -> tuple[int, ...]:
-    """The layers that a descriptor describes: those that its spec names, or the top layer."""
-    layers = spec.layers or (model.spec.depth,)
-    if max(layers) > model.spec.depth:
-        raise SpecError(f"a descriptor of layer {max(layers)} was requested; the model has {model.spec.depth} layers")
-    return layers
-
-
 def describe_images(
     model: DeconvNet,
     images: ImageSource,
@@ -149,8 +140,10 @@ def describe_images(
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     images = in_model_units(model.spec, images)
-    layers = described_layers(model, recipe.descriptor)
-    top = recipe.plan or joint(model.spec.depth)
+    depth = model.spec.depth
+    layers, top = recipe.descriptor.layers or (depth,), recipe.plan or joint(depth)
+    if max(layers) > depth:
+        raise SpecError(f"a descriptor of layer {max(layers)} was requested; the model has {depth} layers")
     if recipe.inference.schedule is not None and layers != (top[-1].layer,):
         raise SpecError(
             f"a descriptor of layers {layers} was requested with learned steps; expected the top layer alone: "
@@ -166,19 +159,8 @@ def describe_images(
         ]
         described = describe(features, recipe.descriptor, layers).float()
         if rows is None:
-            rows = new_rows(len(images), described.shape[1], model.device if on_device else torch.device("cpu"))
+            rows = torch.empty(len(images), described.shape[1], device=model.device if on_device else "cpu")
         rows[start : start + len(v)] = described
         progress(len(v))
     assert rows is not None
     return rows if on_device else rows.numpy()
-
-
-def new_rows(count: int, width: int, device: torch.device) -> Tensor:
-    """Memory for a matrix, float32 [count, width]; an error before the work if there is not enough."""
-    needed, free = 4 * count * width, free_memory(device)
-    if free and needed > free:
-        raise SpecError(
-            f"{count:,} descriptors of {width:,} numbers need {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free "
-            "(use fewer images, or describe fewer layers)"
-        )
-    return torch.empty(count, width, device=device)

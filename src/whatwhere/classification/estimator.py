@@ -161,7 +161,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self._train(v, start, recipe)
 
     def _begin(self, v: Tensor) -> DeconvNet:
-        """The scale of the images, and new filters."""
         self.scale_ = float(v.nan_to_num(0).max()) or 1.0
         seed = int(check_random_state(self.random_state).randint(2**31))
         return DeconvNet(self._recipe().model, seed=seed)

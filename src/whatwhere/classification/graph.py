@@ -96,7 +96,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _join(self) -> Tensor:
-        """The graph of the rows, and its connected parts."""
         squares, found = self.neighbours_.others(min(self.n_neighbors, len(self.neighbours_.rows) - 1))
         graph = symmetric_graph(neighbour_weights(squares), found)
         self.parts_ = connected_parts(graph)

@@ -91,7 +91,6 @@ def check_labels(x: Matrix, y: np.ndarray) -> None:
 
 
 def with_intercept(x: Matrix, device: torch.device) -> Tensor:
-    """The rows with a 1 appended, float32 [N, D + 1]."""
     return F.pad(torch.as_tensor(x).to(device, torch.float32), (0, 1), value=1.0)
 
 

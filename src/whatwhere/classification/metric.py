@@ -97,7 +97,6 @@ class Metric:
 
     @classmethod
     def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "Metric":
-        """The metric of what a file holds."""
         mean, matrix, variances = (tensors[name].float() for name in ("mean", "matrix", "variances"))
         if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):
             raise SpecError("the sizes of its tensors do not match")
@@ -117,7 +116,6 @@ class Covariance:
         self.waiting: list[Tensor] = []
 
     def add(self, rows: Tensor) -> None:
-        """Add rows [n, D]."""
         self.count += len(rows)
         self.squares += float(rows.square().sum(dtype=torch.float64))
         self.waiting.append(rows)

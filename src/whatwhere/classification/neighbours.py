@@ -74,7 +74,6 @@ class NewRows:
         return weights / (self.neighbours.rows @ weights).std(correction=0).clamp(min=SMALLEST)
 
     def __call__(self, queries: Tensor) -> Tensor:
-        """The probabilities of rows [n, d], [n, K]."""
         squares, found = self.neighbours.nearest(queries, self.count)
         weights = neighbour_weights(squares.double())
         mean = (weights[:, :, None] * self.probabilities[found]).sum(1) / weights.sum(1, keepdim=True)

@@ -93,7 +93,6 @@ def connected_parts(graph: Tensor) -> Tensor:
 
 
 def scipy_matrix(graph: Tensor) -> Any:
-    """The graph as a `scipy.sparse.csr_array`."""
     parts = (graph.values(), graph.col_indices(), graph.crow_indices())
     return sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=tuple(graph.shape))
 

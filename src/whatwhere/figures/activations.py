@@ -35,16 +35,14 @@ class Activations:
         return len(self.image)
 
 
-def draw_activations(p: Tensor, feature: int, count: int = 16, seed: int = 0, least: float = 0.0) -> Activations:
+def draw_activations(p: Tensor, feature: int, count: int, least: float = 0.0) -> Activations:
     """Draw `count` non-zero activations of a feature uniformly, without replacement, or all; p [N, B, H, W].
-
-    The seed and the feature determine the draw.
 
     least  activations that are smaller than this share of the largest are left out
     """
     values = p[:, feature].detach().cpu().numpy()
     places = np.argwhere(np.abs(values) > least * np.abs(values).max(initial=0))
-    image, row, column = places[np.random.default_rng([seed, feature]).permutation(len(places))[:count]].T
+    image, row, column = places[np.random.default_rng([0, feature]).permutation(len(places))[:count]].T
     return Activations(feature, image, row, column, values[image, row, column])
 
 
@@ -68,26 +66,20 @@ class Gaussians:
         return Gaussians(self.centre * stride + offset, self.sigma * stride)
 
 
-def gaussians(
-    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, seed: int = 0
-) -> Gaussians:
+def gaussians(model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int) -> Gaussians:
     """The Gaussians of a feature of any layer up to that of the latents, in the regions where p̂ ≠ 0; at most `MOST`.
 
     Below the top layer, p̂ is the reconstruction from the layers above.
     """
     sized, spec, theta = model.at(*images.shape[2:]), model.spec.layers[layer - 1], latents.pooling_params[layer - 1]
     p_hat = sized.reconstruct(latents.features, sized.weights(latents.pooling_params), to=layer)
-    drawn = draw_activations(p_hat, feature, MOST, seed, least=VISIBLE)
+    drawn = draw_activations(p_hat, feature, MOST, least=VISIBLE)
 
     def columns_and_rows(parameter: Tensor) -> np.ndarray:  # the last two axes of θ are rows and columns
         return parameter[:, -2:, feature].cpu().numpy()[drawn.image, ::-1, drawn.row, drawn.column]
 
-    regions, size, stride = (
-        np.column_stack([drawn.column, drawn.row]),
-        np.array(spec.pool_shape[::-1]),
-        np.array(spec.strides[::-1]),
-    )
-    centre = regions * stride + (size - 1) / 2 + columns_and_rows(theta.mu)
+    regions, size = np.column_stack([drawn.column, drawn.row]), np.array(spec.pool_shape[::-1])
+    centre = regions * np.array(spec.strides[::-1]) + (size - 1) / 2 + columns_and_rows(theta.mu)
     with np.errstate(divide="ignore"):
         return Gaussians(centre, np.minimum(1 / np.sqrt(columns_and_rows(theta.gamma)), size / 2))
 
@@ -120,7 +112,7 @@ def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int,
 
 
 @style.styled
-def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int, *, seed: int = 0) -> Figure:
+def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int) -> Figure:
     """The Gaussians of one feature on the grid of pooling regions, over the mean image.
 
     model    the model
@@ -128,14 +120,13 @@ def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, fe
     latents  of the images
     layer    from 1
     feature  its index in the layer, from 0
-    seed     of the choice of Gaussians, if there are many
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
     >>> figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
     """
-    active, spec = gaussians(model, images, latents, layer, feature, seed=seed), model.spec.layers[layer - 1]
+    active, spec = gaussians(model, images, latents, layer, feature), model.spec.layers[layer - 1]
     _, rows, columns = model.at(*images.shape[2:]).regions[layer - 1].grid
     down, right = spec.strides
     height, width = ((rows - 1) * down + spec.pool_shape[0], (columns - 1) * right + spec.pool_shape[1])

@@ -19,7 +19,7 @@ from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 
 HEADING, BETWEEN, BELOW = 0.2, 0.2, 0.08  # inches: above a panel, next to it, and below it
-SAMPLES = 16  # of a feature
+SAMPLES, PAIRS = 16, 16  # of a feature; of images and reconstructions on the page of a model
 Panel = tuple[str, np.ndarray]
 """A heading and a picture [H, W, 3]."""
 
@@ -37,7 +37,6 @@ def reconstruction_panel(model: DeconvNet, images: Tensor, latents: Latents, col
 
 
 def filter_panel(model: DeconvNet) -> Panel:
-    """The filters of layer 1, each scaled by its largest weight."""
     f = filters_as_images(model)
     return f"The {len(f)} filters of layer 1", style.tile(
         style.enlarge(style.part_to_rgb(f), 20), style.columns_for(len(f))
@@ -62,16 +61,14 @@ def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> Panel:
     return heading, style.tile(groups, min(columns, len(groups)), gap=groups[0].shape[0] // 10, between=style.WHITE)
 
 
-def sample_panel(
-    model: DeconvNet, latents: Latents, size: Sequence[int], *, columns: int | None = None, seed: int = 0
-) -> Panel:
+def sample_panel(model: DeconvNet, latents: Latents, size: Sequence[int], columns: int | None = None) -> Panel:
     """A square of samples for every feature, each scaled by its largest pixel; missing samples are grey.
 
     size  height and width of the images
     """
     groups = []
     for feature in range(latents.features.shape[1]):
-        drawn = draw_activations(latents.features, feature, SAMPLES, seed)
+        drawn = draw_activations(latents.features, feature, SAMPLES)
         rgb = style.enlarge(style.part_to_rgb(project(model, latents, drawn, *size)))
         missing = np.broadcast_to(style.GAP, (SAMPLES - len(drawn), *rgb.shape[1:]))
         groups.append(style.tile(np.concatenate([rgb, missing]), style.columns_for(SAMPLES)))
@@ -106,28 +103,24 @@ def filters(model: DeconvNet) -> Figure:
     return page([[filter_panel(model)]], width=style.COLUMN)
 
 
-def composite(
-    model: DeconvNet, images: Tensor, latents: Sequence[Latents], *, pairs: int = 16, seed: int = 0
-) -> Figure:
+def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> Figure:
     """Reconstructions, filters and samples of every layer on one page.
 
     model    the model
     images   [N, C, H, W]
     latents  of the images, inferred from layer 1, from layer 2, … up to the top layer
-    pairs    of images and reconstructions
-    seed     of the choice of samples
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
     >>> spec = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=5)
     >>> layers = [ww.infer(model, images, spec, [ww.Phase(layer=k)]).latents for k in (1, 2)]
-    >>> figure = ww.figures.composite(model, images, layers, pairs=4)
+    >>> figure = ww.figures.composite(model, images, layers)
     """
     size = images.shape[2:]
-    first = [reconstruction_panel(model, images[:pairs], latents[-1][:pairs]), filter_panel(model)]
-    rows = [[*first, sample_panel(model, latents[0], size, seed=seed)]]
+    first = [reconstruction_panel(model, images[:PAIRS], latents[-1][:PAIRS]), filter_panel(model)]
+    rows = [[*first, sample_panel(model, latents[0], size)]]
     for k, of_layer in enumerate(latents[1:], start=2):
-        rows += [[plane_panel(model, k)], [sample_panel(model, of_layer, size, columns=8, seed=seed)]]
+        rows += [[plane_panel(model, k)], [sample_panel(model, of_layer, size, columns=8)]]
     return page(rows)
 
 

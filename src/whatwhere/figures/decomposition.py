@@ -45,7 +45,6 @@ class Contributions:
 
     @property
     def colours(self) -> np.ndarray:
-        """The colour of each active feature, [A, 3]."""
         return style.feature_colours(self.maps)[self.features]
 
     def coloured(self, limit: float | None = None) -> np.ndarray:
@@ -159,7 +158,6 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
 
 
 def _draw_shares(axes: Axes, contributions: Contributions) -> None:
-    """Bars of the largest shares."""
     shares, colours = contributions.shares, contributions.colours
     order = np.argsort(-shares, kind="stable")[:MAX_MAPS]
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)

@@ -132,7 +132,6 @@ class RunFigures:
 
     @cached_property
     def _figures(self) -> dict[str, Callable[[], Section]]:
-        """What can be drawn of this run, by name."""
         model, history = self.run.model.spec, {epoch.layer for epoch in self.run.history}
         layers = range(1, model.depth + 1)
         where = [k for k in layers if model.layers[k - 1].pooling_kind == "gaussian"]

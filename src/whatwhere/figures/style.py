@@ -82,12 +82,10 @@ def add_text(figure: Figure, left: float, top: float, text: str, **kwargs: Any) 
 
 
 def add_heading(figure: Figure, left: float, top: float, text: str) -> None:
-    """The bold heading of a panel."""
     add_text(figure, left, top, text, fontweight="bold")
 
 
 def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
-    """A coloured frame around a panel."""
     axes.set_axis_on()
     axes.set_xticks([])
     axes.set_yticks([])
@@ -98,7 +96,6 @@ def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
 
 
 def add_picture(figure: Figure, left: float, top: float, side: float, rgb: np.ndarray, frame: Any = RULE) -> Axes:
-    """A picture [H, W, 3] in a framed square."""
     axes = add_panel(figure, left, top, side, side)
     axes.imshow(rgb)
     add_frame(axes, frame, 0.8 if frame is RULE else 1.2)

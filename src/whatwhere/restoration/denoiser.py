@@ -61,16 +61,13 @@ class Denoiser:
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers are."""
         return self.levels.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the pictures that it takes."""
         return self.levels.dtype
 
     def to(self, device: torch.device | str) -> "Denoiser":
-        """The same on another device."""
         return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
     def denoise(
@@ -165,7 +162,6 @@ def load_denoiser() -> Denoiser:
 
 
 def plane_restorer(denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None) -> Restore:
-    """What restores planes with the trained denoiser."""
 
     def denoise(
         plane: Tensor,
@@ -221,7 +217,6 @@ def value_range(plane: Tensor, noise: float) -> tuple[float, float]:
 
 
 def shrink(z: Tensor, t: Tensor) -> Tensor:
-    """The soft threshold of every feature."""
     return z - torch.minimum(torch.maximum(z, -t), t)
 
 
@@ -246,7 +241,6 @@ def to_blocks(plane: Tensor) -> Tensor:
 
 
 def from_blocks(blocks: Tensor) -> Tensor:
-    """The inverse of `to_blocks`."""
     return F.pixel_shuffle(blocks.permute(2, 0, 1), BLOCK)[0]
 
 

@@ -72,7 +72,6 @@ def code(atoms: Tensor, centred: Tensor, noise: float) -> Tensor:
 
 
 def learn_atoms(atoms: Tensor, plane: Tensor, noise: float) -> Tensor:
-    """The atoms adapted to a noisy picture [H, W]."""
     every = patches(reflect(plane, atoms.shape[1] - 1), atoms.shape[1]).flatten(0, 1)
     random = torch.Generator().manual_seed(0)
     A, B = atoms.new_zeros(2 * atoms.shape[:1]), torch.zeros_like(atoms.flatten(1))
@@ -97,5 +96,4 @@ def fit_atoms(atoms: Tensor, A: Tensor, B: Tensor) -> Tensor:
 
 
 def patches(plane: Tensor, K: int) -> Tensor:
-    """All patches [h, w, K²] of a picture [H, W]."""
     return plane.unfold(0, K, 1).unfold(1, K, 1).flatten(2)

@@ -67,7 +67,6 @@ def windows(plane: Tensor, height: int, width: int, every: int) -> Tensor:
 
 
 def smallest_variance(patches: Tensor) -> float:
-    """The smallest eigenvalue of the covariance of patches [n, pixels]."""
     centred = patches - patches.mean(0)
     eigenvalues = torch.linalg.eigvalsh(centred.T @ centred / max(len(patches) - 1, 1))
     return max(float(eigenvalues[0]), 0.0)

@@ -98,7 +98,6 @@ def restore_picture(task: Task, model: Denoiser, job: Job, progress: Callable[[i
 
 
 def _noise(task: Task, images: Images, image: Tensor) -> Noise:
-    """The noise of one page [1, C, H, W], in its units."""
     if task.name == "inpaint":
         return float(task.noise or 0)  # type: ignore[arg-type]
     if task.noise == "poisson" and images.pixels.dtype.kind != "f":

@@ -191,7 +191,6 @@ def read_noise(noise: Any) -> float | PoissonGaussian | None:
 
 
 def is_level(noise: Any) -> bool:
-    """Whether a value is a standard deviation."""
     return isinstance(noise, int | float) and not isinstance(noise, bool) and 0 <= noise < math.inf
 
 
