@@ -8,6 +8,7 @@ import torch
 from whatwhere.restoration import denoiser
 
 pytest.importorskip("numba")
+from whatwhere.nn.cpu_pooling import share
 from whatwhere.restoration import kernels
 
 
@@ -37,8 +38,8 @@ def no_work(first: int, last: int) -> None:
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    kernels.share(no_work, 4)
-    child = multiprocessing.get_context("fork").Process(target=kernels.share, args=(no_work, 4))
+    share(no_work, 4, 2)
+    child = multiprocessing.get_context("fork").Process(target=share, args=(no_work, 4, 2))
     child.start()
     child.join(60)
     child.kill()
