@@ -21,11 +21,8 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
     if json_:
         typer.echo(json.dumps({**result, "report": str(out / REPORT)}))
         return
-    typer.echo("test error of a linear SVM")
-    for name, words in svm_errors(result).items():
-        typer.echo(f"  {name:<12} {words}")
-    typer.echo("test error with few labels: a graph gives all training digits a class, a linear SVM learns from these")
-    for name, words in few_label_errors(result).items():
-        typer.echo(f"  {name:<12} {words}")
+    few = "test error with few labels: a graph gives all training digits a class, a linear SVM learns from these"
+    for title, errors in (("test error of a linear SVM", svm_errors(result)), (few, few_label_errors(result))):
+        typer.echo("\n".join([title, *(f"  {name:<12} {words}" for name, words in errors.items())]))
     seconds, learning = result["seconds"], result["learning_seconds"]
     typer.echo(f"{seconds:.0f} s, of which {learning:.0f} s of learning; see {out / REPORT}")

@@ -82,11 +82,9 @@ def encode(
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
     with Stages(quiet).stage(f"encoding {title}", encoder.pieces) as advance:
         shapes = encoder.write(out, advance)
-    if json_:
-        typer.echo(json.dumps({"file": str(out), "engine": encoder.engine_used, "arrays": shapes}))
-    else:
-        arrays = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        typer.echo(f"{printable(out)}: {arrays} ({encoder.engine_used} engine)")
+    facts = {"file": str(out), "engine": encoder.engine_used, "arrays": shapes}
+    words = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    typer.echo(json.dumps(facts) if json_ else f"{printable(out)}: {words} ({encoder.engine_used} engine)")
 
 
 @command()

@@ -94,10 +94,7 @@ def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.
 
 
 def source_of(run: Path) -> str:
-    """The images that a run was trained on, where it recorded them, or those for a model that is known by name.
-
-    Otherwise the included digits.
-    """
+    """The images that a run recorded, or those for a model that is known by name; otherwise the included digits."""
     from whatwhere.data.models import example_images
 
     return str(notes_of(run).get("source") or example_images(run))

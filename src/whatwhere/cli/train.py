@@ -89,11 +89,9 @@ def report_interrupts(folder: Path) -> Iterator[None]:
     try:
         yield
     except (TrainingStopped, KeyboardInterrupt) as stopped:
-        message = str(stopped)
-        if isinstance(stopped, KeyboardInterrupt) and has_checkpoint(folder / "checkpoint"):
-            message = f"interrupted; continue from the last checkpoint with: {resume_command(folder)}"
-        if message:
-            typer.echo(message, err=True)
+        again = f"continue from the last checkpoint with: {resume_command(folder)}"
+        interrupted = f"interrupted; {again if has_checkpoint(folder / 'checkpoint') else 'nothing was saved'}"
+        typer.echo(str(stopped) or interrupted, err=True)
         raise typer.Exit(130) from None
 
 

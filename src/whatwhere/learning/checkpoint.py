@@ -22,7 +22,7 @@ from whatwhere.spec.toml import override, parse_toml, to_toml
 FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
 # of a run that is resumed: settings of test time, and epochs still to come
-MAY_CHANGE = re.compile(r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs")
+MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,7 @@ def has_checkpoint(folder: Path) -> bool:
 def training_changes(old: str, new: Recipe) -> str:
     """The settings of training, but for epochs, in which a recipe differs from an earlier one, in words."""
     earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))  # settings added since: defaults
-    before, after = settings(asdict(earlier)), settings(asdict(new))
-    return difference(*({n: v for n, v in all.items() if not MAY_CHANGE.fullmatch(n)} for all in (before, after)))
+    return difference(earlier, new, but=MAY_CHANGE)
 
 
 def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
@@ -137,12 +136,15 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     return first_epoch(recipe, current, done[current] + 1)
 
 
-def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """The settings in which two recipes differ, in words; empty if they are the same."""
-    names = sorted(name for name in before | after if before.get(name) != after.get(name))
-    return ", ".join(
-        f"{name} was {before.get(name, 'not set')} and is now {after.get(name, 'not set')}" for name in names
-    )
+def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
+    """The settings in which two specs differ, in words; empty if they are the same.
+
+    name  of both in a recipe
+    but   a pattern of settings that do not count
+    """
+    old, new = settings(asdict(before), name), settings(asdict(after), name)
+    names = sorted(n for n in old | new if old.get(n) != new.get(n) and not re.fullmatch(but, n))
+    return ", ".join(f"{n} was {old.get(n, 'not set')} and is now {new.get(n, 'not set')}" for n in names)
 
 
 def settings(value: Any, name: str = "") -> dict[str, Any]:

@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,7 @@ from torch import Tensor
 from whatwhere import files
 from whatwhere.data.models import names, resolve
 from whatwhere.errors import RunError, command, did_you_mean, printable
-from whatwhere.learning.checkpoint import (
-    Checkpoint,
-    damaged,
-    difference,
-    has_checkpoint,
-    position,
-    settings,
-    training_changes,
-)
+from whatwhere.learning.checkpoint import Checkpoint, damaged, difference, has_checkpoint, position, training_changes
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.reports import EpochReport, TrainingState
 from whatwhere.model import DeconvNet, save
@@ -108,7 +100,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
         )
     model, recipe = load_file(path / "model.safetensors"), read_recipe(path / "recipe.toml")
     if recipe.model != model.spec:
-        what = difference(settings(asdict(model.spec), "model"), settings(asdict(recipe.model), "model"))
+        what = difference(model.spec, recipe.model, "model")
         raise RunError(f"{printable(path)}: recipe.toml does not match model.safetensors: {what}; restore one of them")
     return TrainedRun(path.resolve().name, recipe, model, read_history(path / "history.jsonl"), path)
 

@@ -44,10 +44,6 @@ class SizedStream:
     images: ImageSource
     order: np.ndarray | None = None
 
-    @property
-    def size(self) -> int:
-        return len(self.images)
-
     def read(self, start: int, stop: int) -> Tensor:
         size, parts = len(self.images), []
         while start < stop:
@@ -85,8 +81,6 @@ class IterableStream:
 
     length  of the data set, if it is known
     """
-
-    size = None
 
     def __init__(self, batches: Iterable[Any]) -> None:
         dataset: Any = getattr(batches, "dataset", None)
@@ -269,7 +263,7 @@ class StreamData:
 
 def stream_recipe(recipe: Recipe, images: ImageStream, image_count: int | None, mask: object = None) -> Recipe:
     """The recipe with the epochs that a stream of `image_count` images for each layer is cut into."""
-    streaming, once = recipe.learning[0].streams, images.size is None
+    streaming, once = recipe.learning[0].streams, isinstance(images, IterableStream)
     require(
         streaming or not once,
         "an iterable of batches with update = 'epoch', which stores the latents of every image,",
@@ -290,11 +284,11 @@ def open_stream(
     recipe: Recipe, images: ImageStream, image_count: int | None, model: DeconvNet, mask: ImageSource | None = None
 ) -> StreamData:
     """The batches of a run by this recipe (see `stream_recipe`)."""
-    count = image_count or images.size
-    assert count is not None, "stream_recipe raises"
     epochs = max(learning.epochs for learning in recipe.learning)
     update = recipe.learning[0].update
-    if isinstance(images, SizedStream) and isinstance(update, EveryBatch) and update.shuffle:
-        images = images.shuffled()
-    masks = None if mask is None else SizedStream(mask, images.order if isinstance(images, SizedStream) else None)
+    count, order = image_count or 0, None
+    if isinstance(images, SizedStream):
+        images = images.shuffled() if isinstance(update, EveryBatch) and update.shuffle else images
+        count, order = image_count or len(images.images), images.order
+    masks = None if mask is None else SizedStream(mask, order)
     return StreamData(images, model, count, epochs, recipe.batch_size, passes=image_count is None, masks=masks)
