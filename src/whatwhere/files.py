@@ -127,7 +127,9 @@ def readable(path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError
     except error_kind:
         raise
     except Exception as error:  # whatever a reader may raise on damaged bytes
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, KeyError):
+            reason = f"{error} is missing"
         raise error_kind(f"{path} is not a usable {kind}: {reason[:500]} ({remedy})") from error
 
 

@@ -1,23 +1,19 @@
 """Models by name: their cards are true, names are accepted wherever paths are, and a large one is downloaded."""
 
-import gzip
 import hashlib
 import json
 import re
-import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import whatwhere as ww
-from data_files import Mirror, serving
 from tiny_run import whatwhere
 from whatwhere.cli.inputs import source_of
 from whatwhere.data import catalogue, models
 from whatwhere.data.catalogue import CATALOGUE
-from whatwhere.errors import ImageError, RunError
+from whatwhere.errors import RunError
 from whatwhere.model import load as load_file
 
 NAMES = ("digits-demo", "fashion", "mnist", "photographs")
@@ -79,50 +75,6 @@ def test_a_command_lists_models_with_their_numbers_and_shows_a_card() -> None:
     assert facts["files"] == {"fashion.safetensors": "verified"}
     assert facts["sha256"] == models.find("fashion").facts["sha256"]
     assert whatwhere("info", "fashion").startswith(ww.models.card("fashion").strip())
-
-
-@pytest.fixture
-def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
-    """A model `large` whose file is on a mirror, and an empty cache."""
-    content = (models.FOLDER / "photographs.safetensors").read_bytes()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
-    monkeypatch.setattr(models, "FOLDER", tmp_path / "cards")
-    (tmp_path / "cards").mkdir()
-    with serving({"large.safetensors.gz": gzip.compress(content)}) as server:
-        (tmp_path / "cards" / "large.md").write_text(
-            "# large\n\nA large model.\n\n| | |\n| --- | --- |\n| data | some |\n| licence | MIT |\n| result | good |\n"
-            f"| file | `large.safetensors`, {len(content):,} bytes |\n"
-            f"| sha256 | `{hashlib.sha256(content).hexdigest()}` |\n| mirror | `{server.address}` |\n"
-        )
-        yield server
-
-
-def test_a_large_model_is_downloaded_verified_and_loaded(large: Mirror, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="`whatwhere info large --download` downloads it"):
-        ww.load("large")
-    assert "not available: whatwhere info large --download" in whatwhere("info")
-    assert "verified  " in whatwhere("info", "large", "--download")
-    assert (tmp_path / "cache" / "models" / "large.safetensors").exists()
-    assert ww.load("large").spec.layers[0].maps == 32
-    whatwhere("info", "large", "--download")
-    assert large.asked == ["large.safetensors.gz"], "a model that is there already is not downloaded again"
-
-
-def test_a_damaged_download_is_not_stored(large: Mirror, tmp_path: Path) -> None:
-    large.answers["large.safetensors.gz"] = gzip.compress(b"something else")
-    with pytest.raises(ImageError, match="could not be downloaded"):
-        whatwhere("info", "large", "--download")
-    assert not (tmp_path / "cache" / "models" / "large.safetensors").exists()
-
-
-def test_a_large_model_is_taken_from_a_folder(large: Mirror, tmp_path: Path) -> None:
-    given = tmp_path / "given"
-    given.mkdir()
-    shutil.copy(Path(ww.models.__file__).parent / "photographs.safetensors", given / "large.safetensors")
-    whatwhere("info", "large", "--download", "--from", given)
-    assert ww.load("large").spec.depth == 1
-    assert large.asked == []
 
 
 @pytest.mark.mnist

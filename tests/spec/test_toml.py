@@ -143,14 +143,14 @@ BAD = {
     "[model.layers.4]\nmaps = 3": r"model\.layers\.4 was given; expected a number from 1 to 3, or 'each'",
     "[model.layers.first]\nmaps = 3": r"model\.layers\.first was given",
     "[model.layers.3]\nfilter_size = 3": r"model\.layers\.3\.maps is missing",
-    "seed = ": "not valid TOML",
+    "seed = ": "not a usable recipe: Invalid value",
     "lam = 5": r"lam is not a setting; did you mean 'inference\.lam' or 'learning\.each\.inference\.lam'\?",
     "epoch = 5": r"did you mean 'learning\.each\.epochs'\?",
     "[inference]\npooling_step = inf": r"inference\.pooling_step = inf was given; expected a finite number",
     f"[inference]\nlam = 1{'0' * 400}": r"inference\.lam = 1000.* was given; expected a finite number",
     f"seed = {2**64}": "seed = 18446744073709551616 was given; expected an integer of at most",
-    f"seed = 1{'0' * 5000}": "not valid TOML: Exceeds the limit",
-    f"seed = {'[' * 10_000}": "nested too deeply",
+    f"seed = 1{'0' * 5000}": "not a usable recipe: Exceeds the limit",
+    f"seed = {'[' * 10_000}": "not a usable recipe: maximum recursion",
     "[learning.3]\nepochs = 4": r"learning\.3\.inference is missing",
 }
 
@@ -190,7 +190,7 @@ def make_fifo(path: Path) -> Path:
     ],
 )
 def test_what_cannot_be_a_recipe_is_named(make: Callable[[Path], Path], reason: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=f"was given as a recipe; it cannot be read: .*{reason}"):
+    with pytest.raises(SpecError, match=f"is not a usable recipe: .*{reason}"):
         read_recipe(make(tmp_path))
 
 
@@ -200,7 +200,7 @@ def write(path: Path, content: bytes) -> Path:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"nowhere\.toml was given as a recipe; there is no such file"):
+    with pytest.raises(SpecError, match=r"nowhere\.toml is not a usable recipe: No such file"):
         read_recipe(tmp_path / "nowhere.toml")
 
 

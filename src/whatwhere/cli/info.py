@@ -19,7 +19,7 @@ def info(name: str | None = None, *, download: bool = False, from_: Path | None 
     sets another folder for downloads.
 
     name      of a model or a data set
-    download  bring the files of this data set, or large model, to this machine first
+    download  bring the files of this data set to this machine first
     from      with --download: take the files from this folder, compressed or not
     """
     from whatwhere.cli.outputs import Stages

@@ -47,13 +47,12 @@ class File:
 class Entry:
     """A data set or a model that is known by name.
 
-    title       what it is, in a sentence
-    files       of a data set the images and the labels for training, then those for testing; of a model its one file
-    facts       what else is known of it: licence, citation, …
-    mirrors     addresses that the files are downloaded from; none: they are part of the package
-    embedded    the folder of the files, if they are part of the package
-    cache_name  of the folder in the cache; default: the name
-    card        of a model: all that is known of it, in Markdown
+    title     what it is, in a sentence
+    files     of a data set the images and the labels for training, then those for testing; of a model its one file
+    facts     what else is known of it: licence, citation, …
+    mirrors   addresses that the files are downloaded from; none: they are part of the package
+    embedded  the folder of the files, if they are part of the package
+    card      of a model: all that is known of it, in Markdown
     """
 
     name: str
@@ -62,7 +61,6 @@ class Entry:
     facts: Mapping[str, str]
     mirrors: tuple[str, ...] = ()
     embedded: Path | None = None
-    cache_name: str = ""
     card: str = ""
 
     @classmethod
@@ -118,7 +116,7 @@ def cache_folder() -> Path:
 
 def folder_of(entry: Entry) -> Path:
     """The folder of a data set's files."""
-    return entry.embedded or cache_folder() / (entry.cache_name or entry.name)
+    return entry.embedded or cache_folder() / entry.name
 
 
 def missing_files(entry: Entry) -> list[File]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError
-from whatwhere.files import read_regular
+from whatwhere.files import read_regular, readable
 from whatwhere.spec.checks import convert, shown, type_hints, union_members
 from whatwhere.spec.recipe import Recipe, follow_depth
 
@@ -43,20 +43,10 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     >>> ww.read_recipe("mine.toml")
     Recipe(layers of 16 and 48 maps, 10 and 10 epochs, batch_size=1000, seed=1)
     """
-    return override(Recipe.paper(), read_toml(INCLUDED.get(os.fspath(path), path)))
-
-
-def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The content of a recipe as plain values."""
-    try:
-        text = read_regular(path, LONGEST).decode("utf-8")
-    except FileNotFoundError:
-        included = ", ".join(INCLUDED)
-        raise SpecError(f"{path} was given as a recipe; there is no such file; included are {included}") from None
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte, or bytes that are not UTF-8
-        reason = getattr(error, "strerror", None) or error
-        raise SpecError(f"{shown(os.fspath(path))} was given as a recipe; it cannot be read: {reason}") from None
-    return parse_toml(text, str(path))
+    file = Path(INCLUDED.get(os.fspath(path), path))
+    with readable(file, "recipe", f"included are {', '.join(INCLUDED)}", SpecError):
+        content = tomllib.loads(read_regular(file, LONGEST).decode())
+    return override(Recipe.paper(), content)
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:

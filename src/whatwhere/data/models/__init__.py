@@ -1,14 +1,10 @@
-"""Trained models by name: `ww.load("mnist")`. Everything about one is on its card, NAME.md: a title, a figure, a table.
-
-A model of at most 1 MB ships with the package. A larger one has a row `mirror` on its card and is downloaded like the
-files of a data set.
-"""
+"""Trained models by name: `ww.load("mnist")`. A model's card, NAME.md, has all about it: a title, a figure, a table."""
 
 import os
 import re
 from pathlib import Path
 
-from whatwhere.data.catalogue import Entry, File, missing_files, verified_path
+from whatwhere.data.catalogue import Entry, File, verified_path
 from whatwhere.errors import RunError, did_you_mean
 
 FOLDER = Path(__file__).parent
@@ -39,12 +35,11 @@ def find(name: str) -> Entry:
     facts = {row["key"]: row["value"].replace("`", "") for row in ROW.finditer(card) if row["key"] != "---"}
     file, size = facts["file"].removesuffix(" bytes").split(", ")
     files = (File(file, facts["sha256"], int(size.replace(",", ""))),)
-    mirrors = (facts["mirror"],) if "mirror" in facts else ()
-    return Entry(name, title, files, facts, mirrors, None if mirrors else FOLDER, "models", card)
+    return Entry(name, title, files, facts, embedded=FOLDER, card=card)
 
 
 def path(name: str) -> Path:
-    """The file of a model that is known by name; its checksum is compared at its first use.
+    """The file of a model that is known by name; its checksum is compared.
 
     name  one of `names`
 
@@ -52,8 +47,6 @@ def path(name: str) -> Path:
     'mnist.safetensors'
     """
     entry = find(name)
-    if missing_files(entry):
-        raise RunError(f"the model {name!r} is not on this machine; `{entry.how_to_get}` downloads it")
     return verified_path(entry, entry.files[0])
 
 
