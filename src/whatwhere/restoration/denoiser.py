@@ -61,13 +61,16 @@ class Denoiser:
 
     @property
     def device(self) -> torch.device:
+        """Where the numbers are."""
         return self.levels.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """Of the pictures that it takes."""
         return self.levels.dtype
 
     def to(self, device: torch.device | str) -> "Denoiser":
+        """The same on another device."""
         return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
     def denoise(
