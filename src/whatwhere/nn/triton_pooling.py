@@ -2,13 +2,15 @@
 
 Everything is computed in float32, or in float64 for float64 maps. Loops over a region's elements are unrolled and
 follow the formulas; loads and weights that several loops use are the same expressions, which the compiler computes
-once. Regions that overlap write out their elements, which `scatter` adds up.
+once. Regions that overlap are added up in passes, each over regions that do not.
 """
 
+import itertools
 import math
 from collections import namedtuple
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, cast
 
 import torch
 import triton
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from whatwhere.inference.engines.triton.formulas import formulas
 from whatwhere.nn import fused, plain
-from whatwhere.ops.pooling import Regions, scatter
+from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
 BLOCK = 256  # regions of one program
@@ -40,6 +42,7 @@ class Rule:
     inside  all regions lie inside the map
     theta   μ and γ are given, or wanted
     wide    offsets need 64 bits
+    add     z is added to what is there
     """
 
     operation: str
@@ -49,6 +52,7 @@ class Rule:
     channels_last: bool
     theta: bool
     wide: bool
+    add: bool
 
 
 @triton.jit
@@ -247,6 +251,14 @@ def store_theta(maps, at, theta, live):
 
 
 @triton.jit
+def put(place, value, mask, RULE: tl.constexpr):
+    """Store a value, or add it to what is there."""
+    if RULE.add:
+        value += tl.load(place, mask=mask, other=0)
+    tl.store(place, value, mask=mask)
+
+
+@triton.jit
 def spread(maps, r, at, values, RULE: tl.constexpr):
     """z(i) = w(i) p(j)."""
     KY: tl.constexpr = RULE.size[0]
@@ -259,7 +271,7 @@ def spread(maps, r, at, values, RULE: tl.constexpr):
         row = p * weight(i, axis_y, norm_y, KY, RULE.inside)
         for j in tl.static_range(KX):
             share = row * weight(j, axis_x, norm_x, KX, RULE.inside)
-            tl.store(z + i * zy + j * zx, share, mask=inside(r, i, j, RULE.inside))
+            put(z + i * zy + j * zx, share, inside(r, i, j, RULE.inside), RULE)
 
 
 @triton.jit
@@ -287,7 +299,7 @@ def store_gradient(maps, r, at, slopes, bounds, RULE: tl.constexpr):
     z, zy, zx = first_elements(maps, at), maps.z_strides[4], maps.z_strides[5]
     for i in tl.static_range(KY):
         for j in tl.static_range(KX):
-            tl.store(z + i * zy + j * zx, gradient[i * KX + j], mask=inside(r, i, j, RULE.inside))
+            put(z + i * zy + j * zx, gradient[i * KX + j], inside(r, i, j, RULE.inside), RULE)
 
 
 # --- launching
@@ -295,43 +307,51 @@ def store_gradient(maps, r, at, slopes, bounds, RULE: tl.constexpr):
 
 def launch(operation: str, regions: Regions, read: fused.Maps, written: fused.Maps, fit: MomentFit) -> None:
     """Run an operation of `fused` on all regions."""
-    z, p = (next(t for t in pair if t is not None) for pair in zip(read[:2], written[:2], strict=True))
+    z = next(tensor for tensor in (read.z, written.z) if tensor is not None)
     theta = read.mu is not None or written.mu is not None
-    rule, sizes, overlap = describe(operation, regions, z.shape[0], plain.channels_last(z), theta, fit.power)
-    target, bounds = written, (float(fit.gamma_min), float(fit.gamma_max))
-    if overlap:
-        dtype = torch.float64 if z.dtype == torch.float64 else torch.float32
-        elements = z.new_empty(*z.shape[:2], 1, *rule.size, *p.shape[2:], dtype=dtype)
-        target = written._replace(z=elements)
-    memory = memory_of(read, regions, z), memory_of(target, regions, z)
+    rule, passes = describe(operation, regions, z.shape[0], plain.channels_last(z), theta, fit.power)
+    bounds, out = (float(fit.gamma_min), float(fit.gamma_max)), cast(Tensor, written.z)
+    total = plain.precise(out) if rule.add else out  # 0 before
     with torch.cuda.device_of(z):
-        programs = (triton.cdiv(p.numel(), BLOCK),)
-        pooling_kernel[programs](*memory, sizes, bounds, RULE=rule, BLOCK=BLOCK)
-    if overlap and written.z is not None:
-        written.z.copy_(scatter(elements, regions))
+        for sizes, some in passes:
+            values = (None if tensor is None else tensor[some] for tensor in read[1:])
+            given = fused.Maps(read.z, *values) if rule.add else read
+            memory = memory_of(given, sizes, z), memory_of(written._replace(z=total), sizes, z)
+            programs = (triton.cdiv(sizes.N * sizes.C * sizes.h * sizes.w, BLOCK),)
+            pooling_kernel[programs](*memory, sizes, bounds, RULE=rule, BLOCK=BLOCK)
+    if total is not out:
+        out.copy_(total)
 
 
 @lru_cache(256)
 def describe(
     operation: str, regions: Regions, images: int, channels_last: bool, theta: bool, power: int
-) -> tuple[Rule, Sizes, bool]:
-    """What a kernel is compiled for, its sizes, and whether it writes to regions that overlap."""
+) -> tuple[Rule, list[tuple[Sizes, Any]]]:
+    """What a kernel is compiled for; and the passes: sizes, and which rows and columns of regions.
+
+    If it writes to regions that overlap, a pass has every second region along an axis, or every third …
+    """
     shape, grid, size, stride = regions.shape, regions.grid, regions.size[1:], regions.stride[1:]
-    overlap = operation in ("unpool", "fit_pool_backward") and (stride[0] < size[0] or stride[1] < size[1])
-    largest = images * max(math.prod(shape), 4 * math.prod(grid), math.prod(grid) * math.prod(size))
-    inside = regions.inside(1) and regions.inside(2)
-    rule = Rule(operation, size, power, inside, channels_last, theta, wide=largest >= WIDE)
-    return rule, Sizes(images, *shape, *grid[1:], *stride, *regions.padding[1:]), overlap
+    writes_z = operation in ("unpool", "fit_pool_backward")
+    every = [min(triton.cdiv(s, t), g) if writes_z else 1 for s, t, g in zip(size, stride, grid[1:], strict=True)]
+    wide, inside = images * max(math.prod(shape), 4 * math.prod(grid)) >= WIDE, regions.inside(1) and regions.inside(2)
+    rule = Rule(operation, size, power, inside, channels_last, theta, wide, add=every != [1, 1])
+    passes = []
+    for first in itertools.product(range(every[0]), range(every[1])):
+        some = [slice(a, None, step) for a, step in zip(first, every, strict=True)]
+        counts = [len(range(g)[part]) for g, part in zip(grid[1:], some, strict=True)]
+        strides = [step * t for step, t in zip(every, stride, strict=True)]
+        before = [b - a * t for b, a, t in zip(regions.padding[1:], first, stride, strict=True)]
+        passes.append((Sizes(images, *shape, *counts, *strides, *before), (..., *some)))
+    return rule, passes
 
 
-def memory_of(maps: fused.Maps, regions: Regions, instead: Tensor) -> Memory:
+def memory_of(maps: fused.Maps, sizes: Any, instead: Tensor) -> Memory:
     """Tensors with their strides; what is not given is another tensor, which is not used."""
     z_strides: tuple[int, ...] = (0,) * 7
-    if maps.z is not None and maps.z.dim() == 7:  # the elements of every region, [N, C, 1, K_y, K_x, h, w]
-        n, c, _, zy, zx, y, x = maps.z.stride()
-        z_strides = n, c, y, x, zy, zx, 0
-    elif maps.z is not None:
-        (n, c, zy, zx), (_, y, x), (_, top, left) = maps.z.stride(), regions.stride, regions.padding
-        z_strides = n, c, y * zy, x * zx, zy, zx, top * zy + left * zx
+    if maps.z is not None:
+        n, c, y, x = maps.z.stride()
+        begin = sizes.padding_y * y + sizes.padding_x * x
+        z_strides = n, c, sizes.stride_y * y, sizes.stride_x * x, y, x, begin
     strides = [(0,) * 5 if tensor is None else tensor.stride() for tensor in maps[1:]]
     return Memory._make([*(instead if tensor is None else tensor for tensor in maps), z_strides, *strides])
