@@ -1,20 +1,8 @@
-"""The one rule for pictures of several sizes and kinds.
+"""The one rule for pictures of several sizes and kinds (docs/reference/data.md says which command does what).
 
-**Kind.** Grey pictures among colour ones become colour. Pixels of 8 and of 16 bits together become 16 bits, and floats
-where some are floats. 16-bit pixels that use 10 or 12 bits only are divided by what these bits hold. A run records its
-white, and commands upon it take the same.
-
-**Size**, where pictures differ; pictures of one size are never changed:
-
-    train, distill                                          `random_crops`  crops of one size at random places
-    classify, figures, explore, DeconvNetFeatures           `same_size`     scaled to a side, cut at the centre
-    encode, decode, denoise, inpaint, anomaly               `by_size`       kept whole, those of one size together
-
-The side is 64 pixels, or the smallest side of all pictures if that is less. A run records the shape of its images, and
-commands upon it make squares of that side.
-
-**Channels**, where images go to a model that has others: grey ones are repeated, colours become their mean
-(`Images.with_channels`).
+**Kind.** Grey pictures among colour ones become colour, 8 bits among 16 become 16, and all floats where some are.
+**Size**, where pictures differ: `random_crops` of one size, `same_size` scaled and cut, or kept whole `by_size`.
+A run records the shape of its images and its white, and commands upon it take the same.
 """
 
 import warnings

@@ -1,8 +1,6 @@
-"""Every setting of the program, as frozen dataclasses that check their values when they are made.
+"""The settings of an experiment. `Recipe.paper()` has those that the paper gives; what it leaves open has a default.
 
-`Recipe.paper()` holds the settings the paper gives; what it leaves open has the default written here, chosen on
-validation images (reproduction/scales/paper.toml says how).
-`spec.toml` reads and writes recipes as files.
+The defaults were chosen on validation images (reproduction/scales/paper.toml says how).
 """
 
 from dataclasses import dataclass, field, replace
