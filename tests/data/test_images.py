@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from whatwhere.data import Images, few_labels, load
-from whatwhere.data.signals import PictureWindows
+from whatwhere.data.images import PictureWindows
 from whatwhere.errors import ImageError, SpecError
 
 

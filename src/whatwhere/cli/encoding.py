@@ -12,8 +12,8 @@ import torch
 from whatwhere.cli.encode import EncodeOptions
 from whatwhere.data import Images
 from whatwhere.data.codes import CodesWriter
+from whatwhere.data.images import PictureWindows
 from whatwhere.data.pictures import picture_names
-from whatwhere.data.signals import PictureWindows
 from whatwhere.files import disk_errors, open_atomic
 from whatwhere.inference import infer
 from whatwhere.inference.checks import in_model_units

@@ -154,6 +154,26 @@ class Images:
         return np.divide(raw, divisor, dtype=np.float32)
 
 
+@dataclass(frozen=True)
+class PictureWindows:
+    """`picture[:, rows, columns]` are pixels [C, h, w] of one of the images, scaled to float32."""
+
+    images: Images
+    row: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.images.shape
+
+    def __getitem__(self, window: tuple[slice, slice, slice]) -> torch.Tensor:
+        return torch.from_numpy(self.images.scale(self._pixels[window]))
+
+    @cached_property
+    def _pixels(self) -> np.ndarray:
+        """The picture with its own type of pixels: of an array a view, of a file of pictures decoded."""
+        return self.images.pixels[self.row : self.row + 1][0]
+
+
 def brightest_of(dtype: np.dtype) -> int:
     """What integers of this type are divided by."""
     return SCALES[dtype.kind + str(dtype.itemsize)]

@@ -1,20 +1,16 @@
 """Signals: recordings of one or more channels. Outside they are [N, C, T]; the model sees images of height 1."""
 
-from __future__ import annotations
-
 import io
 import math
 import warnings
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, from_numpy
 
 from whatwhere.data.arrays import read_array
-from whatwhere.data.images import Images, LazyPixels, Rows, check_finite
+from whatwhere.data.images import Images, LazyPixels, PictureWindows, Rows, check_finite
 from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.files import open_regular, readable
 
@@ -187,23 +183,3 @@ def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     limits = np.iinfo(dtype)
     scaled = np.rint(values.astype(np.float64) * (limits.max + (dtype.kind == "i")))
     return scaled.clip(limits.min, limits.max).astype(dtype)
-
-
-@dataclass(frozen=True)
-class PictureWindows:
-    """`picture[:, rows, columns]` are pixels [C, h, w] of one of the images, scaled to float32."""
-
-    images: Images
-    row: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.images.shape
-
-    def __getitem__(self, window: tuple[slice, slice, slice]) -> Tensor:
-        return from_numpy(self.images.scale(self._pixels[window]))
-
-    @cached_property
-    def _pixels(self) -> np.ndarray:
-        """The picture with its own type of pixels: of an array a view, of a file of pictures decoded."""
-        return self.images.pixels[self.row : self.row + 1][0]

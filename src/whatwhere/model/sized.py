@@ -1,7 +1,5 @@
 """A model bound to images of one size: pooling regions, the two passes, the objective."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +55,7 @@ class SizedModel:
     [(16, 16, 16), (48, 10, 10)]
     """
 
-    model: DeconvNet
+    model: "DeconvNet"
     height: int
     width: int
     regions: tuple[Regions, ...]
@@ -73,7 +71,7 @@ class SizedModel:
         """The filters of every layer, [B_{k-1}, B_k, K, L]."""
         return self.model.filters
 
-    def to(self, *args: Any, **kwargs: Any) -> SizedModel:
+    def to(self, *args: Any, **kwargs: Any) -> "SizedModel":
         """The same model on another device, in another dtype."""
         return replace(self, model=self.model.to(*args, **kwargs))
 
@@ -173,7 +171,7 @@ class LayerPlaces:
     reach: int
 
     @classmethod
-    def of(cls, spec: ModelSpec, axis: int) -> tuple[LayerPlaces, ...]:
+    def of(cls, spec: ModelSpec, axis: int) -> "tuple[LayerPlaces, ...]":
         """Of the pixels (layer 0) and of every layer's features, along rows (axis 0) or columns (1)."""
         places = [cls(1, 0.0, 1)]
         for layer in spec.layers:
