@@ -139,8 +139,6 @@ def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
 
 def model_file(path: str | os.PathLike[str]) -> Path:
     """The file that a path means: itself, or the model in a run's folder."""
-    if not os.fspath(path):
-        raise RunError("an empty path was given; expected a model file or a run folder")
     file = Path(path) / FILE_NAME if os.path.isdir(path) else Path(path)
     if not os.path.isfile(file):
         raise RunError(f"{file} was given as a model; there is no such file")
