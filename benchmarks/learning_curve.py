@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from whatwhere import Solution
+from whatwhere.inference.checks import make_target
 from whatwhere.inference.convergence import solve
 from whatwhere.inference.engines import resolve
-from whatwhere.inference.target import make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.reports import TrainingState, first_epoch
 from whatwhere.learning.session import TrainingSession

@@ -9,8 +9,8 @@ import torch
 
 from examples import SPECS, filter_problem, random_images, random_latents, random_mask
 from whatwhere.inference import ista
+from whatwhere.inference.checks import make_target
 from whatwhere.inference.engines import Engine
-from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution

@@ -14,10 +14,10 @@ from examples import SPECS, filter_problem, random_images
 from whatwhere.data import load
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer
+from whatwhere.inference.checks import make_target
 from whatwhere.inference.engines import ENGINES, get_engine
 from whatwhere.inference.ista import start, step
 from whatwhere.inference.step_size import line_search
-from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet, Problem

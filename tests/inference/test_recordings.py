@@ -226,6 +226,6 @@ def test_what_is_wrong_with_signals() -> None:
 
 
 @pytest.mark.parametrize("recording", ["recording.npy", [0.0, 1.0], ww.data.load(np.zeros((2, 8, 8)))])
-def test_what_is_no_recording_raises_an_error_with_its_type(recording: object) -> None:
-    with pytest.raises(ImageError, match=f"of type {type(recording).__name__} was given"):
+def test_what_is_no_recording_raises_an_error(recording: object) -> None:
+    with pytest.raises(ImageError, match=r"a recording of .* was given"):
         ww.find_events(ww.DeconvNet(ww.ModelSpec.signals(2, 9)), recording)

@@ -108,7 +108,7 @@ def test_the_network_is_what_infer_computes() -> None:
     solution = infer(model, images, unrolled.spec, engine="reference")
     latents = unrolled(images)
     assert torch.allclose(latents.p, solution.features)
-    assert torch.allclose(unrolled.cost(images), solution.stats.cost[-1])
+    assert torch.allclose(unrolled.unroll(images)[1].cost, solution.stats.cost[-1])
 
 
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
@@ -137,7 +137,7 @@ def test_untied_filters_are_learned_and_stay_connected() -> None:
     for untied in (False, True):
         unrolled = UnrolledInference(model, 2, InferenceSpec(lam=2.0), untied=untied)
         distill(unrolled, images, DistillSpec(batches=15, batch_size=5, imitation=0.0, filter_rate=0.1))
-        costs[untied] = unrolled.cost(images).mean()
+        costs[untied] = unrolled.unroll(images)[1].cost.mean()
     learned = unrolled.learned
     assert costs[True] < 0.99 * costs[False]
     assert learned.model_checksum == model_checksum(model)
@@ -152,14 +152,14 @@ def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
     model, _ = problem()
     images = random_images(SPEC, 40)
     unrolled = UnrolledInference(model, 3, InferenceSpec(lam=2.0))
-    before = unrolled.cost(images[30:]).mean()
+    before = unrolled.unroll(images[30:])[1].cost.mean()
     seen: list[int] = []
 
     def progress(number: int, cost: float) -> None:
         seen.append(number)
 
     costs = distill(unrolled, images[:30], DistillSpec(batches=20, batch_size=5, imitation=0.0), progress=progress)
-    assert unrolled.cost(images[30:]).mean() < 0.98 * before
+    assert unrolled.unroll(images[30:])[1].cost.mean() < 0.98 * before
     assert seen == list(range(1, 21))
     assert len(costs) == 20
     assert unrolled.contrast == pytest.approx(float(images[:30].amax((1, 2, 3)).mean()))

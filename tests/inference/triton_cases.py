@@ -19,9 +19,9 @@ from agreement import FIVE_CHANNELS, ONOFF, RECTANGULAR, RECTANGULAR_WIDE, TWO_C
 from agreement import OVERLAPPING as WIDE_OVERLAPPING
 from examples import SPECS, backwards, filter_problem, random_images, random_latents, random_mask
 from whatwhere.inference import ista
+from whatwhere.inference.checks import make_target
 from whatwhere.inference.engines import get_engine
 from whatwhere.inference.filter_map import FilterMap
-from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution

@@ -51,7 +51,7 @@ import json, sys
 import torch, triton
 import triton.language as tl
 from formula_cases import expected, inputs
-from whatwhere.inference.engines.triton.formulas import formulas
+from whatwhere.inference.engines.triton.math import formulas
 {kernels}
 values, errors = inputs(), {{}}
 for case, kernel in {{{table}}}.items():

@@ -23,9 +23,8 @@ import torch
 import torch.nn.functional as F
 
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.checks import ImageSource, Target, make_target
 from whatwhere.inference.pooling_update import start_pooling
-from whatwhere.inference.target import Target, make_target
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
@@ -60,14 +59,13 @@ def resolve_lam(
     if not isinstance(spec.lam, AutoLam):
         return spec
     layer = (tuple(plan) or joint(model.spec.depth))[-1].layer
-    rows = sample_rows(len(images))
+    seen = sample_targets(model, images, mask)
     with torch.no_grad():
         if spec.lam.deviations is not None:
-            threshold = spec.lam.deviations * noise_level(targets(model, images, mask, rows))
+            threshold = spec.lam.deviations * noise_level(seen)
         elif spec.lam.share is None:
-            return replace(spec, lam=spec.lam.relative * strength(model, images, mask, rows) ** (spec.alpha - 2))
+            return replace(spec, lam=spec.lam.relative * strength(seen) ** (spec.alpha - 2))
         else:
-            seen = targets(model, images, mask, rows)
             threshold = spec.lam.share * max(largest_correlation(model, one, layer, spec) for one in seen)
     if threshold <= 0:
         raise ImageError(
@@ -98,10 +96,10 @@ def resolve_recipe(
     return replace(recipe, learning=learning, inference=inference)
 
 
-def strength(model: DeconvNet, images: ImageSource, mask: ImageSource | None, rows: list[int]) -> float:
+def strength(seen: Iterable[Target]) -> float:
     """The largest length of a patch of an image's signal, the median over images, in units of STROKES."""
     lengths = []
-    for target in targets(model, images, mask, rows):
+    for target in seen:
         power = target.v.square().sum(1, keepdim=True)
         side = min(PATCH, *power.shape[2:])
         lengths.append((F.avg_pool2d(power, side, 1).max() * side**2).sqrt())
@@ -129,9 +127,9 @@ def sample_rows(images: int) -> list[int]:
     return [images * i // count for i in range(count)]
 
 
-def targets(model: DeconvNet, images: ImageSource, mask: ImageSource | None, rows: list[int]) -> Iterator[Target]:
-    """The images one by one, after the input stage."""
-    for row in rows:
+def sample_targets(model: DeconvNet, images: ImageSource, mask: ImageSource | None = None) -> Iterator[Target]:
+    """The images of `sample_rows` one by one, after the input stage."""
+    for row in sample_rows(len(images)):
         one = slice(row, row + 1)
         yield make_target(model, images[one], None if mask is None else mask[one])
 

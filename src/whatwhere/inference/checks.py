@@ -1,14 +1,18 @@
-"""Checks of what inference is given, before any of it reaches an engine's compiled code."""
+"""What inference is given, checked before any of it reaches an engine's compiled code, and the target it makes of it.
+
+A pixel with weight 0 is unknown: its value has no influence on anything. NaN marks an unknown pixel, too.
+"""
 
 import warnings
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import EngineError, ImageError, SpecError
-from whatwhere.latents import Latents
+from whatwhere.errors import EngineError, ImageError, SpecError, one_or
+from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.deconvnet import all_finite
 from whatwhere.spec import ModelSpec
@@ -40,14 +44,10 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
         return cast(ImageSource, images), False
     raise ImageError(
-        f"{type(images).__name__} was given; expected a float tensor or array {expected_shape(spec)}, "
+        f"{type(images).__name__} was given; expected a float tensor or array "
+        f"[N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}], "
         "or images that whatwhere.data.load returns (torch.as_tensor converts lists)"
     )
-
-
-def expected_shape(spec: ModelSpec) -> str:
-    """The shape of what a model explains, in words."""
-    return f"[N, {spec.channels}, T]" if spec.for_signals else f"[N, {spec.channels}, H, W]"
 
 
 def in_model_units(spec: ModelSpec, images: Any) -> Any:
@@ -115,3 +115,98 @@ def check_start(problem: Problem, cost: Tensor) -> None:
         f"images up to {float(images.abs().max()):.4g}, features up to {feature:.4g} and lam = {problem.lam:.4g} were "
         f"given; their objective is beyond the range of {images.dtype} (scale the images, or choose a smaller lam)"
     )
+
+
+# The target: images after the model's input stage, with a weight for every pixel ---------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """The data term's v and M in λ/2 ‖M ⊙ (R p - v)‖².
+
+    v           the signal that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
+    mask        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
+    background  what the input stage took off the images
+    """
+
+    v: Tensor
+    mask: Tensor | None = None
+    background: Background = field(default_factory=Background)
+
+
+def make_target(model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False) -> Target:
+    """Check images and mask, mark NaN as unknown, and apply the model's input stage, on the model's device.
+
+    An image without a known pixel is an error, unless `allow_unknown`: a tile of a picture may have none.
+    """
+    return input_target(model, *check_target(model, images, mask, allow_unknown=allow_unknown))
+
+
+def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Target:
+    """The model's input stage, applied to what `check_target` returned."""
+    if mask is not None:
+        mask = mask.to(model.device, model.dtype)
+    images = images.to(model.device, model.dtype)
+    signal, background = model.input_stage.forward(images, mask)
+    if background.scale is not None and not all_finite(background.scale):
+        raise ImageError(
+            f"images up to {float(images.abs().max()):.4g} were given; their contrast is beyond the range of "
+            f"{model.dtype} (scale them to [0, {model.spec.input.white:g}])"
+        )
+    return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+
+
+def check_target(
+    model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Images and mask with unknown pixels separated, once both are what the model can explain."""
+    images, mask = separate_unknown(images, None if mask is None else as_weights(mask))
+    model.check_images(images)
+    if mask is not None:
+        check_mask(images, mask, allow_unknown=allow_unknown)
+    return images, mask
+
+
+def as_weights(mask: object) -> Tensor:
+    """A mask that was given as a tensor or an array, as a tensor of real numbers."""
+    if isinstance(mask, np.ndarray) and mask.dtype.kind in "biuf":
+        mask = torch.from_numpy(mask.astype(mask.dtype.newbyteorder("=")))
+    if not isinstance(mask, Tensor) or mask.is_complex():
+        kind = getattr(mask, "dtype", type(mask).__name__)
+        raise ImageError(f"a mask of {kind} was given; expected a tensor or array of weights ≥ 0 (0: unknown)")
+    return mask
+
+
+def separate_unknown(images: Any, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
+    if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
+        return images, mask  # the checks that follow say what is wrong
+    if mask is not None and not _fits(images, mask):
+        return images, mask
+    unknown = images.isnan() if mask is None else images.isnan() | (mask == 0)
+    if not unknown.any():
+        return images, mask
+    weight = torch.ones_like(images) if mask is None else mask.to(images).expand_as(images)
+    return torch.where(unknown, 0, images), torch.where(unknown, 0, weight)
+
+
+def check_mask(images: Tensor, mask: Tensor, *, allow_unknown: bool = False) -> None:
+    """Raise an ImageError for a mask that does not belong to these images."""
+    N, C, H, W = images.shape
+    if not _fits(images, mask):
+        raise ImageError(
+            f"a mask of shape {list(mask.shape)} was given for images of shape {list(images.shape)}; "
+            f"expected [{N}, {one_or(C)}, {H}, {W}]"
+        )
+    if not mask.isfinite().all() or (mask < 0).any():
+        raise ImageError("a mask with negative, NaN or infinite values was given; expected weights ≥ 0 (0: unknown)")
+    if allow_unknown:
+        return
+    empty = (mask == 0).flatten(1).all(1).nonzero().flatten().tolist()
+    if empty:
+        raise ImageError(f"image {empty[0]} has no known pixel (its mask is 0 everywhere); leave it out")
+
+
+def _fits(images: Tensor, mask: Tensor) -> bool:
+    N, C, H, W = images.shape
+    return mask.shape in ((N, 1, H, W), (N, C, H, W))

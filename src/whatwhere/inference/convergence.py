@@ -43,8 +43,8 @@ def solve(engine: Engine, problem: Problem) -> Solution:
             joined = append(solution.stats, part.stats, active)
             solution = replace(part, latents=solution.latents.put(active, part.latents), stats=joined)
         problem = replace(problem, latents=solution.latents)
-        active = active.clone()
-        active[active.clone()] = ~(change_per_step(part.stats) <= spec.tolerance)  # a cost that is not a number goes on
+        goes_on = ~(change_per_step(part.stats) <= spec.tolerance)  # also where the cost is not a number
+        active = active.masked_scatter(active, goes_on)
         if not active.any():
             break
     assert solution is not None

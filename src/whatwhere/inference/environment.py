@@ -10,13 +10,11 @@ import torch
 
 from whatwhere.errors import SpecError
 
-CPU_ENGINES = ("cpu", "greedy")
-
 
 def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:
     """The device asked for; 'auto' is a GPU where there is one and the engine can use it."""
     if asked == "auto":
-        asked = "cuda" if torch.cuda.is_available() and engine not in CPU_ENGINES else "cpu"
+        asked = "cuda" if torch.cuda.is_available() and engine not in ("cpu", "greedy") else "cpu"
     try:
         device = torch.device(asked)
     except RuntimeError:

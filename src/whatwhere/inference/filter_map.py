@@ -3,8 +3,6 @@
 v̂ = A f_k = R_{k-1} (z_k * f_k), where z_k = U_k p̂_k comes down from the top layer.
 """
 
-from typing import Protocol
-
 from torch import Tensor
 
 from whatwhere.model import Problem
@@ -12,17 +10,23 @@ from whatwhere.model.sized import masked, residual
 from whatwhere.ops.convolution import convolve_down, filter_gradient
 
 
-class LinearMap(Protocol):
+class LinearMap:
     """What learning asks of A; every engine has its own."""
+
+    def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
+        """Aᵀ (A f), or Aᵀ (A f - M ⊙ v), [C, B, K, L]."""
+        raise NotImplementedError
 
     def normal(self, f: Tensor) -> Tensor:
         """Aᵀ A f."""
+        return self.gradient(f, subtract=False)
 
     def negative_gradient(self, f: Tensor) -> Tensor:
-        """Aᵀ (v - A f), the negative gradient of ½ ‖A f - v‖²."""
+        """Aᵀ (M ⊙ v - A f), the negative gradient of ½ ‖A f - M ⊙ v‖²."""
+        return -self.gradient(f, subtract=True)
 
 
-class FilterMap:
+class FilterMap(LinearMap):
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
     def __init__(self, problem: Problem, k: int) -> None:
@@ -39,8 +43,5 @@ class FilterMap:
         """Aᵀ e: the error propagated up to the maps below the filters, correlated with z_k."""
         return filter_gradient(self.z, self.model.propagate(masked(e, self.mask), self.below))
 
-    def normal(self, f: Tensor) -> Tensor:
-        return self.adjoint(self(f))
-
-    def negative_gradient(self, f: Tensor) -> Tensor:
-        return self.adjoint(-residual(self(f), masked(self.images, self.mask)))
+    def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
+        return self.adjoint(residual(self(f), masked(self.images, self.mask)) if subtract else self(f))

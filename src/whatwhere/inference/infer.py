@@ -13,7 +13,6 @@ from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.convergence import solve, unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
-from whatwhere.inference.target import Target, check_target, input_target, make_target
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import Problem, check_latents
@@ -71,7 +70,7 @@ def infer(
     mask = mask[:, :, None] if are_signals and mask is not None and mask.ndim == 3 else mask
     checked = isinstance(source, Tensor)
     if isinstance(source, Tensor):
-        source, mask = check_target(model, source, mask)  # all of them, before anything is computed
+        source, mask = checks.check_target(model, source, mask)  # all of them, before anything is computed
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if isinstance(source, Tensor):
@@ -84,9 +83,9 @@ def infer(
     plan = tuple(plan) or joint(model.spec.depth)
     spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
 
-    def target_of(batch: slice) -> Target:
+    def target_of(batch: slice) -> checks.Target:
         weights = None if mask is None else mask[batch]
-        return (input_target if checked else make_target)(model, source[batch], weights)
+        return (checks.input_target if checked else checks.make_target)(model, source[batch], weights)
 
     first = target_of(slice(0, 1))
     sized = model.at(*first.v.shape[2:])

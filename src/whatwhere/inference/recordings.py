@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from whatwhere.errors import ImageError
 from whatwhere.inference.tiled import Picture, SolvedTile, infer_tiles
@@ -47,11 +46,8 @@ def find_events(
     >>> len(events) > 0, bool((np.diff(events["time"]) >= 0).all())
     (True, True)
     """
-    return join_events(
-        list(
-            iter_events(model, recording, spec, plan, threshold=threshold, tile=tile, engine=engine, progress=progress)
-        )
-    )
+    tables = iter_events(model, recording, spec, plan, threshold=threshold, tile=tile, engine=engine, progress=progress)
+    return join_events(list(tables))
 
 
 def iter_events(
@@ -87,16 +83,11 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
         signals = recording.with_white(spec.input.white)
         yield from (signals.recording(row) for row in range(len(signals)))
         return
-    if not isinstance(recording, Tensor | np.ndarray):
+    kind, shape = getattr(recording, "dtype", type(recording).__name__), list(getattr(recording, "shape", ()))
+    if "float" not in str(kind) or not 1 <= len(shape) <= 3:
         raise ImageError(
-            f"a recording of type {type(recording).__name__} was given; expected an array, a tensor, or what "
-            "whatwhere.data.load(…, signals=True) reads"
-        )
-    floats = recording.is_floating_point() if isinstance(recording, Tensor) else recording.dtype.kind == "f"
-    if not floats or not 1 <= recording.ndim <= 3:
-        raise ImageError(
-            f"a recording of {recording.dtype} and shape {list(recording.shape)} was given; expected floats [T], [C, T]"
-            " or [N, C, T], or what whatwhere.data.load(…, signals=True) reads, which scales integers"
+            f"a recording of {kind} and shape {shape} was given; expected floats [T], [C, T] or [N, C, T], or what "
+            "whatwhere.data.load(…, signals=True) reads, which scales integers"
         )
     signals = recording.reshape((1,) * (3 - recording.ndim) + tuple(recording.shape))
     yield from (signal[:, None] for signal in signals)

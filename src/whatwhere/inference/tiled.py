@@ -21,11 +21,10 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError, one_or
 from whatwhere.inference.auto_lam import resolve_lam
-from whatwhere.inference.checks import check_filters
+from whatwhere.inference.checks import Target, check_filters, make_target
 from whatwhere.inference.convergence import unfinished_changes, warn_unconverged
 from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
-from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import LayerPlaces
@@ -246,7 +245,8 @@ def infer_tiles(
     require(not spec.per_batch, "step.per = 'batch' for tiles", "'image', so that every tile is inferred alone")
     check_picture(model, picture, mask)
     check_filters(model)
-    grid = TileGrid.of(model.spec, *picture.shape[1:], tile, overlap)
+    _, height, width = picture.shape
+    grid = TileGrid.of(model.spec, height, width, tile, overlap)
     plan = tuple(plan) or joint(model.spec.depth)
     masks = None if mask is None else TileImages(mask, grid)
     spec = resolve_lam(model, TileImages(picture, grid), spec, plan, mask=masks)
@@ -255,8 +255,9 @@ def infer_tiles(
     with torch.no_grad():
         while batch := list(islice(left, together)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
-            v, M = torch.cat([target.v for target in targets]), join_masks(targets)
-            problem = Problem(model, v, highest, spec, mask=M)
+            masks = [torch.ones_like(t.v) if t.mask is None else t.mask.expand_as(t.v) for t in targets]
+            M = torch.cat(masks) if any(t.mask is not None for t in targets) else None
+            problem = Problem(model, torch.cat([t.v for t in targets]), highest, spec, mask=M)
             resolved = resolve(engine, problem[:1])
             solution = run_plan(resolved, problem, plan)
             unfinished.append(unfinished_changes(solution.stats, spec))
@@ -314,14 +315,6 @@ def read_window(picture: Picture, window: tuple[slice, ...]) -> Tensor:
     """Some pixels of a picture, [1, C, h, w]."""
     pixels = picture[:, window[0], window[1]]
     return (pixels if isinstance(pixels, Tensor) else torch.from_numpy(np.array(pixels)))[None]
-
-
-def join_masks(targets: Sequence[Target]) -> Tensor | None:
-    """The masks of several tiles, 1 for those that have none; None if none has one."""
-    if all(target.mask is None for target in targets):
-        return None
-    ones = (torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v) for target in targets)
-    return torch.cat(list(ones))
 
 
 def finish_tile(model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents: Latents, engine: str) -> SolvedTile:

@@ -11,18 +11,18 @@ variables has a scale of μ and one of γ for each layer. `untied` steps also ha
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import ista
-from whatwhere.inference.auto_lam import sample_rows
-from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.auto_lam import sample_targets
+from whatwhere.inference.checks import ImageSource, make_target
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.step_size import pooling_rate, safe_step
-from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.files import model_checksum
@@ -116,12 +116,8 @@ class UnrolledInference(nn.Module):
         """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables of every layer."""
         return self.unroll(images, mask)[0]
 
-    def cost(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The objective of every image after the last step, [N]."""
-        return self.unroll(images, mask)[1].cost
-
     def unroll(self, images: Tensor, mask: Tensor | None = None) -> tuple[Latents, Objective]:
-        """All steps, and the objective at their end."""
+        """The latents after all steps, and the objective of every image there."""
         target = make_target(self.model, images, mask)
         problem = self.problem(self.model, target.v, target.mask)
         latents = self.run(problem)
@@ -183,9 +179,11 @@ def distill(
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     plain = teacher or replace(unrolled.settings, steps=50)
-    sizes = [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]
-    filters = {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate}
-    optimizer = torch.optim.Adam([{"params": sizes}, filters], spec.learning_rate)
+    parameters: list[dict[str, Any]] = [
+        {"params": [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]},
+        {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate},
+    ]
+    optimizer = torch.optim.Adam(parameters, spec.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)
     generator, costs = torch.Generator().manual_seed(spec.seed), []
     model = unrolled.model.with_upward(None)  # of the teacher
@@ -217,6 +215,5 @@ def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Te
 
 def mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
     """The mean over some images of the largest |v|; None if they are all black."""
-    v = [make_target(model, images[slice(row, row + 1)]).v for row in sample_rows(len(images))]
-    contrast = float(torch.stack([one.abs().amax() for one in v]).mean())
+    contrast = float(torch.stack([target.v.abs().amax() for target in sample_targets(model, images)]).mean())
     return contrast if contrast > 0 else None

@@ -16,9 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data.signals import Signals
-from whatwhere.inference.auto_lam import sample_rows
+from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.checks import ImageSource
-from whatwhere.inference.target import make_target
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, Recipe
 from whatwhere.spec.toml import read_recipe
@@ -99,8 +98,8 @@ def start_from_pieces(model: DeconvNet, images: ImageSource, seed: int) -> Decon
     """
     layer = model.spec.layers[0]
     length, generator = layer.filter_shape[1], torch.Generator().manual_seed(seed)
-    targets = [make_target(model, images[slice(row, row + 1)]) for row in sample_rows(len(images))]
-    v = torch.cat([target.v[:, :, 0] for target in targets if target.v.shape[3] >= length]).cpu()
+    signals = [target.v[:, :, 0] for target in sample_targets(model, images)]
+    v = torch.cat([v for v in signals if v.shape[2] >= length]).cpu()
     if not len(v) or not v.any():
         return model
     window = torch.hann_window(length + 2, periodic=False, dtype=v.dtype)[1:-1]  # the middle counts most

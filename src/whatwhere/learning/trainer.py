@@ -14,10 +14,9 @@ import torch
 
 from whatwhere.errors import SpecError
 from whatwhere.inference.auto_lam import resolve_recipe
-from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.checks import ImageSource, make_target
 from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.environment import choose_device
-from whatwhere.inference.target import make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.defaults import choose_defaults, start_from_pieces
 from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image

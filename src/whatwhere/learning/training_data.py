@@ -14,8 +14,7 @@ from torch import Tensor
 from whatwhere.data import Images, Signals, load, load_for_training
 from whatwhere.data.signals import training_windows
 from whatwhere.errors import ImageError, WhatwhereError
-from whatwhere.inference.checks import ImageSource
-from whatwhere.inference.target import Target, make_target
+from whatwhere.inference.checks import ImageSource, Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.inference.engines.triton.formulas import formulas
+from whatwhere.inference.engines.triton.math import formulas
 from whatwhere.nn import fused, plain
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit

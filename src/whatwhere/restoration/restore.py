@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
-from whatwhere.inference.target import as_weights, check_mask
+from whatwhere.inference.checks import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary

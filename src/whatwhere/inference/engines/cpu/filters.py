@@ -20,12 +20,13 @@ from whatwhere.inference.engines.cpu.steps import penalty_and_nonzeros, reconstr
 from whatwhere.inference.engines.jit import Array, cached_jit, jit
 from whatwhere.inference.engines.jit.simd import LANES, any_nonzero, load, noinline, store
 from whatwhere.inference.engines.jit.vector_math import fma
+from whatwhere.inference.filter_map import LinearMap
 from whatwhere.model import Problem
 
 CHUNK = 32  # images whose gradients a thread adds up in one call
 
 
-class CPUFilterMap:
+class CPUFilterMap(LinearMap):
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
     def __init__(self, problem: Problem, k: int) -> None:
@@ -35,16 +36,9 @@ class CPUFilterMap:
             self.model, images.shape[2], images.shape[3], len(self.latents.pooling_params), ()
         )
 
-    def normal(self, f: Tensor) -> Tensor:
-        """Aᵀ A f."""
-        return self.gradient(f, np.zeros_like(self.images))
-
-    def negative_gradient(self, f: Tensor) -> Tensor:
-        """Aᵀ (M ⊙ v - A f)."""
-        return -self.gradient(f, self.images)
-
-    def gradient(self, f: Tensor, images: np.ndarray) -> Tensor:
-        """Aᵀ (A f - M ⊙ images), [C, B, K, L]. The order of sums does not depend on the number of threads."""
+    def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
+        """The order of sums does not depend on the number of threads."""
+        images = self.images if subtract else np.zeros_like(self.images)
         filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
         C, B, K, L = f.shape
         maps_below, maps = int(self.layers[self.k - 1]["maps"]), int(self.layers[self.k]["maps"])

@@ -35,12 +35,8 @@ class VectorModel(extending.models.PrimitiveModel):
         super().__init__(dmm, fe_type, vector_ir(fe_type.dtype))
 
 
-def scalar_ir(dtype: types.Float) -> ir.Type:
-    return ir.FloatType() if dtype == types.float32 else ir.DoubleType()
-
-
 def vector_ir(dtype: types.Float) -> ir.VectorType:
-    return ir.VectorType(scalar_ir(dtype), LANES)
+    return ir.VectorType(ir.FloatType() if dtype == types.float32 else ir.DoubleType(), LANES)
 
 
 def pointer(context: Any, builder: Any, array_type: types.Array, array: Any, index: Any) -> Any:

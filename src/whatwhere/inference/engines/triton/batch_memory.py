@@ -6,12 +6,11 @@ from torch import Tensor
 
 from whatwhere.inference.engines.triton.shapes import (
     LayerShape,
-    down_matrix,
-    down_size,
+    down_sources,
+    lay_out,
     layer_shapes,
     round_up,
-    up_matrix,
-    up_size,
+    up_sources,
 )
 from whatwhere.inference.engines.triton.step import MARKED_IMAGES
 from whatwhere.inference.engines.triton.weights import Strided, take_theta
@@ -67,8 +66,8 @@ class BatchMemory:
         self.error = [
             torch.zeros(N, *s.blocks, s.cell_area, s.below[0], dtype=HALF, device=images.device) for s in self.shapes
         ]
-        self.down = [empty(*down_size(s), dtype=HALF) for s in self.shapes]
-        self.up = [empty(*up_size(s), dtype=HALF) for s in self.shapes]
+        self.down = [empty(*down_sources(s, self.device).shape, dtype=HALF) for s in self.shapes]
+        self.up = [empty(*up_sources(s, self.device).shape, dtype=HALF) for s in self.shapes]
         self.sources: list[tuple[Tensor, int]] = []  # what is laid out, and its versions
 
         top, bottom = self.shapes[-1], self.shapes[0]
@@ -136,8 +135,8 @@ class BatchMemory:
         upward = model.upward[: self.top]
         self.gradient_unit[0] = to_unit(torch.stack([f.abs().sum((0, 2, 3)).amax() for f in upward]).prod())
         for k, shape in enumerate(self.shapes):
-            self.down[k].copy_(down_matrix(model.filters[k], shape))
-            self.up[k].copy_(up_matrix(upward[k], shape))
+            self.down[k].copy_(lay_out(model.filters[k], down_sources(shape, self.device)))
+            self.up[k].copy_(lay_out(upward[k], up_sources(shape, self.device)))
         self.sources = [(f, f._version) for f in self.both_passes(model)]
 
     def both_passes(self, model: DeconvNet) -> tuple[Tensor, ...]:

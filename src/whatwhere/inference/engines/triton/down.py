@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.formulas import formulas
-from whatwhere.inference.engines.triton.math import place
+from whatwhere.inference.engines.triton.math import formulas, place
 from whatwhere.inference.engines.triton.step import (
     MARKED_IMAGES,
     mark_active,
@@ -187,9 +186,8 @@ class UnpoolRule:
     """What `unpool` is compiled for."""
 
     alpha: float
-    measure: bool
+    measure: bool  # and mark active regions
     accelerate: bool  # first move p, the last change of the features, ahead of these by FISTA's momentum
-    mark: bool
 
 
 @triton.jit
@@ -211,9 +209,8 @@ def unpool(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.cons
         planes = load_planes(tensors.weights, tile, here & some_in_row(p_hat != 0), SHAPE)
         z, c = tensors.z, tl.load(tensors.common + SCALE)
         store_unpooled(p_hat * c, z, region_weights(planes, p_hat, SHAPE), tile, here, SHAPE)
-    if RULE.mark:
-        mark_active(tensors.active, p_hat, tile.row, 0, numbers, SHAPE)
     if RULE.measure:
+        mark_active(tensors.active, p_hat, tile.row, 0, numbers, SHAPE)
         measure_features(tensors, p_hat, part, exists, RULE.alpha)
 
 

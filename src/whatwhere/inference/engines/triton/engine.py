@@ -9,6 +9,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,8 @@ class Prepared:
         workspace = self.workspace
         if self.started and is_recordable(problem) and workspace.holds(problem.model):
             if self.whole is None or not workspace.holds(self.whole[0].model):
-                self.whole = self.record_whole(replace(problem, images=problem.images.clone()))
+                own = replace(problem, images=problem.images.clone())
+                self.whole = own, record(partial(self.load_and_run, own))
             own, graph = self.whole
             own.images.copy_(problem.images)
             graph.replay()
@@ -61,12 +63,9 @@ class Prepared:
         self.used = True
         self.started |= is_recordable(problem)
 
-    def record_whole(self, problem: Problem) -> tuple[Problem, torch.cuda.CUDAGraph]:
-        def start_and_run() -> None:
-            self.load(problem)
-            self.workspace.run()
-
-        return problem, record(start_and_run)
+    def load_and_run(self, problem: Problem) -> None:
+        self.load(problem)
+        self.workspace.run()
 
     def load(self, problem: Problem) -> None:
         """Give the workspace the problem and where it starts."""

@@ -11,16 +11,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.inference.engines.triton.shapes import LayerShape, depth_block, down_matrix, filters_of
+from whatwhere.inference.engines.triton.shapes import LayerShape, depth_block, down_sources, filters_of, lay_out
 from whatwhere.inference.engines.triton.weights import ERROR_UNSCALE, UNSCALE
 from whatwhere.inference.engines.triton.workspace import Workspace
+from whatwhere.inference.filter_map import LinearMap
 from whatwhere.model import Problem
 
 PROGRAMS = 1024  # about so many take part in a sum, each with a share of the rows
 M, K = tl.constexpr(64), tl.constexpr(64)  # rows and depth of a tile
 
 
-class TritonFilterMap:
+class TritonFilterMap(LinearMap):
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
     def __init__(self, workspace: Workspace, problem: Problem, k: int) -> None:
@@ -30,20 +31,11 @@ class TritonFilterMap:
         workspace.unpool(workspace.top, slice(0, workspace.N), workspace.p[-1])
         workspace.reconstruct(workspace.N, to=k)
 
-    def negative_gradient(self, f: Tensor) -> Tensor:
-        """Aᵀ (M ⊙ v - A f)."""
-        return -self.gradient(f, subtract=True)
-
-    def normal(self, f: Tensor) -> Tensor:
-        """Aᵀ A f."""
-        return self.gradient(f, subtract=False)
-
     def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
-        """Aᵀ (A f), or Aᵀ (A f - M ⊙ v), A f = M ⊙ R_{k-1} (z_k * f)."""
         workspace, k = self.workspace, self.k
         shape, largest = workspace.shapes[k - 1], f.abs().amax()
         unit = largest.where(largest > 0, torch.ones_like(largest))  # directions may be too large for float16
-        workspace.down[k - 1].copy_(down_matrix(f / unit, shape))
+        workspace.down[k - 1].copy_(lay_out(f / unit, down_sources(shape, f.device)))
         workspace.sources.clear()  # one of the matrices is another
         if subtract:
             workspace.images.div_(unit)

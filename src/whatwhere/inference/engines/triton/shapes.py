@@ -181,39 +181,21 @@ def block_places(shape: LayerShape, device: torch.device) -> Tensor:
     return placed.view(-1, shape.cell_area).to(device)
 
 
-def down_size(shape: LayerShape) -> tuple[int, int, int]:
-    """Taps, rows and columns of the matrix of the downward pass, padded as its kernel reads it."""
-    rows, columns = shape.cell_row, shape.group_row
-    return math.prod(shape.group_taps), round_up(rows, shape.down_depth), round_up(columns, shape.down_tile)
-
-
-def down_matrix(f: Tensor, shape: LayerShape) -> Tensor:
-    """G_t of every tap, [taps, s B, elements of a group of blocks], padded with zeros."""
-    return lay_out(f, down_sources(shape, f.device))
-
-
 @cache
 def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    padded = torch.zeros(down_size(shape), dtype=torch.long)
+    """Of G_t of every tap, [taps, s B, elements of a group of blocks], padded with zeros."""
+    rows, columns = round_up(shape.cell_row, shape.down_depth), round_up(shape.group_row, shape.down_tile)
+    padded = torch.zeros(math.prod(shape.group_taps), rows, columns, dtype=torch.long)
     padded[:, : shape.cell_row, : shape.group_row] = filter_blocks(numbered(shape), shape, shape.group).long()
     return padded.to(device)
 
 
-def up_size(shape: LayerShape) -> tuple[int, int, int]:
-    """Taps, rows and columns of the matrix of the upward pass, padded as its kernel reads it."""
-    return math.prod(shape.taps), round_up(shape.block_row, shape.up_depth), shape.chunks * shape.places * CHUNK
-
-
-def up_matrix(f: Tensor, shape: LayerShape) -> Tensor:
-    """G_tᵀ of every tap, [taps, s C, chunks · places · CHUNK]: its columns in chunks of maps, padded with zeros."""
-    return lay_out(f, up_sources(shape, f.device))
-
-
 @cache
 def up_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    area, columns = shape.cell_area, shape.block_row
-    taps, rows, _ = up_size(shape)
+    """Of G_tᵀ of every tap, [taps, s C, chunks · places · CHUNK]: its columns in chunks of maps, padded with zeros."""
+    area, columns, taps = shape.cell_area, shape.block_row, math.prod(shape.taps)
     G = filter_blocks(numbered(shape), shape).view(taps, area, shape.maps, columns)  # [t, a, b, y c]
+    rows = round_up(columns, shape.up_depth)
     padded = torch.zeros(taps, rows, shape.chunks * CHUNK, shape.places, dtype=torch.long)
     padded[:, :columns, : shape.maps, :area] = G.permute(0, 3, 2, 1).long()
     chunked: Tensor = padded.unflatten(2, (shape.chunks, CHUNK))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.formulas import formulas
+from whatwhere.inference.engines.triton.math import formulas
 from whatwhere.inference.engines.triton.weights import (
     GRADIENT_SCALE,
     SCALE,

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.formulas import formulas
+from whatwhere.inference.engines.triton.math import formulas
 
 BLOCK = tl.constexpr(256)  # images that a program of `shared_step` takes at a time
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from whatwhere.inference.engines.triton.formulas import formulas
+from whatwhere.inference.engines.triton.math import formulas
 from whatwhere.inference.engines.triton.shapes import CHUNK, planes_of
 
 UNIT = tl.constexpr(32767.0)  # what 1 is stored as; times 1 / 32767 that is 1 again, exactly

@@ -35,12 +35,12 @@ class Workspace(BatchMemory):
         if self.from_zero:
             self.take_first_step()
         else:
-            self.unpool(self.top, everything, self.p[-1], measure=True, next_step=0)
+            self.unpool(self.top, everything, self.p[-1], next_step=0)
         for t in range(int(self.from_zero), self.spec.steps):
             self.take_step(t)
         if self.spec.momentum:
             self.p[-1].copy_(self.features)
-            self.unpool(self.top, everything, self.p[-1], measure=True, next_step=self.spec.steps)
+            self.unpool(self.top, everything, self.p[-1], next_step=self.spec.steps)
         self.reconstruct(self.N, t=self.spec.steps)
         self.measure(self.spec.steps)
 
@@ -163,25 +163,21 @@ class Workspace(BatchMemory):
                 self.unpool(k - 1, slice(0, images), stages[under], before=trial)
 
     def unpool(
-        self,
-        k: int,
-        images: slice,
-        p: Tensor,
-        *,
-        before: bool = False,
-        measure: bool = False,
-        accelerate: int | None = None,
-        next_step: int | None = None,
+        self, k: int, images: slice, p: Tensor, *, before: bool = False, accelerate: bool = False, next_step: int = -1
     ) -> None:
-        """z_k from p of layer k; with the weights `before` the line search; with `accelerate`, the step t, from the
-        point that momentum leads to; mark active regions for the `next_step`."""
-        shape, t, count = self.shapes[k - 1], accelerate or 0, images.stop - images.start
+        """z_k from p of layer k, with the weights `before` the line search where asked.
+
+        With a `next_step`, p is measured, and active regions are marked for that step; with `accelerate`, p is first
+        moved to the point that momentum leads to.
+        """
+        shape, t, count = self.shapes[k - 1], max(next_step - 1, 0), images.stop - images.start
+        measure = next_step >= 0
         weights = (self.weights_before if before else self.weights)[k - 1][images]
         if shape.tiled or measure:
             rows, programs = self.regions(shape, count)
-            rule = down.UnpoolRule(self.spec.alpha, measure, accelerate is not None, next_step is not None)
+            rule = down.UnpoolRule(self.spec.alpha, measure, accelerate)
             tensors = self.tensors(k, images, t, p=p[images], weights=weights)
-            numbers = self.numbers(rows, k, t, next_step=next_step or 0)
+            numbers = self.numbers(rows, k, t, next_step=next_step)
             down.unpool[programs](tensors, numbers, SHAPE=shape, RULE=rule, **ELEMENTWISE)
         if not shape.tiled:
             rows = count * shape.cells[0] * shape.cells[1]
@@ -270,4 +266,4 @@ class Workspace(BatchMemory):
     def accelerate(self, t: int) -> None:
         """FISTA's next point."""
         sums.sum_rows[(self.N,)](self.uphill, self.uphill_sum, COUNT=self.uphill.shape[1], num_warps=1)
-        self.unpool(self.top, slice(0, self.N), self.p[-1], measure=True, accelerate=t, next_step=t + 1)
+        self.unpool(self.top, slice(0, self.N), self.p[-1], accelerate=True, next_step=t + 1)
