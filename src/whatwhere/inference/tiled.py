@@ -255,8 +255,8 @@ def infer_tiles(
     with torch.no_grad():
         while batch := list(islice(left, together)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
-            masks = [torch.ones_like(t.v) if t.mask is None else t.mask.expand_as(t.v) for t in targets]
-            M = torch.cat(masks) if any(t.mask is not None for t in targets) else None
+            weights = [torch.ones_like(t.v) if t.mask is None else t.mask.expand_as(t.v) for t in targets]
+            M = torch.cat(weights) if any(t.mask is not None for t in targets) else None
             problem = Problem(model, torch.cat([t.v for t in targets]), highest, spec, mask=M)
             resolved = resolve(engine, problem[:1])
             solution = run_plan(resolved, problem, plan)
