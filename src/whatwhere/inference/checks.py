@@ -57,9 +57,8 @@ def in_model_units(spec: ModelSpec, images: Any) -> Any:
     if hasattr(images, "with_white"):
         return images.with_white(spec.input.white).with_channels(spec.channels)
     if isinstance(images, Tensor) and images.dtype in SCALED:
-        return images.float() * (
-            spec.input.white / (1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max)
-        )
+        largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
+        return images.float() * (spec.input.white / largest)
     return images
 
 

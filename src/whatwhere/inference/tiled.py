@@ -98,10 +98,8 @@ class TileGrid:
         require_count("tile", tile)
         require_count("overlap", overlap, least=0)
         places = LayerPlaces.of(spec, 0), LayerPlaces.of(spec, 1)
-        rows, columns = (
-            TileAxis.split(length, tile, overlap, along[-1].stride)
-            for length, along in zip((height, width), places, strict=True)
-        )
+        rows = TileAxis.split(height, tile, overlap, places[0][-1].stride)
+        columns = TileAxis.split(width, tile, overlap, places[1][-1].stride)
         return cls(rows, columns, places)
 
     @property
@@ -205,7 +203,6 @@ def infer_tiled(
     progress    called after every tile with the number 1
 
     Where no known pixel is within reach of the input stage's low-pass, it is the mean of the tile, not of the picture.
-
     The reconstruction and the sparse codes are collected in memory; `infer_tiles` yields them tile by tile.
 
     >>> model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=4),)))
