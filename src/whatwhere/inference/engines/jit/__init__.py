@@ -79,9 +79,3 @@ class MachineCodeCache(FunctionCache):
 @cache
 def warn_not_writable() -> None:
     warnings.warn(f"whatwhere: {NOT_WRITABLE}", stacklevel=2)
-
-
-def describe_cache(compiled: Any) -> str:
-    """Where the machine code of a compiled function is cached, or why it is not."""
-    folder = compiled._cache.cache_path  # None without a cache
-    return f"machine code cached in {folder}" if folder else NOT_WRITABLE
