@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ import torch.nn.functional as F
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.classification.metric import Metric, purpose
+from whatwhere.classification.metric import Metric
 from whatwhere.explorer.label_page import LabelPage
 from whatwhere.explorer.server import PageServer
-from whatwhere.model.files import write_tensors
+from whatwhere.model.files import checksum, model_checksum, write_tensors
 from whatwhere.spec.tasks import TrainingOptions
 
 RESULTS = Path(__file__).parent / "results" / "labelling.json"
@@ -39,15 +38,14 @@ RESULTS = Path(__file__).parent / "results" / "labelling.json"
 def session(folder: Path) -> tuple[Any, ww.data.Images]:
     """What makes a session of the digits, whose descriptors and labels are in a folder."""
     digits, how, options = ww.data.load("digits"), ww.Distortions(), TrainingOptions(device="cpu")
-    run = replace(ww.read_run("mnist"), folder=folder)
+    run = ww.read_run("mnist")
     if not (file := folder / "labels.codes.safetensors").exists():
-        made_for = purpose(run.model, run.recipe, digits, how)
-        Metric(torch.zeros(4800), torch.zeros(400, 4800), torch.ones(400), how, made_for).save(
-            folder / "metric.safetensors"
-        )
+        settings = run.recipe.inference, run.recipe.descriptor, digits.shape, how
+        made_for = checksum(f"{model_checksum(run.model)} {settings} {digits.fingerprint}", {})
+        metric = Metric(torch.zeros(4800), torch.zeros(400, 4800), torch.ones(400), how)
         turn = torch.randn(784, 400, generator=torch.Generator().manual_seed(0))
         rows = F.normalize(digits[:].flatten(1) @ turn, dim=1)
-        write_tensors(file, {"rows": rows}, {"made_for": f"{made_for} {digits.fingerprint}"})
+        write_tensors(file, {"rows": rows} | metric.tensors(), {"made_for": made_for})
 
     def make(stage: Any) -> ww.Labelling:
         return ww.Labelling(

@@ -39,7 +39,6 @@ from data_files import write_idx
 from examples import random_latents
 from tiny_run import PLAIN, bars, make, whatwhere
 from whatwhere.classification.label_tables import read_labels
-from whatwhere.classification.metric import Metric
 from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, claim_outputs
@@ -47,7 +46,6 @@ from whatwhere.learning.checkpoint import Checkpoint
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.model.files import checksum
-from whatwhere.spec.tasks import Distortions
 
 SLOWEST = 10  # seconds for one file
 MEMORY = 1 << 30  # bytes
@@ -107,8 +105,6 @@ def readers(folder: Path) -> dict[str, Reader]:
     add("codes", folder / "codes.npz", lambda path: ww.load_codes(path).features)
     ww.AnomalyDetector(aligned=True).fit(images[:, None]).save(folder / "detector.safetensors")
     add("detector", folder / "detector.safetensors", lambda path: score(path, images), text="settings")
-    Metric(torch.ones(6), torch.eye(6)[:3], torch.ones(3), Distortions()).save(folder / "metric.safetensors")
-    add("metric", folder / "metric.safetensors", lambda path: Metric.load(path)(torch.ones(2, 6)), text="settings")
     session = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0))
     session.label({0: "cat", 3: "dog"})
     session.save(folder / "classifier.safetensors")

@@ -1,14 +1,12 @@
 """The metric of distortions against a dense solve, streams against everything at once, files, errors."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from whatwhere.classification.metric import Covariance, Metric, fit_metric, metric_of, whitening_of
-from whatwhere.errors import ImageError, RunError
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.ops.distortions import distort
 from whatwhere.spec.tasks import Distortions
 
@@ -123,30 +121,12 @@ def test_constant_images_and_one_image_give_finite_rows() -> None:
         assert metric(torch.rand(4, 20)).isfinite().all()
 
 
-def test_a_metric_is_saved_without_pickle(tmp_path: Path) -> None:
+def test_a_metric_comes_back_from_its_tensors() -> None:
     metric, x = fit_metric(describe, images(30), HOW, rank=5), describe(images(8))
-    metric.save(tmp_path / "metric.safetensors")
-    again = Metric.load(tmp_path / "metric.safetensors")
-    assert again.how == HOW
+    again = Metric.from_tensors(metric.tensors(), HOW)
     assert torch.equal(again(x), metric(x))
-
-
-def test_damaged_files_and_other_files_raise(tmp_path: Path) -> None:
-    file = tmp_path / "metric.safetensors"
-    fit_metric(describe, images(9), HOW, rank=2).save(file)
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(RunError, match="checksum"):
-        Metric.load(file)
-    file.write_bytes(b"no metric")
-    with pytest.raises(RunError, match="metric"):
-        Metric.load(file)
-    with pytest.raises(RunError, match="missing"):
-        Metric.load(tmp_path / "missing.safetensors")
-    Metric(torch.ones(6), torch.ones(3, 5), torch.ones(3), HOW).save(file)
-    with pytest.raises(RunError, match="the sizes of its tensors do not match"):
-        Metric.load(file)
+    with pytest.raises(SpecError, match="the sizes of its tensors do not match"):
+        Metric.from_tensors({**metric.tensors(), "metric.mean": torch.ones(3)}, HOW)
 
 
 def test_wrong_rows_and_settings_raise() -> None:

@@ -10,12 +10,9 @@ No label is used. Both covariances are learned from a stream of batches in memor
 images: each is a low rank and an even rest, W ≈ V diag(w) Vᵀ + ρ (I − V Vᵀ).
 """
 
-import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,16 +20,12 @@ from torch import Tensor
 
 from whatwhere.classification.descriptors import Matrix, describe_images, unit_length
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.files import readable
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import checksum, model_checksum, read_checked, write_checked
 from whatwhere.ops.distortions import distort
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import Distortions
-from whatwhere.spec.toml import build
 
-FORMAT = "whatwhere metric 1"
 BATCH = 4096  # rows that are dense at a time
 RANK = 400  # columns of the result, fewer where descriptors or images are fewer
 SHARE = 1.0  # of the mean variance under distortions, which every direction has at least
@@ -49,7 +42,6 @@ class Metric:
     matrix     Uᵀ B, [r, D]
     variances  Λ, [r], in descending order
     how        the distortions that it was learned from
-    made_for   what it belongs to: a checksum of the model, the settings and the size of images (`purpose`)
 
     >>> x = torch.randn(100, 6)
     >>> metric = Metric(x.mean(0), torch.eye(6)[:3], torch.ones(3), Distortions())
@@ -61,7 +53,6 @@ class Metric:
     matrix: Tensor
     variances: Tensor
     how: Distortions
-    made_for: str = ""
 
     def __call__(self, x: Matrix) -> Tensor:
         """Rows [N, D] as rows of unit length [N, r], on the device of the metric."""
@@ -78,29 +69,19 @@ class Metric:
         return torch.cat(parts) if parts else self.mean.new_zeros(0, len(self.matrix))
 
     def to(self, device: torch.device | str) -> "Metric":
-        return Metric(self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how, self.made_for)
+        return Metric(self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how)
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as a safetensors file; nothing is pickled."""
-        settings = {"how": asdict(self.how), "made_for": self.made_for}
-        write_checked(Path(path), FORMAT, settings, self.to("cpu").tensors())
+        """What a file holds of it; `from_tensors` is the inverse."""
+        parts = {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
+        return {f"metric.{name}": tensor.cpu() for name, tensor in parts.items()}
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Metric":
-        """Read what `save` wrote."""
-        file = Path(path)
-        with readable(file, "metric", "learn it again"):
-            return cls.from_parts(*read_checked(file, FORMAT))
-
-    @classmethod
-    def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "Metric":
-        mean, matrix, variances = (tensors[name].float() for name in ("mean", "matrix", "variances"))
+    def from_tensors(cls, tensors: Mapping[str, Tensor], how: Distortions) -> "Metric":
+        mean, matrix, variances = (tensors[f"metric.{name}"].float() for name in ("mean", "matrix", "variances"))
         if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):
             raise SpecError("the sizes of its tensors do not match")
-        return cls(mean, matrix, variances, build(Distortions, settings["how"]), settings.get("made_for", ""))
+        return cls(mean, matrix, variances, how)
 
 
 class Covariance:
@@ -194,33 +175,7 @@ def learn_metric(
     """Learn the metric of the descriptors of a model, on its device (see `fit_metric`)."""
     images = in_model_units(model.spec, images)
     describe = partial(describe_images, model, recipe=recipe, engine=engine, on_device=True)
-    metric = fit_metric(describe, images, how, progress=progress)
-    return replace(metric, made_for=purpose(model, recipe, images, metric.how))
-
-
-def run_metric(
-    folder: Path | None, model: DeconvNet, images: ImageSource, recipe: Recipe, how: Distortions, **options: Any
-) -> Metric:
-    """The metric that is saved with a run, `metric.safetensors`; if there is none for this, learn and save it.
-
-    options  of `learn_metric`
-    """
-    file = None if folder is None else folder / "metric.safetensors"
-    if file is not None and file.exists():
-        metric = Metric.load(file)
-        if metric.made_for == purpose(model, recipe, images, how):
-            return metric.to(model.device)
-    metric = learn_metric(model, images, recipe, how, **options)
-    if file is not None and file.parent.is_dir():
-        with suppress(OSError):  # a run that may only be read keeps none
-            metric.save(file)
-    return metric
-
-
-def purpose(model: DeconvNet, recipe: Recipe, images: ImageSource, how: Distortions) -> str:
-    """What a metric belongs to: a checksum of the model, the settings of its descriptors, the images' shape, `how`."""
-    settings = (recipe.inference, recipe.descriptor, tuple(images[:1].shape[1:]), how)
-    return checksum(f"{model_checksum(model)} {settings}", {})
+    return fit_metric(describe, images, how, progress=progress)
 
 
 def metric_of(

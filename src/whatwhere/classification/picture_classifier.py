@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.classification.descriptors import describe_images
-from whatwhere.classification.metric import Metric, purpose, run_metric
+from whatwhere.classification.metric import Metric, learn_metric
 from whatwhere.classification.neighbours import Neighbours, NewRows
 from whatwhere.data import Images, load
 from whatwhere.errors import ImageError, SpecError
@@ -22,10 +22,18 @@ from whatwhere.learning import TrainedRun, TrainingCallbacks, read_run, train
 from whatwhere.learning.defaults import choose_defaults
 from whatwhere.learning.reports import Stage
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import model_tensors, read_checked, read_tensors, write_checked, write_tensors
+from whatwhere.model.files import (
+    checksum,
+    model_checksum,
+    model_tensors,
+    read_checked,
+    read_tensors,
+    write_checked,
+    write_tensors,
+)
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import Distortions, TrainingOptions
-from whatwhere.spec.toml import override, to_toml
+from whatwhere.spec.toml import build, override, to_toml
 
 FORMAT = "whatwhere picture classifier 1"
 
@@ -90,7 +98,7 @@ class PictureClassifier:
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
         if (d := self.describe) is not None:
             tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
-            tensors |= {f"metric.{name}": tensor.cpu() for name, tensor in d.metric.tensors().items()}
+            tensors |= d.metric.tensors()
             settings |= {"how": asdict(d.metric.how), "shape": d.shape, "recipe": to_toml(d.recipe)}
         with disk_errors(f"writing {path}", "make room, or choose another place"):
             write_checked(Path(path), FORMAT, settings, tensors)
@@ -137,7 +145,7 @@ def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describe
         [tensors[f"model.layer{k}.{part}"] for k in layers] for part in ("filters", "connectivity")
     )
     model = DeconvNet.from_parts(recipe.model, filters, connectivity)
-    metric = Metric.from_parts(settings, {name.removeprefix("metric."): tensor for name, tensor in tensors.items()})
+    metric = Metric.from_tensors(tensors, build(Distortions, settings["how"]))
     channels, height, width = settings["shape"]
     return Describer(model, recipe, metric, (channels, height, width))
 
@@ -152,7 +160,7 @@ def describe_pictures(
 ) -> tuple[Describer, Tensor]:
     """What describes the images, and their rows [N, r].
 
-    labels  the table of labels next to which the learned run and the rows are kept; None keeps nothing
+    labels  the table of labels next to which the learned run, the metric and the rows are kept; None keeps nothing
     stage   shows the progress
     """
     kept = None if labels is None else labels.with_suffix(".run")
@@ -161,22 +169,25 @@ def describe_pictures(
     trained = run if isinstance(run, TrainedRun) else read_run(run) if run else learn(images, kept, options, stage)
     model = trained.model.to(choose_device(options.device, options.engine))
     recipe, engine = trained.recipe, options.engine
-    with stage("learning what does not matter", len(images)) as advance:
-        metric = run_metric(trained.folder, model, images, recipe, how, engine=engine, progress=advance)
-    describe = Describer(model, recipe, metric, images.shape, engine)
     file = None if labels is None else labels.with_suffix(".codes.safetensors")
-    made_for = f"{purpose(model, recipe, images, how)} {images.fingerprint}"
+    settings = recipe.inference, recipe.descriptor, images.shape, how
+    made_for = checksum(f"{model_checksum(model)} {settings} {images.fingerprint}", {})
     if file is not None and file.exists():
         with readable(file, "file of descriptors", "remove it"):
             metadata, tensors = read_tensors(file)
             if metadata.get("made_for") == made_for:
-                return describe, tensors["rows"]
+                metric = Metric.from_tensors(tensors, how).to(model.device)
+                return Describer(model, recipe, metric, images.shape, engine), tensors["rows"]
+    with stage("learning what does not matter", len(images)) as advance:
+        metric = learn_metric(model, images, recipe, how, engine=engine, progress=advance)
+    describe = Describer(model, recipe, metric, images.shape, engine)
     with stage("describing the pictures", len(images)) as advance:
         rows = describe(images, advance)
     if file is not None:
         with disk_errors(f"writing {file}", "make room, or choose another place"):
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_tensors(file, {"rows": rows}, {"format": "whatwhere descriptors 1", "made_for": made_for})
+            metadata = {"format": "whatwhere descriptors 2", "made_for": made_for}
+            write_tensors(file, {"rows": rows} | metric.tensors(), metadata)
     return describe, rows
 
 
