@@ -1,8 +1,10 @@
 """Engines by name: which one is resolved, and what is said of the others."""
 
+import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +15,13 @@ from torch.utils._pytree import tree_flatten
 from examples import SPECS, random_images
 from whatwhere.data import load as load_data
 from whatwhere.errors import EngineError, SlowEngineWarning
-from whatwhere.inference import infer
+from whatwhere.inference import engines, infer
 from whatwhere.inference.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
+from whatwhere.inference.engines.cpu import first_use
 from whatwhere.learning import load
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import InferenceSpec, LineSearch, Phase, Recipe
+from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase, Recipe
 
 SPEC, PHASE, FEW = SPECS["2 layers"], Phase(layer=2), InferenceSpec(steps=1)
 
@@ -54,6 +57,43 @@ def test_auto_says_why_it_took_the_reference() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         resolve("reference", Problem(model, v, PHASE, FEW))  # asked for by name
+
+
+def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_use, "is_compiled", lambda: False)
+    started: list[int] = []
+    monkeypatch.setattr(first_use, "compile_apart", lambda: started.append(1))
+    monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
+    model, v, settings = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28), InferenceSpec()
+    problem = Problem(model, v, PHASE, settings)
+    with pytest.warns(SlowEngineWarning, match="small problem.* is being made"):
+        assert infer(model, v, FEW).engine == "reference"
+    assert started
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert resolve("auto", problem, 3).name == "reference"
+        assert resolve("auto", problem, 11).name == "cpu", "compiling is faster than the reference"
+        assert resolve("auto", problem, 1).name == "reference"
+        assert resolve("auto", problem, 2).name == "cpu", "many small ones are as slow as a large one"
+        assert resolve("auto", problem).name == "cpu", "training waits"
+        monkeypatch.setattr(first_use, "is_compiled", lambda: True)
+        monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
+        assert resolve("auto", problem, 1).name == "cpu"
+
+
+def test_machine_code_is_made_once_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    from whatwhere.inference.engines.cpu.loop import advance
+
+    commands: list[list[str]] = []
+    monkeypatch.setattr(advance._cache, "folder", tmp_path)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: commands.append(command))
+    for _ in range(2):
+        first_use.compile_apart.__wrapped__()
+    ((_, _, program),) = commands
+    monkeypatch.undo()
+    exec(program)  # here the machine code is there
+    assert (tmp_path / "compiling").exists()
 
 
 class NoFloat64(TorchDispatchMode):

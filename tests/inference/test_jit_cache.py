@@ -98,7 +98,7 @@ def read_only_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def test_without_a_writable_folder_it_compiles_and_warns_once(
     folder: Path, read_only_disk: Callable[[], None], recwarn: pytest.WarningsRecorder
 ) -> None:
-    jit.warn_not_writable.cache_clear()
+    jit.warn_once.cache_clear()
     read_only_disk()
     for _ in range(2):
         double = define(folder)
@@ -168,3 +168,29 @@ print(double(21))
     assert done.stdout == "42\n"
     assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert not cache_files(tmp_path)
+
+
+def test_it_is_known_whether_there_is_machine_code(folder: Path) -> None:
+    def has_code() -> bool:
+        double = define(folder)
+        return bool(double._cache.has_code(double.targetctx.codegen()))
+
+    assert not has_code()
+    call(define(folder))
+    assert has_code()
+    (folder / "other.py").write_text("# another source")
+    assert not has_code()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files on this system")
+def test_machine_code_that_others_may_write_is_not_loaded(folder: Path) -> None:
+    jit.warn_once.cache_clear()
+    call(define(folder))
+    assert call(define(folder)) == 1, "a folder of this user's own"
+    (file,) = cache_files(folder)
+    content = file.read_bytes()
+    file.parent.chmod(0o777)
+    with pytest.warns(UserWarning, match="others may write to it"):
+        assert call(define(folder)) == 0
+    assert file.read_bytes() == content, "left as it was, and compiled elsewhere"
+    assert call(define(folder)) == 1

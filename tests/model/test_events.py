@@ -160,5 +160,6 @@ def test_tables() -> None:
 
 def test_a_data_frame() -> None:
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(Events.of([(0, 1, 3, 12.25, 0.4, 2.0, -1)]))
+    frame = Events.of([(0, 1, 3, 12.25, 0.4, 2.0, -1)]).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
     assert frame.loc[0, "time"] == 12.25

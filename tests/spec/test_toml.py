@@ -117,6 +117,30 @@ def test_a_choice_keeps_its_settings_until_its_kind_changes() -> None:
     assert override(learning, {"update": {"reset_at": []}}).update == EveryEpoch(reset_at=())
 
 
+OLD = {
+    "inference.step_size = 'batch'": r'inference\.step_size is not a setting any more; write step = \{ kind = "',
+    "inference.momentum = true": r"inference\.momentum is not a setting any more; write step\.momentum = true",
+    "inference.search_every = 2": r"write nothing: β is searched for in every step",
+    "inference.noise = 0.1": r"write lam as a number; `whatwhere denoise` removes noise",
+    "inference.lam.noise = 0.1": r"inference\.lam\.noise is not a setting any more; write lam as a number",
+    "inference.sparsity_share = 0.1": r'write lam = \{ kind = "auto", share = 0\.1 \}',
+    "inference.sparsity = 0.5": r"write lam = 1 / 0\.5",
+    "inference.gamma_max = 20": r"write moments\.gamma_max = 20",
+    "inference.moment_power = 1": r"write moments\.power = 1",
+    "learning.each.reset_at = [5]": r"learning\.each\.reset_at is not .* any more; write update\.reset_at = \[5\]",
+    "learning.1.momentum = 0.2": r"write update\.direction_memory = 0\.2",
+    'inference.step = { kind = "schedule", steps = [{ size = 1, threshold = 1, momentum = 0.1 }] }': (
+        r"inference\.step\.steps\.1\.momentum is not a setting any more; write extrapolation = 0\.1"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", OLD)
+def test_a_recipe_in_the_old_form_is_told_what_to_write(text: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=OLD[text]):
+        read(tmp_path, text)
+
+
 def test_a_third_layer(tmp_path: Path) -> None:
     recipe = read(tmp_path, "[model.layers.3]\nmaps = 8\n[learning.3]\nepochs = 4\n[learning.3.inference]\nlam = 0.1")
     assert recipe.model.layers[2] == LayerSpec(maps=8)

@@ -50,7 +50,8 @@ def infer(
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]: 0 where it is unknown, as NaN is in the
               images
     latents   where to start from, as an earlier solution returned them; None starts from the images alone
-    engine    'auto' takes the fastest that supports the problem; the solution records which one ran
+    engine    'auto' takes the fastest that supports the problem, and the reference for a small one while machine code
+              is made after an installation; the solution records which one ran
     batch_size  images inferred together
     progress  called after every batch with the number of images in it
     steps     in place of spec and plan. 'learned': the steps that `whatwhere distill` saved next to the model's file;
@@ -94,7 +95,7 @@ def infer(
         check_latents(sized, latents, len(source))
     highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
     one = Problem(model, first.v, highest, spec, mask=first.mask)
-    resolved = resolve(engine, one)
+    resolved = resolve(engine, one, len(source))
     solutions = []
     with torch.no_grad():
         for begin in range(0, len(source), batch_size):

@@ -49,8 +49,7 @@ class Events(np.ndarray):
     amplitude  what the waveform is multiplied by, in units of the signal after the model's input stage
     parent     number of the row of the event one layer up that contributes most; -1 if there is none
 
-    `Events.of` makes one, and `pandas.DataFrame(events)` a table of pandas; `shape`, `dtype`, `buffer`, `offset`,
-    `strides` and `order` are those of any array.
+    `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of any array.
 
     >>> events = Events.of([(0, 1, 3, 120.25, 0.4, 2.0, -1)])
     >>> events["time"], events[events["amplitude"] > 1].shape
@@ -66,6 +65,12 @@ class Events(np.ndarray):
     def of(cls, rows: Any) -> "Events":
         """A table of rows, tuples or another structured array."""
         return np.array(rows, FIELDS).view(cls)
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas.DataFrame."""
+        import pandas
+
+        return pandas.DataFrame({name: np.asarray(self[name]) for name, _ in FIELDS})
 
     def to_csv(self, file: Any, *, header: bool = True) -> None:
         """Write a line for each event, after one with the names of the columns, to a path or an open file.

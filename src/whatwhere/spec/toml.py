@@ -18,10 +18,10 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError
 from whatwhere.files import read_regular, readable
@@ -94,7 +94,7 @@ def _parse_fields(kind: type, content: dict[str, Any], where: str, old: Any = No
     hints, new = settable(kind), dict[str, Any]()
     for key in sorted(content, key=lambda key: key != "model"):  # the model first: the learning settings follow it
         if key not in hints:
-            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, kind, where)}")
+            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, content[key], kind, where)}")
         before = getattr(old, key, None)
         if key == "learning" and "model" in new and before:
             before = before[: new["model"].depth]
@@ -194,8 +194,10 @@ def _table(name: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _suggestion(key: str, kind: type, where: str) -> str:
-    """What an unknown key may mean: settings here or deeper down, of this name or one spelt alike."""
+def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
+    """What to write for an unknown key: its new form, or settings here or deeper down, of this name or spelt alike."""
+    if text := INSTEAD.get((kind.__name__, key)):
+        return f" any more; write {text.format(value=json.dumps(value, default=str))}"
     known = list(settable(kind))
     paths = {f"{where}{name}": name for name in known} | dict(_paths(kind, where))
     near = difflib.get_close_matches(key, list(dict.fromkeys(paths.values())), n=1, cutoff=0.5)
@@ -229,3 +231,28 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
         if not where or str(error).startswith("in "):
             raise
         raise SpecError(f"in {where[:-1]}: {error}") from None
+
+
+INSTEAD: Final[Mapping[tuple[str, str], str]] = {
+    ("InferenceSpec", "step_size"): 'step = {{ kind = "line_search", per = "image" }}, or per = "batch", or '
+    'step = "fixed"',
+    ("InferenceSpec", "momentum"): "step.momentum = {value}",
+    ("InferenceSpec", "shrinkage"): "nothing: a step shrinks as the paper prints it",
+    ("InferenceSpec", "search_every"): "nothing: β is searched for in every step",
+    ("InferenceSpec", "noise"): "lam as a number; `whatwhere denoise` removes noise",
+    ("AutoLam", "noise"): "lam as a number; `whatwhere denoise` removes noise",
+    ("InferenceSpec", "sparsity_share"): 'lam = {{ kind = "auto", share = {value} }}',
+    ("InferenceSpec", "sparsity"): "lam = 1 / {value}, as a number",
+    ("InferenceSpec", "gamma_min"): "moments.gamma_min = {value}",
+    ("InferenceSpec", "gamma_max"): "moments.gamma_max = {value}",
+    ("InferenceSpec", "moment_power"): "moments.power = {value}",
+    ("InferenceSpec", "schedule"): 'step = {{ kind = "schedule", steps = … }}',
+    ("InferenceSpec", "contrast"): "step.contrast = {value}, of a schedule",
+    ("InferenceSpec", "mu_scale"): "step.mu_scale = {value}, of a schedule",
+    ("InferenceSpec", "gamma_scale"): "step.gamma_scale = {value}, of a schedule",
+    ("DescriptorSpec", "where"): "nothing: positions did not help a classifier",
+    ("StepSpec", "momentum"): "extrapolation = {value}",
+    ("LearningSpec", "reset_at"): 'update.reset_at = {value}; nothing with update = "batch"',
+    ("LearningSpec", "momentum"): 'update.direction_memory = {value}, with update = "batch"',
+}
+"""What to write for a setting that has another name now, by spec and old name."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference.checks import require_supported
 from whatwhere.inference.engines.cpu import CPUEngine, GreedyEngine
+from whatwhere.inference.engines.cpu.first_use import FirstUse
 from whatwhere.inference.engines.reference import ReferenceEngine
 from whatwhere.inference.engines.triton.engine import TritonEngine
 from whatwhere.inference.filter_map import LinearMap
@@ -42,7 +43,7 @@ class Engine(Protocol):
         ...
 
 
-REFERENCE = ReferenceEngine()
+REFERENCE, FIRST_USE = ReferenceEngine(), FirstUse()
 _FASTEST_FIRST: tuple[Engine, ...] = (TritonEngine(), GreedyEngine(), CPUEngine(), REFERENCE)
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _FASTEST_FIRST}
 
@@ -54,11 +55,12 @@ def get_engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def resolve(name: str, problem: Problem) -> Engine:
+def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
     """The engine of this name, or with 'auto' the fastest that supports the problem.
 
     Asking by name for an engine that does not support the problem raises an EngineError with the reason. Where 'auto'
-    is left with the reference, a SlowEngineWarning says why.
+    is left with the reference, a SlowEngineWarning says why. With a number of images, 'auto' takes the reference for a
+    few small ones as long as there is no machine code.
     """
     if name != "auto":
         engine = get_engine(name)
@@ -74,6 +76,8 @@ def resolve(name: str, problem: Problem) -> Engine:
             SlowEngineWarning,
             stacklevel=3,
         )
+    elif chosen.name == "cpu" and images is not None and FIRST_USE.is_small(problem, images):
+        return REFERENCE
     return chosen
 
 

@@ -1,11 +1,14 @@
 """Functions that Numba compiles to machine code: its decorators, with types, and its cache on disk (`simd`: vectors).
 
 Numba raises an error if no folder for the cache is writable, and fails for ever on a damaged file. Here functions are
-then compiled without a cache, and the files of a function are deleted and written again.
+then compiled without a cache, and the files of a function are deleted and written again. Machine code is executed, so
+it is kept in a folder that belongs to this user and that nobody else may write.
 """
 
 import hashlib
 import inspect
+import os
+import stat
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +18,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from whatwhere.ops import formulas
 
@@ -52,19 +55,43 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
     try:
         compiled._cache = MachineCodeCache(compiled.py_func)
     except (RuntimeError, OSError):
-        warn_not_writable()
+        warn_once(NOT_WRITABLE)
     return compiled
 
 
+def own_folder(parent: Path) -> Path:
+    """A folder for this user's machine code alone, in `parent` or, where another user has taken its name, at home."""
+    user = os.geteuid() if hasattr(os, "geteuid") else 0
+    for folder in (parent / f"whatwhere-{user}", Path.home() / ".cache" / f"whatwhere-{user}"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(folder)
+        if stat.S_ISDIR(status.st_mode) and (os.name == "nt" or (status.st_uid == user and not status.st_mode & 0o022)):
+            return folder
+        warn_once(f"the folder {folder} for machine code belongs to another user, or others may write to it; remove it")
+    raise RuntimeError("no folder of this user's own")
+
+
 class MachineCodeCache(FunctionCache):
-    """Numba's cache of one function, with damaged files and disk errors as warnings."""
+    """Numba's cache of one function, in a folder of this user's own, with damaged files and disk errors as warnings."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)  # raises RuntimeError if no folder is writable
+        self.folder, stamp = own_folder(Path(self.cache_path)), self._impl.locator.get_source_stamp()
+        self._cache_file = IndexDataCacheFile(str(self.folder), self._impl.filename_base, stamp)
+
+    def has_code(self, codegen: Any) -> bool:
+        """Whether there is machine code of these sources, for any types."""
+        sources = self._index_key(None, codegen)[1:]
+        with suppress(Exception):
+            return any(key[1:] == sources for key in self._cache_file._load_index())
+        return False
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         with suppress(Exception):  # whatever reading, unpickling or linking raises, the files are useless
             loaded = super()._load_overload(sig, target_context)
             if loaded is None or loaded.signature.args == sig:  # another one if two processes wrote at the same time
                 return loaded
-        warnings.warn(f"damaged machine code in {self.cache_path} was deleted; it is compiled again", stacklevel=2)
+        warnings.warn(f"damaged machine code in {self.folder} was deleted; it is compiled again", stacklevel=2)
         with suppress(OSError):
             self.flush()
         return None
@@ -73,9 +100,9 @@ class MachineCodeCache(FunctionCache):
         try:
             super()._save_overload(sig, data)
         except OSError as error:
-            warnings.warn(f"compiled machine code was not cached in {self.cache_path}: {error}", stacklevel=2)
+            warnings.warn(f"compiled machine code was not cached in {self.folder}: {error}", stacklevel=2)
 
 
 @cache
-def warn_not_writable() -> None:
-    warnings.warn(f"whatwhere: {NOT_WRITABLE}", stacklevel=2)
+def warn_once(message: str) -> None:
+    warnings.warn(f"whatwhere: {message}", stacklevel=2)
