@@ -147,17 +147,6 @@ def test_it_works_where_transformers_work(images: np.ndarray, tmp_path) -> None:
         np.testing.assert_array_equal(copy.transform(x), fitted.transform(x))
 
 
-def test_a_warm_start_continues_from_the_present_filters(images: np.ndarray) -> None:
-    twice = features(warm_start=True).fit(images)
-    once = twice.model_.filters[1].clone()
-    cost = twice.history_[-1].cost
-    twice.fit(images)
-    assert not torch.equal(twice.model_.filters[1], once)
-    assert twice.history_[-1].cost < cost
-    cold = features().fit(images).fit(images)
-    torch.testing.assert_close(cold.model_.filters[1], once)
-
-
 def test_partial_fit_is_one_pass_in_which_the_filters_move_after_every_batch(images: np.ndarray) -> None:
     parts = np.array_split(images, 4)
     first = features(batch_size=5).partial_fit(parts[0])

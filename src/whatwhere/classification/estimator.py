@@ -60,7 +60,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from distorted copies of
         the images, in which they count little, and descriptors become rows of at most 400 numbers
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
-    warm_start : `fit` continues from the present filters
     batch_size : number of images inferred together
     engine : engine of the inference; 'auto' selects the fastest that supports the model
     device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
@@ -110,7 +109,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         descriptor: DescriptorSpec | None = None,
         invariant_to: Distortions | None = None,
         shape: Sequence[int] | None = None,
-        warm_start: bool = False,
         batch_size: int = 1000,
         engine: str = "auto",
         device: str = "cpu",
@@ -131,7 +129,6 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.descriptor = descriptor
         self.invariant_to = invariant_to
         self.shape = shape
-        self.warm_start = warm_start
         self.batch_size = batch_size
         self.engine = engine
         self.device = device
@@ -140,9 +137,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     # Learning -----------------------------------------------------------------------------------------------
 
     def fit(self, X: "Images", y: Any = None) -> "DeconvNetFeatures":
-        """Learn the filters from images, without labels; with `warm_start`, continue from the present filters."""
-        if self.warm_start and hasattr(self, "model_"):
-            return self._train(self._check(X), self.model_, self._recipe())
+        """Learn the filters from images, without labels."""
         v = self._check(X, reset=True)
         return self._train(v, self._begin(v), self._recipe())
 
