@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from data_files import write_idx
-from whatwhere.data import load
+from whatwhere.data import arrays, load
 from whatwhere.data.arrays import NPY_MAGIC, open_npz, read_array, write_npz
 from whatwhere.errors import ImageError
 
@@ -302,7 +302,7 @@ def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
     began = time.process_time()
     with little_memory(1 << 20), pytest.raises(ImageError, match="its header gives"):
         read_array(path)
-    with little_memory(1 << 20), pytest.raises(ImageError, match="its header gives"):
+    with little_memory(1 << 20), pytest.raises(ImageError, match="it is compressed and holds 34,359,738,360,000"):
         read_array(save_gzip(path, content))
     assert time.process_time() - began < 1
 
@@ -429,3 +429,16 @@ def test_a_damaged_npz_raises_or_is_read(npz_folder: Path, compressed: bool, dat
                 assert archive[name].nbytes <= len(content) * 1032
     except ImageError:
         pass
+
+
+def test_what_decompresses_to_more_than_the_limit_raises(
+    tmp_path: Path, save_gzip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "DECOMPRESSED_LIMIT", 1000)
+    zeros = np.zeros((5, 15, 15), np.uint8)
+    np.savez_compressed(tmp_path / "bomb.npz", zeros)
+    with pytest.raises(ImageError, match="it is compressed and holds 1,253 bytes; expected at most 1,000"):
+        load(tmp_path / "bomb.npz")
+    write_idx(tmp_path / "idx", zeros)
+    with pytest.raises(ImageError, match="it is compressed and holds 1,125 bytes"):
+        read_array(save_gzip(tmp_path / "idx.gz", (tmp_path / "idx").read_bytes()))

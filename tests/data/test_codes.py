@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from examples import SPECS, random_images
+from whatwhere.data import arrays
 from whatwhere.data.codes import CodesWriter, load_codes
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
@@ -125,6 +126,7 @@ def changed(values: np.ndarray, at: Any, to: Any) -> np.ndarray:
         ("features_indices", lambda a: a + 10_000),
         ("features_indices", lambda a: -1 - a),
         ("features_indices", lambda a: a.astype(float)),
+        ("features_indices", lambda a: changed(a, 1, a[0])),
         ("features_indptr", lambda a: a + 1),
         ("features_indptr", lambda a: changed(a, 1, 2**62)),
         ("features_indptr", lambda a: a[:-1]),
@@ -161,3 +163,18 @@ def test_places_in_any_order_are_written_in_order(tmp_path: Path) -> None:
     writer.save(tmp_path / "codes.npz")
     codes = load_codes(tmp_path / "codes.npz")
     assert codes.arrays["features_indices"].tolist() == codes.arrays["features_values"].tolist() == [3, 7, 20, 31]
+
+
+def test_a_file_takes_no_more_memory_than_it_has_bytes(
+    tmp_path: Path, good: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed arrays, and grids that only the header declares."""
+    np.savez(tmp_path / "large.npz", **{**good, "features_shape": np.array([[4, 20_000, 20_000]] * 2)})
+    with pytest.raises(ImageError, match="values for grids of 3,200,000,000"):
+        load_codes(tmp_path / "large.npz")
+    monkeypatch.setattr(arrays, "DECOMPRESSED_LIMIT", 10_000)
+    np.savez_compressed(tmp_path / "bomb.npz", **{**good, "names": np.zeros(20_000, np.uint8).view("U4")})
+    with pytest.raises(ImageError, match="it is compressed and holds"):
+        load_codes(tmp_path / "bomb.npz")
+    np.savez(tmp_path / "more.npz", **good, other=np.zeros(20_000, np.uint8))
+    assert len(load_codes(tmp_path / "more.npz")) == 2

@@ -24,6 +24,9 @@ CHUNK_BYTES = 1 << 18
 NPY_MAGIC, ZIP_MAGIC, GZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"\x1f\x8b"
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 IDX_AXES = 4
+DECOMPRESSED_LIMIT = 1 << 30
+"""The most bytes that are decompressed into memory; what is not compressed may have any size."""
+
 REMEDY = "copy, download or save it again"
 
 
@@ -40,6 +43,7 @@ def read_array(path: Path) -> np.ndarray:
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=file))
         dtype, shape = _read_idx_header(stream)
         content, length = bytearray(), math.prod(shape) * dtype.itemsize
+        _check_decompressed(length)
         while len(content) <= length and (chunk := stream.read(CHUNK_BYTES)):  # memory grows with what arrives
             content += chunk
         _check_length(shape, dtype, len(content))
@@ -60,11 +64,17 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype, length: int) -> None:
         raise ValueError(f"its header gives the shape {shape}, {expected:,} bytes of {dtype}, but it has {length:,}")
 
 
+def _check_decompressed(length: int) -> None:
+    if length > DECOMPRESSED_LIMIT:
+        raise ValueError(f"it is compressed and holds {length:,} bytes; expected at most {DECOMPRESSED_LIMIT:,}")
+
+
 @contextmanager
 def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Iterator[NpzFile]:
     """The arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
     with damage, open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
+        _check_decompressed(sum(member.file_size for member in archive.zip.infolist() if member.compress_type))
         yield archive
 
 

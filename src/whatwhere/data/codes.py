@@ -23,6 +23,7 @@ from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 Array = np.ndarray[Any, Any]
 FORMAT = "whatwhere codes 1"
 MOST_PLACES = 2**31  # of a code, so that indices are int32
+DENSE_LIMIT, DENSE_RATIO = 1 << 28, 1000  # places that a file may mean: so many, or so many for each of its values
 KNOWN = re.compile(
     r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|labels"
     "|names"
@@ -205,7 +206,7 @@ def _check_images(arrays: Mapping[str, Array]) -> None:
 
 
 def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
-    """Raise a ValueError unless the places lie in their grids, and have one finite value each."""
+    """Raise a ValueError unless the places ascend within their grids, and have one finite value each."""
     shape, indptr, indices = (arrays[f"{layer}_{part}"] for part in ("shape", "indptr", "indices"))
     values, counts = [arrays[key] for key in _value_names(layer)], np.diff(indptr)
     valid = (
@@ -215,7 +216,10 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
         and indptr[0] == 0
         and all(len(part) == len(indices) == indptr[-1] for part in values)
         and ((indices >= 0) & (indices < np.repeat(shape.prod(1), counts))).all()
+        and ((np.diff(indices) > 0) | (np.diff(np.repeat(np.arange(len(counts)), counts)) > 0)).all()
     )
+    if shape.prod(1, dtype=float).sum() > max(DENSE_LIMIT, DENSE_RATIO * len(indices)):
+        raise ValueError(f"{layer} has {len(indices):,} values for grids of {shape.prod(1, dtype=float).sum():,.0f}")
     if not valid or not all(np.isfinite(part).all() for part in values):
         raise ValueError(f"the arrays of {layer} do not belong together")
 

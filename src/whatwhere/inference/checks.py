@@ -38,6 +38,11 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     if isinstance(images, np.ndarray):
         images = _as_tensor(images)
     if isinstance(images, Tensor):
+        if images.requires_grad:
+            warnings.warn(
+                "images that require a gradient were given; infer gives none (whatwhere.nn.SparseCode2d does)",
+                stacklevel=3,
+            )
         is_signal = images.ndim == 3 and spec.for_signals
         return (images.detach()[:, :, None] if is_signal else images.detach()), is_signal
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
