@@ -88,7 +88,7 @@ def test_squares_are_those_of_the_run(folder: Path, run: Path, tmp_path: Path) -
 def test_what_is_white_is_that_of_the_run(run: Path, tmp_path: Path, kind: str) -> None:
     from PIL import Image
 
-    from whatwhere.cli.inputs import ImageInput, read_images
+    from whatwhere.cli.inputs import read_images, recorded_by
 
     dark = np.full((SIDE, SIDE), 1000, np.uint16)  # alone it would be taken for 10 bits
     if kind == "array":
@@ -98,7 +98,7 @@ def test_what_is_white_is_that_of_the_run(run: Path, tmp_path: Path, kind: str) 
     if kind == "next to 8 bits":
         Image.fromarray(np.zeros((SIDE, SIDE), np.uint8)).save(tmp_path / "dim.png")
     source = str(next(tmp_path.iterdir()) if kind == "array" else tmp_path)
-    for images in (read_images(run, source), ImageInput(source=source).by_size(run)[0][0]):
+    for images in (read_images(run, source), ww.data.load_groups(source, None, recorded_by(run))[0][0]):
         assert images[:1].max() == pytest.approx(1000 / 4095, abs=1e-5)
 
 
