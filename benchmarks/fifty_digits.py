@@ -40,6 +40,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "GraphClassifier().fit": lambda: ww.GraphClassifier().fit(features.transform(X), few),
     "AnomalyDetector().fit": lambda: ww.AnomalyDetector().fit(X),
     "restoration.denoise": lambda: ww.restoration.denoise(ww.restoration.load_denoiser(), images),
+    "generate": lambda: ww.generate(ww.infer(model, images), 50),
     "Labelling": lambda: ww.Labelling(digits.subset(np.arange(50)), run="mnist"),
     "restoration.inpaint": lambda: ww.restoration.inpaint(ww.restoration.load_denoiser(), images, hole),
 }

@@ -9,9 +9,7 @@ the nearest example, and from the nearest reconstruction of one, since copies of
 
 from __future__ import annotations
 
-import runpy
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,6 @@ import whatwhere as ww
 from whatwhere.classification import describe_images, fit_svm
 
 RESULTS = Log("generation")
-generate = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "new_images.py"))["generate"]
 EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0
 
 
@@ -50,9 +47,9 @@ def main(folder: str) -> None:
     kinds = {
         "real test digits": test[:COUNT],
         "real test digits, reconstructed": solution.reconstruction,
-        "generated, 1 sweep": generate(examples, COUNT, sweeps=1),
-        "generated": generate(examples, COUNT),
-        "generated, 4 sweeps": generate(examples, COUNT, sweeps=4),
+        "generated, 1 sweep": ww.generate(examples, COUNT, sweeps=1),
+        "generated": ww.generate(examples, COUNT),
+        "generated, 4 sweeps": ww.generate(examples, COUNT, sweeps=4),
         "generated, independently": independent(examples, COUNT),
     }
     known = {"nearest_example": digits[:EXAMPLES], "nearest_reconstruction": examples.reconstruction.clamp(0, 1)}

@@ -20,7 +20,6 @@ import whatwhere as ww
 from whatwhere.nn import functional as F
 
 IMAGES = Path(__file__).parent / "images"
-EXAMPLE = Path(__file__).parents[1] / "examples" / "new_images.py"
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 STUDIES = Path(__file__).parents[1] / "reproduction" / "studies" / "results"
 LABELLED = {
@@ -45,16 +44,6 @@ def independent(examples: ww.Solution, count: int) -> Tensor:
     return examples.decoder.decode(examples.latents.map(draw))
 
 
-def morph(first: ww.Solution, second: ww.Solution) -> Tensor:
-    """From one image to another: features and pooling variables along straight lines."""
-
-    def between(t: float) -> ww.Latents:
-        others = iter(second.latents.tensors())
-        return first.latents.map(lambda one: torch.lerp(one, next(others), t))
-
-    return torch.cat([first.model.decode(between(t))[:1] for t in torch.linspace(0, 1, COLUMNS).tolist()])
-
-
 def generated_rows() -> dict[str, Tensor]:
     model, digits = ww.load("mnist"), ww.data.load("digits")
     examples = ww.infer(model, digits[:700], ww.InferenceSpec(steps=15, step=ww.LineSearch(momentum=True)))
@@ -63,7 +52,7 @@ def generated_rows() -> dict[str, Tensor]:
         return replace(examples, latents=examples.latents[numbers])
 
     what, where = some(list(range(20, 20 + COLUMNS))), some(list(range(40, 40 + COLUMNS)))
-    new = runpy.run_path(str(EXAMPLE))["generate"](examples, 3 * COLUMNS)
+    new = ww.generate(examples, 3 * COLUMNS)
     threes, eights = (torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (3, 8))
     sevens, nines = (torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (7, 9))
     return {
@@ -73,9 +62,9 @@ def generated_rows() -> dict[str, Tensor]:
         "every feature\nby itself": independent(examples, COLUMNS),
         "what of these": what.reconstruction,
         "where of these": where.reconstruction,
-        "both: transfer": what.model.decode(replace(what.latents, pooling_params=where.latents.pooling_params)),
-        "morph": morph(some(threes), some(eights)),
-        "   ": morph(some(sevens), some(nines)),
+        "both: transfer": ww.transfer(what, where),
+        "morph": ww.morph(some(threes), some(eights), COLUMNS)[:, 0],
+        "   ": ww.morph(some(sevens), some(nines), COLUMNS)[:, 0],
     }
 
 

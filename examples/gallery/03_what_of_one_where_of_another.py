@@ -17,11 +17,8 @@ model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 solution = ww.infer(model, digits[[0, 1, 4, 7, 8, 11]], sparse)
-each = [solution.latents[i : i + 1] for i in range(6)]
-rows = []
-for what in each:
-    mixed = [replace(what, pooling_params=where.pooling_params) for where in each]
-    rows.append(torch.cat([solution.model.decode(latents)[0, 0] for latents in mixed], 1))
+each = [replace(solution, latents=solution.latents[i : i + 1]) for i in range(6)]
+rows = [torch.cat([ww.transfer(what, where)[0, 0] for where in each], 1) for what in each]
 figure, axis = plt.subplots(figsize=(6, 6.4), layout="constrained")
 axis.imshow(torch.cat(rows), cmap="gray_r", vmin=0, vmax=1)
 axis.set(xticks=[], yticks=[], xlabel="where", ylabel="what", title="the diagonal is the reconstruction")

@@ -15,17 +15,10 @@ model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 first, second = (ww.infer(model, digits[[i]], sparse) for i in (2, 14))
+morph = ww.morph(first, second, count=9)[:, 0, 0]
 
-
-def between(t):
-    """Features and Gaussians, each along a straight line."""
-    others = iter(second.latents.tensors())
-    return first.latents.map(lambda one: torch.lerp(one, next(others), t))
-
-
-morph = [first.model.decode(between(t))[0, 0] for t in torch.linspace(0, 1, 9)]
 t = torch.linspace(0, 1, 9).view(-1, 1, 1)
 faded = (1 - t) * digits[2] + t * digits[14]
 plt.figure(figsize=(9, 2.2), layout="constrained")
-plt.imshow(torch.cat([torch.cat(morph, 1), torch.cat(list(faded), 1)]), cmap="gray_r", vmin=0, vmax=1)
+plt.imshow(torch.cat([torch.cat(list(morph), 1), torch.cat(list(faded), 1)]), cmap="gray_r", vmin=0, vmax=1)
 plt.axis("off")

@@ -12,6 +12,9 @@ from whatwhere.inference import distill as distill
 from whatwhere.inference import find_events as find_events
 from whatwhere.inference import infer as infer
 from whatwhere.inference import infer_tiled as infer_tiled
+from whatwhere.inference.generation import generate as generate
+from whatwhere.inference.generation import morph as morph
+from whatwhere.inference.generation import transfer as transfer
 from whatwhere.latents import Latents as Latents
 from whatwhere.latents import PoolingParams as PoolingParams
 from whatwhere.learning import TrainedRun as TrainedRun

@@ -15,7 +15,6 @@ import doctest
 import importlib
 import io
 import re
-import runpy
 import shlex
 from collections import Counter
 from dataclasses import dataclass
@@ -23,11 +22,9 @@ from pathlib import Path
 
 import pytest
 import reference_pages
-import torch
 import typer
 from typer.testing import CliRunner
 
-import whatwhere as ww
 from public_names import public_names
 from whatwhere.cli import app
 
@@ -304,16 +301,3 @@ def test_the_fine_tuning_example_is_short_and_runs(
     assert small != source
     exec(compile(small, path, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out.count("%") == 3
-
-
-def test_the_example_of_new_images_makes_new_ones() -> None:
-    generate = runpy.run_path(str(EXAMPLES[0].parents[1] / "new_images.py"))["generate"]
-    layers = (ww.LayerSpec(maps=3, filter_size=3), ww.LayerSpec(maps=4, filter_size=3, fan_in=2))
-    images = torch.rand(30, 1, 12, 12, generator=torch.Generator().manual_seed(0))
-    examples = ww.infer(
-        ww.DeconvNet(ww.ModelSpec(layers=layers)), images, ww.InferenceSpec(steps=5), engine="reference"
-    )
-    new = generate(examples, 5, window=2, neighbours=2)
-    assert ((new[:, None] - examples.reconstruction).flatten(2).norm(dim=2) > 0.05).all()
-    copies = generate(examples, 5, sweeps=0)
-    assert ((copies[:, None] - examples.reconstruction).flatten(2).norm(dim=2).amin(1) < 1e-4).all()
