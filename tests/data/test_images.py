@@ -1,5 +1,6 @@
 """Images: scaled by a constant of their type and nothing else, read by rows, with a fingerprint of their pixels."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +188,9 @@ def test_a_window_is_a_part_of_the_image(tmp_path: Path, name: str) -> None:
         assert picture.shape == images.shape
         assert torch.equal(picture[WINDOW], images[row][WINDOW])
         assert torch.equal(picture[:, :, :], images[row])
+
+
+def test_a_subset_goes_to_another_process() -> None:
+    """As a DataLoader sends it to its workers."""
+    images = load(np.arange(60, dtype=np.uint8).reshape(5, 1, 4, 3)).subset([3, 1]).with_channels(3)
+    assert torch.equal(pickle.loads(pickle.dumps(images))[:], images[:])

@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,20 +129,15 @@ class Images:
             return self
         if 1 not in (channels, self.shape[0]):
             raise ImageError(f"{self.name}: images of {self.shape[0]} channels; expected {channels}, or grey ones")
-        (N, _, H, W), pixels = self.pixels.shape, self.pixels
-
-        def read(rows: np.ndarray) -> np.ndarray:
-            values = pixels[rows]
-            grey = values.mean(axis=1, keepdims=True).astype(values.dtype) if channels == 1 else values
-            return np.repeat(grey, channels, axis=1)
-
-        return replace(self, pixels=LazyPixels((N, channels, H, W), pixels.dtype, read))
+        N, _, H, W = self.pixels.shape
+        read = partial(_read_channels, self.pixels, channels)
+        return replace(self, pixels=LazyPixels((N, channels, H, W), self.pixels.dtype, read))
 
     def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""
         pixels, chosen = self.pixels, np.arange(len(self))[np.asarray(rows)]
         labels = None if self.labels is None else self.labels[chosen]
-        some = LazyPixels((len(chosen), *pixels.shape[1:]), pixels.dtype, lambda rows: pixels[chosen[rows]])
+        some = LazyPixels((len(chosen), *pixels.shape[1:]), pixels.dtype, partial(_read_chosen, pixels, chosen))
         return replace(self, pixels=some, labels=labels, name=name or self.name)
 
     def scale(self, raw: np.ndarray) -> np.ndarray:
@@ -172,6 +167,16 @@ class PictureWindows:
     def _pixels(self) -> np.ndarray:
         """The picture with its own type of pixels: of an array a view, of a file of pictures decoded."""
         return self.images.pixels[self.row : self.row + 1][0]
+
+
+def _read_chosen(pixels: Pixels, chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return pixels[chosen[rows]]
+
+
+def _read_channels(pixels: Pixels, channels: int, rows: np.ndarray) -> np.ndarray:
+    values = pixels[rows]
+    grey = values.mean(axis=1, keepdims=True).astype(values.dtype) if channels == 1 else values
+    return np.repeat(grey, channels, axis=1)
 
 
 def brightest_of(dtype: np.dtype) -> int:

@@ -102,10 +102,14 @@ def write_checked(
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, complete or not at all."""
+    """Write a safetensors file, complete or not at all. Equal content gives equal bytes."""
     from safetensors.torch import save as to_bytes
 
-    write_atomic(path, to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
+    content = to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = canonical(json.loads(content[8:start])).encode()  # the library's order of metadata varies
+    header += b" " * (-len(header) % 8)  # the data begin at a multiple of 8 bytes
+    write_atomic(path, len(header).to_bytes(8, "little") + header + content[start:])
 
 
 def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
