@@ -17,6 +17,7 @@ from whatwhere.anomaly.evidence import (
     largest_step,
     learn_surface,
     median_and_spread,
+    pictures_needed,
     steps,
     summarise,
     surface_of,
@@ -208,6 +209,7 @@ def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
     assert chosen.false_alarms == 0.25
 
 
-def test_six_hundred_pictures_make_sure_of_two_percent() -> None:
-    assert choose_threshold(np.zeros(600), 0.01).interval[1] < 0.02
-    assert choose_threshold(np.zeros(500), 0.01).interval[1] > 0.02
+def test_how_many_pictures_one_percent_needs() -> None:
+    count = pictures_needed(0.01, at_most=0.02)
+    assert choose_threshold(np.zeros(count), 0.01).interval[1] <= 0.02
+    assert choose_threshold(np.zeros(count - 100), 0.01).interval[1] > 0.02

@@ -318,3 +318,15 @@ def choose_threshold(normal: np.ndarray, false_alarms: float) -> Threshold:
     k = max(1, math.floor(false_alarms * (count + 1)))
     low, high = beta.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], k, count + 1 - k)
     return Threshold(float(np.sort(normal)[-k]), k / (count + 1), (float(low), float(high)))
+
+
+def pictures_needed(false_alarms: float, at_most: float) -> int:
+    """How many normal pictures make the rate of false alarms at most `at_most` with a probability of 97.5 %.
+
+    >>> pictures_needed(0.01, at_most=0.02)
+    600
+    """
+    count = math.ceil(1 / false_alarms)
+    while choose_threshold(np.zeros(count), false_alarms).interval[1] > at_most:
+        count += math.ceil(1 / false_alarms)
+    return count
