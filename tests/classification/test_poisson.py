@@ -1,5 +1,8 @@
 """Poisson learning against a dense solve, graphs in parts, regions and the shares of classes."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +19,7 @@ from whatwhere.classification.poisson import (
     solve_poisson,
     symmetric_graph,
 )
+from whatwhere.errors import MissingExtra
 
 
 def graph_of(x: Tensor, k: int = 5) -> Tensor:
@@ -160,3 +164,32 @@ def test_the_graph_has_the_larger_weight_of_both_directions() -> None:
     dense.scatter_(1, found, neighbour_weights(squares).double())
     graph = symmetric_graph(neighbour_weights(squares), found)
     torch.testing.assert_close(graph.to_dense(), torch.maximum(dense, dense.T), rtol=0, atol=0)
+
+
+def test_many_rows_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "EXACT_ROWS", 10)
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
+    with pytest.raises(MissingExtra, match="neighbours"):
+        Neighbours(rows(11))
+
+
+def test_many_rows_take_the_approximate_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is asked for what the exact search returns, in the units that PyNNDescent has."""
+
+    class Index:
+        def __init__(self, x: np.ndarray, n_neighbors: int, random_state: int) -> None:
+            self.x = torch.from_numpy(x)
+
+        def query(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+            nearest = torch.cdist(torch.from_numpy(queries), self.x).topk(k, largest=False)
+            return nearest.indices.numpy().astype(np.int32), nearest.values.numpy()
+
+    x, queries = rows(60), rows(5, seed=1)
+    wanted = [Neighbours(x).nearest(queries, 4), Neighbours(x).others(6)]
+    monkeypatch.setattr(neighbours, "EXACT_ROWS", 10)
+    monkeypatch.setattr(Neighbours, "_nearest_of_block", None)
+    monkeypatch.setitem(sys.modules, "pynndescent", types.SimpleNamespace(NNDescent=Index))
+    found = [Neighbours(x).nearest(queries, 4), Neighbours(x).others(6)]
+    for (squares, numbers), (exact_squares, exact_numbers) in zip(found, wanted, strict=True):
+        assert torch.equal(numbers, exact_numbers)
+        torch.testing.assert_close(squares, exact_squares, rtol=1e-3, atol=1e-4)

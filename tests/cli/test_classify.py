@@ -132,8 +132,9 @@ def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> N
     assert all(f"<h2>{name} (" in page for name in names)
     assert page.count("<h2>") == 4
     assert not set(result["worth_labelling"]) & set(given)
-    table = (pictures / "out" / "predictions.csv").read_bytes()
+    metric, table = (run / "metric.safetensors").read_bytes(), (pictures / "out" / "predictions.csv").read_bytes()
     whatwhere(*arguments, "--set", "copies=2", *PLAIN)
+    assert (run / "metric.safetensors").read_bytes() == metric
     assert (pictures / "out" / "predictions.csv").read_bytes() == table
     (pictures / "other").mkdir()
     (pictures / "other" / "index.html").write_text("mine")

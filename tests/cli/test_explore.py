@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import socket
 import threading
 import urllib.request
 from pathlib import Path
@@ -104,6 +105,17 @@ def test_the_page_and_the_codes_of_its_examples_are_served_until_it_is_ended(
     first = b"codes of part 1, 1"
     assert seen == [b"<p>served: True</p>", first, b"codes of part 0, 2", first]
     assert "http://127.0.0.1:" in capsys.readouterr().out
+
+
+def test_the_page_is_served_at_the_port_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports: list[int] = []
+    monkeypatch.setattr(server.PageServer, "show", lambda served, **_: ports.append(served.server_port))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            whatwhere("explore", "--port", port, "--examples", "1")
+    whatwhere("explore", "--port", port, "--examples", "1")
+    assert ports == [port]
 
 
 def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:

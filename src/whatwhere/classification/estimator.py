@@ -57,6 +57,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         converge (`InferenceSpec.coding`)
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults, `DescriptorSpec(raw=True)`
         the features themselves, scaled to unit length
+    size : columns of a descriptor for each layer that it describes, at most; None leaves it to `descriptor`
     invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from distorted copies of
         the images, in which they count little, and descriptors become rows of at most 400 numbers
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
@@ -107,6 +108,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         lam: float = 5.0,
         steps: int | None = None,
         descriptor: DescriptorSpec | None = None,
+        size: int | None = None,
         invariant_to: Distortions | None = None,
         shape: Sequence[int] | None = None,
         batch_size: int = 1000,
@@ -127,6 +129,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.lam = lam
         self.steps = steps
         self.descriptor = descriptor
+        self.size = size
         self.invariant_to = invariant_to
         self.shape = shape
         self.batch_size = batch_size
@@ -235,11 +238,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             lam=self.training_lam, alpha=self.training_alpha, steps=self.training_steps, step=LineSearch(per="batch")
         )
         learning = LearningSpec(inference=training, epochs=self.epochs, update=EveryEpoch(reset_at=()))
+        described = self.descriptor or DescriptorSpec()
         return Recipe(
             model=ModelSpec(layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative),
             learning=(learning,) * len(layers),
             inference=InferenceSpec(lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps),
-            descriptor=self.descriptor or DescriptorSpec(),
+            descriptor=described if self.size is None else replace(described, size=self.size),
             batch_size=self.batch_size,
         )
 

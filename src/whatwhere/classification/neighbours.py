@@ -1,11 +1,18 @@
-"""Nearest neighbours of rows, found block by block with matrix products, and what they say of new rows."""
+"""Nearest neighbours of rows, and what they say of new rows.
+
+They are found block by block with matrix products; above `EXACT_ROWS` rows by PyNNDescent, approximately.
+"""
 
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.errors import MissingExtra
+
+EXACT_ROWS = 200_000
 DISTANCES = 1 << 26  # held in memory at a time
 RIDGE = 0.1  # of the mean variance of a column
 SMALLEST = 1e-30
@@ -20,6 +27,7 @@ class Neighbours:
         self.device = torch.device(device)
         self.rows = self.centred(rows)
         self.squares = self.rows.square().sum(1)
+        self.index = approximate_index(self.rows) if len(rows) > EXACT_ROWS else None
 
     def nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Squared distances and numbers of the `count` nearest rows of each query, [n, count], nearest first."""
@@ -33,6 +41,9 @@ class Neighbours:
         return squares[~itself].view(-1, count), found[~itself].view(-1, count)
 
     def _nearest(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        if self.index is not None:
+            numbers, distances = map(torch.from_numpy, self.index.query(queries.cpu().numpy(), k=count))
+            return distances.to(self.device).square(), numbers.to(self.device).long()
         parts = [self._nearest_of_block(part, count) for part in queries.split(max(1, DISTANCES // len(self.rows)))]
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
@@ -89,6 +100,14 @@ def ridge_weights(rows: Tensor, targets: Tensor) -> Tensor:
     system = gram + s * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     solution: Tensor = torch.linalg.solve(system, targets if few_rows else rows.T.double() @ targets)
     return (rows.T.double() @ solution if few_rows else solution).float()
+
+
+def approximate_index(rows: Tensor) -> Any:
+    try:
+        from pynndescent import NNDescent
+    except ImportError:
+        raise MissingExtra("PyNNDescent", "neighbours", f"a graph of more than {EXACT_ROWS:,} rows") from None
+    return NNDescent(rows.cpu().numpy(), n_neighbors=31, random_state=0)
 
 
 def neighbour_weights(squares: Tensor) -> Tensor:

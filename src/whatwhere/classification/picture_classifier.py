@@ -160,6 +160,7 @@ def describe_pictures(
 ) -> tuple[Describer, Tensor]:
     """What describes the images, and their rows [N, r].
 
+    run     also keeps the metric, for all images of this size
     labels  the table of labels next to which the learned run, the metric and the rows are kept; None keeps nothing
     stage   shows the progress
     """
@@ -169,26 +170,40 @@ def describe_pictures(
     trained = run if isinstance(run, TrainedRun) else read_run(run) if run else learn(images, kept, options, stage)
     model = trained.model.to(choose_device(options.device, options.engine))
     recipe, engine = trained.recipe, options.engine
-    file = None if labels is None else labels.with_suffix(".codes.safetensors")
     settings = recipe.inference, recipe.descriptor, images.shape, how
-    made_for = checksum(f"{model_checksum(model)} {settings} {images.fingerprint}", {})
+    made_for = checksum(f"{model_checksum(model)} {settings}", {})
+
+    def metric() -> dict[str, Tensor]:
+        with stage("learning what does not matter", len(images)) as advance:
+            return learn_metric(model, images, recipe, how, engine=engine, progress=advance).tensors()
+
+    def describer(tensors: dict[str, Tensor]) -> Describer:
+        return Describer(model, recipe, Metric.from_tensors(tensors, how).to(model.device), images.shape, engine)
+
+    def metric_and_rows() -> dict[str, Tensor]:
+        tensors = kept_tensors(trained.folder and trained.folder / "metric.safetensors", made_for, metric)
+        with stage("describing the pictures", len(images)) as advance:
+            return tensors | {"rows": describer(tensors)(images, advance)}
+
+    file = labels and labels.with_suffix(".codes.safetensors")
+    tensors = kept_tensors(file, f"{made_for} {images.fingerprint}", metric_and_rows)
+    return describer(tensors), tensors["rows"]
+
+
+def kept_tensors(file: Path | None, made_for: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """What a file keeps, if it was made for the same; otherwise it is made, and kept if the folder may be written."""
     if file is not None and file.exists():
-        with readable(file, "file of descriptors", "remove it"):
+        with readable(file, "file of a metric or of descriptors", "remove it"):
             metadata, tensors = read_tensors(file)
             if metadata.get("made_for") == made_for:
-                metric = Metric.from_tensors(tensors, how).to(model.device)
-                return Describer(model, recipe, metric, images.shape, engine), tensors["rows"]
-    with stage("learning what does not matter", len(images)) as advance:
-        metric = learn_metric(model, images, recipe, how, engine=engine, progress=advance)
-    describe = Describer(model, recipe, metric, images.shape, engine)
-    with stage("describing the pictures", len(images)) as advance:
-        rows = describe(images, advance)
+                return tensors
+    tensors = make()
     if file is not None:
         with disk_errors(f"writing {file}", "make room, or choose another place"):
             file.parent.mkdir(parents=True, exist_ok=True)
-            metadata = {"format": "whatwhere descriptors 2", "made_for": made_for}
-            write_tensors(file, {"rows": rows} | metric.tensors(), metadata)
-    return describe, rows
+            if os.access(file.parent, os.W_OK):
+                write_tensors(file, tensors, {"format": "whatwhere descriptors 2", "made_for": made_for})
+    return tensors
 
 
 def learn(images: Images, out: Path | None, options: TrainingOptions, stage: Stage) -> TrainedRun:

@@ -69,7 +69,7 @@ def classify(
     recipe, model = with_preset(*open_run(run, execution.device, execution.engine), preset, settings)
     source = images or source_of(run)
     if labels is not None and labels.suffix.lower() == ".csv":
-        trained = ww.TrainedRun(run.name, recipe, model)
+        trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
         if out is None:
             raise SpecError("a table of labels was given without --out; expected the folder to write")
         claim([out / name for name in LABELLED], run, source, labels, folder=out, overwrite=overwrite)

@@ -11,7 +11,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, recorded_by, with_preset
+from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, recorded_by, with_preset
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, printable
 from whatwhere.spec import Recipe
@@ -24,6 +24,7 @@ class EncodeOptions(Checked):
     """What `encode` writes, and how it cuts large pictures.
 
     where      also write the pooling variables, which decoding needs
+    descriptors  write rows for a classifier instead, in a metric in which small distortions count little
     tile       side of the overlapping tiles that pictures are inferred in, in pixels; 0: never. Default: 256, for
                pictures of more than 1,048,576 pixels
     overlap    pixels that tiles next to each other share
@@ -31,12 +32,20 @@ class EncodeOptions(Checked):
     """
 
     where: bool = False
+    descriptors: bool = False
     tile: CountOrZero | None = None
     overlap: CountOrZero = 64
     threshold: NonNegative = 0.0
 
 
-@command(EncodeOptions, (ImageInput, "mask"), EXECUTION, (Recipe, "inference"), flags="where mask device")
+@command(
+    EncodeOptions,
+    DISTORTIONS,
+    (ImageInput, "mask"),
+    EXECUTION,
+    (Recipe, "inference descriptor"),
+    flags="where descriptors mask device",
+)
 def encode(
     run: Path,
     images: str,
@@ -44,7 +53,7 @@ def encode(
     out: Path | None = None,
     events: Path | None = None,
     overwrite: bool = False,
-    preset: str = "coding",
+    preset: str | None = None,
     settings: Settings,
     json_: bool = False,
     quiet: bool = False,
@@ -53,16 +62,19 @@ def encode(
 
     The file holds the features that are not 0, and `labels` and `names` where there are any; with --where also the
     pooling variables of the regions in use. `whatwhere decode` makes images of it, and Python reads it with
-    `whatwhere.load_codes`. With --events the events of signals of any length are written as a table: which waveform,
-    when, how strongly.
+    `whatwhere.load_codes`. With --descriptors it holds the array `descriptors`, a row for each image, which are of one
+    size; the metric is learned from the images, without labels, and saved with the run. With --events the events of
+    signals of any length are written as a table: which waveform, when, how strongly.
 
     out     the .npz file to write
     events  the .csv file of events to write, for a model of signals
+    preset  as for `classify`; default: coding, and recipe with --descriptors
     """
-    from whatwhere.cli.encoding import Encoder, write_events
+    from whatwhere.cli.encoding import Encoder, write_descriptors, write_events
     from whatwhere.inference import resolve_lam
 
     execution, options = settings.of(TrainingOptions), settings.of(EncodeOptions)
+    preset = preset or ("recipe" if options.descriptors else "coding")
     recipe, model = with_preset(*open_run(run, execution.device, execution.engine), preset, settings)
     given = settings.override(ImageInput(source=images))
     if out is None and events is None:
@@ -74,6 +86,12 @@ def encode(
         written = {"file": str(events), "events": count}
         typer.echo(json.dumps(written) if json_ else f"{printable(events)}: {count:,} events")
     if out is None:
+        return
+    if options.descriptors:
+        trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
+        shape = write_descriptors(out, trained, read_images(run, images), settings, Stages(quiet).stage)
+        facts = {"file": str(out), "arrays": {"descriptors": shape}}
+        typer.echo(json.dumps(facts) if json_ else f"{printable(out)}: descriptors {shape}")
         return
     groups = ww.data.load_groups(images, given.mask, recorded_by(run), signals=model.spec.for_signals)
     most, masks = max(groups, key=lambda group: len(group[0]))

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from whatwhere.classification.picture_classifier import describe_pictures
+from whatwhere.cli.command import Settings
 from whatwhere.cli.encode import EncodeOptions
 from whatwhere.data import Images
+from whatwhere.data.arrays import write_npz
 from whatwhere.data.codes import CodesWriter
 from whatwhere.data.images import PictureWindows
 from whatwhere.data.pictures import picture_names
@@ -21,9 +24,12 @@ from whatwhere.inference.environment import workers
 from whatwhere.inference.recordings import iter_events
 from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
 from whatwhere.latents import SparseLatents
+from whatwhere.learning import TrainedRun
+from whatwhere.learning.reports import Stage
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import join_events
 from whatwhere.spec import Recipe
+from whatwhere.spec.tasks import Distortions, TrainingOptions
 
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
@@ -47,6 +53,15 @@ def write_events(
                 table.to_csv(file, header=number == 0)
                 count += len(table)
     return count
+
+
+def write_descriptors(out: Path, run: TrainedRun, images: Images, settings: Settings, stage: Stage) -> list[int]:
+    """Write the descriptors of images, in the metric that the run keeps, with names and labels; returns their shape."""
+    how, options = settings.of(Distortions), settings.of(TrainingOptions)
+    rows = describe_pictures(images, run, how, options, None, stage)[1].numpy()
+    found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
+    write_npz(out, {name: np.asarray(value) for name, value in found.items() if value is not None})
+    return list(rows.shape)
 
 
 class Encoder:

@@ -22,6 +22,7 @@ def explore(
     out: Path | None = None,
     overwrite: bool = False,
     examples: int = 1000,
+    port: int = 0,
     browser: bool = True,
     settings: Settings,
     quiet: bool = False,
@@ -31,6 +32,7 @@ def explore(
     images    the examples, as for `encode`; default: those of the run
     out       write the page to this HTML file instead of showing it
     examples  how many images the page carries, at most
+    port      of this machine on which the page is served; 0: a free one
     browser   open the page in a browser
     """
     from whatwhere.explorer.export import Explorer
@@ -43,7 +45,7 @@ def explore(
     shown, engine = in_model_units(model.spec, read_examples(run, source)), settings.of(TrainingOptions).engine
     explorer = Explorer(model, recipe, shown, name=name, examples=examples, engine=engine)
     if out is None:
-        with PageServer(answers(explorer)) as server:
+        with PageServer(answers(explorer), port=port) as server:
             server.show(browser=browser)
         return
     claim([out], run, source, overwrite=overwrite)

@@ -28,16 +28,20 @@ class PageServer(ThreadingHTTPServer):
     answer  path below the token ('' is the page) → its content, or None where there is nothing; called in a thread of
             the request
     act     path and what the page sent, as JSON → the content of the answer, or None; None: nothing can be sent
+    port    0 takes a free one
     """
 
     daemon_threads = True
 
     def __init__(
-        self, answer: Callable[[str], Content | None], act: Callable[[str, Any], Content | None] | None = None
+        self,
+        answer: Callable[[str], Content | None],
+        act: Callable[[str, Any], Content | None] | None = None,
+        port: int = 0,
     ) -> None:
         self.answer, self.act = answer, act
         self.token = secrets.token_urlsafe(24)
-        super().__init__(("127.0.0.1", 0), PageHandler)
+        super().__init__(("127.0.0.1", port), PageHandler)
 
     @property
     def url(self) -> str:

@@ -7,6 +7,7 @@ whose code is similar everywhere else. This is Gibbs sampling, with the nearest 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -81,7 +82,7 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
     """
     require_count("count", count, least=2)
     times = torch.linspace(0, 1, count).tolist()
-    on_the_way = [combine(first.latents, second.latents, lambda a, b, t=t: torch.lerp(a, b, t)) for t in times]
+    on_the_way = [combine(first.latents, second.latents, partial(torch.lerp, weight=t)) for t in times]
     return torch.stack([first.model.decode(latents) for latents in on_the_way])
 
 
