@@ -54,11 +54,10 @@ def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
 
 def dictionary(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     """Pursuit with the dictionary that ships, without pairs; with --learn adapted to the picture."""
-    from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, shipped_atoms
-    from whatwhere.restoration.planes import restore_planes
+    import whatwhere as ww
 
-    atoms = learn_dictionary(noisy, sigma) if a.learn else shipped_atoms()
-    return restore_planes(lambda plane, level, mask: denoise_plane(atoms, plane, level), noisy, sigma)
+    spec = ww.restoration.RestorationSpec(learn=a.learn)
+    return ww.restoration.denoise(ww.restoration.load_dictionary(), noisy[None], sigma, spec=spec)[0]
 
 
 def tv(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:

@@ -61,10 +61,10 @@ def test_progress_counts_the_pixels(noise: float) -> None:
 def test_what_cannot_be_denoised_raises_before_work_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whatwhere.restoration.denoiser.Denoiser.denoise", None)  # calling it would be another error
     good = picture()
-    for bad in (good[0], good.mul(255).byte(), good.byte().numpy(), [[0.5]], good / 0, good[:, :, :0]):
+    for bad in (good[0], good.mul(255).byte(), good.byte().numpy(), [[0.5]], good / 0, good[:, :, :0], 1e20 * good):
         with pytest.raises(ImageError, match="given"):
             denoise(DENOISER, bad, 0.1)  # type: ignore[type-var]
-    for noise in (-0.1, float("nan"), float("inf"), True, "much"):
+    for noise in (-0.1, float("nan"), float("inf"), True, "much", 10**400):
         with pytest.raises(SpecError, match="standard deviation"):
             denoise(DENOISER, good, noise)  # type: ignore[arg-type]
 

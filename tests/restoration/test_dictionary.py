@@ -1,4 +1,4 @@
-"""Denoising by a dictionary learned from the noisy picture, and the planes of a picture in colour."""
+"""Denoising by a dictionary, learned from the noisy picture or not, and the planes of a picture in colour."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import torch
 
 from pictures_to_restore import discs, error, noisy
 from whatwhere.errors import SpecError
-from whatwhere.restoration import RestorationSpec, denoise, inpaint, load_denoiser
-from whatwhere.restoration.dictionary import denoise_plane, fit_atoms, shipped_atoms
+from whatwhere.restoration import RestorationSpec, denoise, inpaint, load_denoiser, load_dictionary
+from whatwhere.restoration.dictionary import denoise_plane, fit_atoms
 from whatwhere.restoration.kernels import pursue
 from whatwhere.restoration.planes import OPPONENT, PLANE_NOISE, from_opponent, restore_planes, to_opponent
 
@@ -21,7 +21,7 @@ def few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_shipped_atoms_have_mean_0_and_length_1() -> None:
-    atoms = shipped_atoms()
+    atoms = load_dictionary()
     torch.testing.assert_close(atoms.mean((1, 2)), torch.zeros(len(atoms)), rtol=0, atol=1e-3)
     torch.testing.assert_close(atoms.flatten(1).norm(dim=1), torch.ones(len(atoms)), rtol=0, atol=1e-3)
 
@@ -29,7 +29,7 @@ def test_the_shipped_atoms_have_mean_0_and_length_1() -> None:
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 30), (7, 9), (40, 17)])
 def test_every_size(height: int, width: int) -> None:
     given = noisy(discs(height, width), 0.05)
-    result = denoise_plane(shipped_atoms(), given, 0.05)
+    result = denoise_plane(load_dictionary(), given, 0.05)
     assert result.shape == given.shape
     assert result.isfinite().all()
 
@@ -67,9 +67,35 @@ def test_stripes_are_denoised_better_than_by_the_denoiser() -> None:
     assert (large - own).abs().max() < 1e-2, "it follows the units of the images"
 
 
-def test_a_dictionary_fills_no_gaps() -> None:
-    with pytest.raises(SpecError, match="learn was given for inpainting"):
-        inpaint(load_denoiser(), torch.rand(1, 1, 8, 8), torch.ones(1, 1, 8, 8), spec=LEARN)
+@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.29])
+def test_without_pairs_the_result_is_nearer_to_the_truth(sigma: float) -> None:
+    truth = discs(50, 60)[None, None]
+    given, atoms = noisy(truth, sigma), load_dictionary()
+    for level in (sigma, None):
+        assert error(denoise(atoms, given, level), truth) < 0.75 * error(given, truth)
+    assert torch.equal(denoise(atoms, given, sigma)[0, 0], denoise_plane(atoms, given[0, 0], sigma)), "not learned"
+
+
+def test_any_dictionary_can_be_given_and_learned_from() -> None:
+    """Stripes are two waves of 8 pixels, which explain them better than atoms of photographs."""
+    y, x = torch.meshgrid(torch.arange(48.0), torch.arange(48.0), indexing="ij")
+    truth = (0.5 + 0.4 * torch.sin(torch.pi / 4 * (x + y)))[None, None]
+    waves = torch.stack([wave(torch.pi / 4 * (x + y)[:8, :8]) for wave in (torch.sin, torch.cos)])
+    waves, given = waves / waves.flatten(1).norm(dim=1)[:, None, None], noisy(truth, 0.3)
+    best = error(denoise(waves, given, 0.3), truth)
+    assert best < 0.7 * error(denoise(load_dictionary(), given, 0.3), truth)
+    start = torch.nn.functional.normalize(waves.flatten(1) + 0.5 * noisy(torch.zeros(2, 64), 0.125), dim=1)
+    start = start.view_as(waves)
+    assert error(denoise(start, given, 0.3, spec=LEARN), truth) < 0.9 * error(denoise(start, given, 0.3), truth)
+
+
+def test_what_a_dictionary_cannot_do() -> None:
+    image, known = torch.rand(1, 1, 8, 8), torch.ones(1, 1, 8, 8)
+    for model, spec in ((load_denoiser(), LEARN), (load_dictionary(), None)):
+        with pytest.raises(SpecError, match="a dictionary was given for inpainting"):
+            inpaint(model, image, known, spec=spec)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"\[4, 9\] was given as the model; expected atoms \[M, K, K\]"):
+        denoise(torch.rand(4, 9), image, 0.1)
 
 
 # Brightness and differences of colour ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """`whatwhere denoise` and `inpaint` on files: bits and known pixels kept, folders that continue, early errors."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from pictures_to_restore import noisy, picture
 from tiny_run import whatwhere
 from whatwhere.data import load
 from whatwhere.errors import ImageError, RunError
+from whatwhere.restoration import load_denoiser, load_dictionary
 from whatwhere.restoration.pictures import Task, encode_pictures, plan_jobs
 
+DENOISER = load_denoiser()
 SHORT = ("--device", "cpu", "--quiet")
 
 
@@ -51,7 +54,7 @@ def test_pages_of_many_channels_stay_as_they_are_stored(tmp_path: Path, channels
     truth = picture(16, 16)
     assert (result[:] - truth).abs().mean() < (images[:] - truth).abs().mean()
     with pytest.raises(ImageError, match=f"{channels} channels of .*which PNG cannot hold; write a .tif file"):
-        plan_jobs(Task("denoise"), tmp_path / "in.tif", None, tmp_path / "out.png")
+        plan_jobs(Task("denoise"), DENOISER, tmp_path / "in.tif", None, tmp_path / "out.png")
 
 
 def test_without_noise_pictures_come_back_as_they_were(tmp_path: Path) -> None:
@@ -116,13 +119,45 @@ def test_an_interrupted_folder_continues_where_it_stopped(folder: Path, monkeypa
     assert len(restored) == 7
 
 
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"[1]"])
+def test_a_folder_is_not_continued_with_another_model_or_other_sources(folder: Path) -> None:
+    task, out = Task("denoise"), folder.parent / "out"
+    assert len(plan_jobs(task, DENOISER, folder, None, out)) == 3
+    (out / "0.png").write_bytes(b"a result")
+    assert [job.out.name for job in plan_jobs(task, DENOISER, folder, None, out)] == ["1.png", "2.png"]
+    for other in (load_dictionary(), replace(DENOISER, gain=DENOISER.gain + 1e-6)):
+        with pytest.raises(RunError, match=r"\(model changed\)"):
+            plan_jobs(task, other, folder, None, out)
+    with pytest.raises(RunError, match=r"\(settings changed\)"):
+        plan_jobs(Task("denoise", noise=0.1), DENOISER, folder, None, out)
+    Image.fromarray(pixels(size=12, seed=9)).save(folder / "1.png")
+    Image.fromarray(pixels(size=12, seed=9)).save(folder / "3.png")
+    assert len(plan_jobs(task, DENOISER, folder, None, out)) == 3, "neither has a result yet"
+    Image.fromarray(pixels(size=12, seed=9)).save(folder / "0.png")
+    with pytest.raises(RunError, match=r"\(0\.png changed\)"):
+        plan_jobs(task, DENOISER, folder, None, out)
+    assert len(plan_jobs(task, DENOISER, folder, None, out, overwrite=True)) == 4
+
+
+def test_a_folder_is_not_continued_with_another_mask(folder: Path) -> None:
+    task, out, mask = Task("inpaint"), folder.parent / "out", folder.parent / "masks"
+    mask.mkdir()
+    for number, size in enumerate((12, 14, 16)):
+        Image.fromarray(np.full((size, size), 255, np.uint8)).save(mask / f"{number}.png")
+    plan_jobs(task, DENOISER, folder, str(mask), out)
+    (out / "0.png").write_bytes(b"a result")
+    assert len(plan_jobs(task, DENOISER, folder, str(mask), out)) == 2
+    Image.fromarray(np.full((12, 12), 255, np.uint8)).save(mask / "0.png", compress_level=0)
+    with pytest.raises(RunError, match=r"\(0\.png changed\)"):
+        plan_jobs(task, DENOISER, folder, str(mask), out)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"[1]", b'{"model": [1], "settings": 3}'])
 def test_a_record_of_any_content_is_an_error_of_ours(folder: Path, content: bytes) -> None:
     out = folder.parent / "out"
     out.mkdir()
     (out / "restoration.json").write_bytes(content)
     with pytest.raises(RunError) as caught:
-        plan_jobs(Task("denoise"), folder, None, out)
+        plan_jobs(Task("denoise"), DENOISER, folder, None, out)
     assert len(str(caught.value)) < 400 + len(str(out))
 
 
@@ -130,10 +165,10 @@ def test_files_that_are_no_pictures_are_skipped_and_named(folder: Path) -> None:
     (folder / "notes.txt").write_text("a note")
     (folder / "text.png").write_text("a text")
     with pytest.warns(UserWarning, match=r"skipped notes\.txt .*, text\.png"):
-        jobs = plan_jobs(Task("denoise"), folder, None, folder.parent / "out")
+        jobs = plan_jobs(Task("denoise"), DENOISER, folder, None, folder.parent / "out")
     assert [job.source.name for job in jobs] == ["0.png", "1.png", "2.png"]
     with pytest.raises(ImageError, match=r"text\.png is not a usable picture"):
-        plan_jobs(Task("denoise"), folder / "text.png", None, folder.parent / "out.png")
+        plan_jobs(Task("denoise"), DENOISER, folder / "text.png", None, folder.parent / "out.png")
 
 
 def test_all_pages_are_restored_and_twelve_bits_stay_twelve(tmp_path: Path) -> None:
@@ -151,7 +186,7 @@ def test_all_pages_are_restored_and_twelve_bits_stay_twelve(tmp_path: Path) -> N
     for before, after in zip(pages, values, strict=True):
         assert np.abs(after - truth).mean() < np.abs(np.asarray(before) - truth).mean()
     with pytest.raises(ImageError, match=r"3 pages of .*which PNG cannot hold"):
-        plan_jobs(Task("denoise"), tmp_path / "in.tif", None, tmp_path / "out.png")
+        plan_jobs(Task("denoise"), DENOISER, tmp_path / "in.tif", None, tmp_path / "out.png")
 
 
 def test_a_failed_write_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,11 +205,11 @@ def test_masks_of_a_folder_go_by_name(folder: Path) -> None:
     for number, size in enumerate((12, 14, 16)):
         Image.fromarray(np.full((size, size), 255, np.uint8)).save(masks / f"{number}.png")
     task = Task("inpaint")
-    jobs = plan_jobs(task, folder, str(masks), folder.parent / "out")
+    jobs = plan_jobs(task, DENOISER, folder, str(masks), folder.parent / "out")
     assert [Path(job.mask or "").name for job in jobs] == ["0.png", "1.png", "2.png"]
     (masks / "1.png").unlink()
     with pytest.raises(ImageError, match="named 1"):
-        plan_jobs(task, folder, str(masks), folder.parent / "out")
+        plan_jobs(task, DENOISER, folder, str(masks), folder.parent / "out")
 
 
 def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
@@ -195,14 +230,14 @@ def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
     ]
     for task, source, mask, target, message in wrong:
         with pytest.raises((ImageError, RunError), match=message):
-            plan_jobs(task, source, mask, target, overwrite=True)
+            plan_jobs(task, DENOISER, source, mask, target, overwrite=True)
     assert not out.exists()
 
 
 def test_two_pictures_of_one_name_raise(folder: Path) -> None:
     Image.fromarray(pixels()).save(folder / "0.bmp")
     with pytest.raises(ImageError, match="one name"):
-        plan_jobs(Task("denoise"), folder, None, folder.parent / "out")
+        plan_jobs(Task("denoise"), DENOISER, folder, None, folder.parent / "out")
 
 
 def test_values_are_rounded_and_cut_off() -> None:
@@ -218,7 +253,7 @@ def test_learning_from_the_picture_changes_the_result_and_the_noise_is_reported(
 ) -> None:
     monkeypatch.setattr("whatwhere.restoration.dictionary.BATCHES", 2)
     Image.fromarray(pixels(size=48)).save(folder / "2.png")
-    for name, option in (("a", ()), ("b", ("--learn",))):
+    for name, option in (("a", ()), ("b", ("--learn",)), ("c", ("--model", "dictionary"))):
         output = whatwhere("denoise", folder / "2.png", folder.parent / f"{name}.png", *option)
         assert re.search(r"2.png: noise 0\.\d+, estimated", output)
     a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")

@@ -30,7 +30,8 @@ def denoise(
 
     out        the picture to write, or the folder for those of a folder; its ending is the format. Of a recording
                (.npy, .csv or .wav) a file with the same ending
-    model      of a recording: the run, or the file, of a model of its waveforms
+    model      dictionary: atoms of photographs in place of the trained denoiser; of a recording the run, or the file,
+               of a model of its waveforms
     noise      standard deviation of the noise, white being 1; default: estimated. poisson: pixels count photons.
                GAIN,SIGMA: Poisson noise of counts of GAIN each, and white noise
     overwrite  restore again what OUT holds already
@@ -94,19 +95,21 @@ def restore(
     """Check everything, then restore picture after picture, or the recording. paths: of pictures, mask and results."""
     from whatwhere.cli.outputs import Stages
     from whatwhere.inference.environment import choose_device
-    from whatwhere.restoration import load_denoiser
+    from whatwhere.restoration import load_denoiser, load_dictionary
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
     pictures, mask, out = paths
     if out.suffix.lower() in RECORDINGS or pictures.suffix.lower() in RECORDINGS[:2]:  # an array may be a picture
         return restore_recording(task, model, paths, overwrite, execution)
-    if model is not None:
-        raise SpecError(f"--model {printable(model)} was given for pictures; expected none: it is for recordings")
-    denoiser = load_denoiser().to(choose_device(execution.device, execution.engine))
-    jobs, stages = plan_jobs(task, pictures, mask, out, overwrite), Stages(quiet)
+    if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
+        known = "none" if task.name == "inpaint" else "dictionary, or none"
+        raise SpecError(f"--model {printable(model)} was given for pictures; expected {known}")
+    device = choose_device(execution.device, execution.engine)
+    restorer = load_dictionary() if model else load_denoiser().to(device)
+    jobs, stages = plan_jobs(task, restorer, pictures, mask, out, overwrite), Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
-            levels = restore_picture(task, denoiser, job, advance)
+            levels = restore_picture(task, restorer, job, advance)
         if task.noise is None and not quiet:
             typer.echo(f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)}, estimated")
     typer.echo(f"{printable(out)}: {len(jobs):,} restored" + ("" if jobs else " (all were there already)"))

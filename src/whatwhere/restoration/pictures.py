@@ -1,5 +1,6 @@
 """Restoring picture files: one, or all of a folder, which continues where it was interrupted."""
 
+import hashlib
 import io
 import json
 import math
@@ -16,13 +17,14 @@ from whatwhere.data.images import brightest_of
 from whatwhere.data.pictures import find_pictures, picture_files, write_tiff
 from whatwhere.errors import ImageError, MissingExtra, RunError, printable
 from whatwhere.files import claim_outputs, disk_errors, read_json, write_atomic
+from whatwhere.model.files import checksum
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.fill import ROUNDS
 from whatwhere.restoration.noise import noise_of
 from whatwhere.restoration.restore import Noise, denoise, inpaint
 from whatwhere.spec.tasks import RestorationSpec
 
-RECORD = "restoration.json"  # in a folder of results: the settings that made them
+RECORD = "restoration.json"  # in a folder of results: the settings, the model and the sources that made them
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
@@ -47,7 +49,9 @@ class Job:
     pixels: int
 
 
-def plan_jobs(task: Task, source: Path, mask: str | None, out: Path, overwrite: bool = False) -> list[Job]:
+def plan_jobs(
+    task: Task, model: Denoiser | Tensor, source: Path, mask: str | None, out: Path, overwrite: bool = False
+) -> list[Job]:
     """The pictures that are still to be restored. All of them are checked, before any work is done."""
     inputs = [source, *([] if mask is None else [Path(mask)])]
     if not source.is_dir():
@@ -62,19 +66,16 @@ def plan_jobs(task: Task, source: Path, mask: str | None, out: Path, overwrite: 
         raise ImageError(f"{source} holds {' and '.join(doubled)}, which would have one name as a result; rename one")
     own = {file: _mask_of(mask, file) for file in files}
     jobs = [_job(file, own[file], targets[file], *_load(file, own[file])) for file in files]
-    record, settings = out / RECORD, json.dumps(asdict(task), indent=1)
-    if not overwrite and record.exists() and read_json(record) != json.loads(settings):
-        raise RunError(
-            f"{printable(out)} holds results of other settings; give what they were made with to continue, another "
-            "folder, or --overwrite"
-        )
+    record = _record(task, model, jobs)
+    if not overwrite and (out / RECORD).exists():
+        _check_record(record, out)
     claim_outputs(targets.values(), inputs, folder=out, overwrite=overwrite)
-    with disk_errors(f"writing {record}", "free some space or give another place"):
-        write_atomic(record, (settings + "\n").encode())
+    with disk_errors(f"writing {out / RECORD}", "free some space or give another place"):
+        write_atomic(out / RECORD, (json.dumps(record, indent=1) + "\n").encode())
     return [job for job in jobs if overwrite or not job.out.exists()]
 
 
-def restore_picture(task: Task, model: Denoiser, job: Job, progress: Callable[[int], None]) -> list[Noise]:
+def restore_picture(task: Task, model: Denoiser | Tensor, job: Job, progress: Callable[[int], None]) -> list[Noise]:
     """Restore a picture, all its pages, and write the result, which appears complete or not at all.
 
     Returns the noise of every page, given or estimated.
@@ -88,6 +89,7 @@ def restore_picture(task: Task, model: Denoiser, job: Job, progress: Callable[[i
             result = denoise(model, image, level, spec=task.spec, progress=progress)
         else:
             assert isinstance(level, float)
+            assert isinstance(model, Denoiser)
             result = inpaint(model, image, mask, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
         levels.append(level)
@@ -178,3 +180,26 @@ def _needs_tiff(images: Images) -> bool:
     """Whether a file of these pixels is a TIFF that Pillow cannot write."""
     channels = images.shape[0]
     return channels not in (1, 3) or (channels == 3 and images.pixels.dtype != np.uint8)
+
+
+def _record(task: Task, model: Denoiser | Tensor, jobs: Sequence[Job]) -> dict[str, Any]:
+    """The settings, and the checksums of the model and of what each result is made from, by its name."""
+    numbers = {"atoms": model} if isinstance(model, Tensor) else vars(model.to("cpu"))
+    record = {"settings": json.loads(json.dumps(asdict(task))), "model": checksum("", numbers)}
+    for job in jobs:
+        files = [job.source] if job.mask in (None, "alpha") else [job.source, Path(job.mask)]
+        record[job.out.name] = " ".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+    return record
+
+
+def _check_record(record: dict[str, Any], out: Path) -> None:
+    """Raise a RunError if a folder has results of other settings, of another model or of other sources."""
+    earlier = read_json(out / RECORD)
+    earlier = earlier if isinstance(earlier, dict) else {}
+    made = [key for key in record if key in ("settings", "model") or (out / key).exists()]
+    other = [key for key in made if earlier.get(key) != record[key]]
+    if other:
+        raise RunError(
+            f"{printable(out)} holds results of other settings, sources or model ({', '.join(other[:3])} changed); give "
+            "what they were made with to continue, another folder, or --overwrite"
+        )

@@ -1,18 +1,19 @@
-"""Noise removed and gaps filled in: of images by the trained denoiser, of signals by a model of their waveforms."""
+"""Noise removed and gaps filled in: of images by the denoiser or a dictionary, of signals by a model of waveforms."""
 
-import math
+import sys
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.checks import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.restoration.denoiser import Denoiser, plane_restorer
-from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary
+from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
 from whatwhere.restoration.noise import PoissonGaussian, noise_of
 from whatwhere.restoration.planes import Progress, restore_images, restore_planes
 from whatwhere.spec import AutoLam, InferenceSpec
@@ -21,11 +22,12 @@ from whatwhere.spec.tasks import RestorationSpec
 Noise = float | str | tuple[float, float] | None
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
 THRESHOLD = 2.0  # of signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
+LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
 
 def denoise(
-    model: Denoiser | DeconvNet,
+    model: Denoiser | Tensor | DeconvNet,
     images: ImagesT,
     noise: Noise = None,
     *,
@@ -34,7 +36,8 @@ def denoise(
 ) -> ImagesT:
     """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
+    model     the trained denoiser (`load_denoiser`), which is best for photographs; or atoms [M, K, K] of a dictionary,
+              of mean 0 and length 1 (`load_dictionary`); or a `DeconvNet` of signals
     images    floats [N, C, H, W]; signals [N, C, T]
     noise     standard deviation of white noise, in units of the images; None estimates it for each image. 0 returns the
               images. "poisson": the images are counts. (gain, sigma): Poisson noise of counts of `gain` units each, and
@@ -65,19 +68,25 @@ def denoise(
         return images  # to the bit
     spec = spec or RestorationSpec()
     with torch.no_grad():
-        if spec.learn:
-            each = zip(y.cpu(), sigmas, strict=True)
-            clean = torch.stack([by_own_dictionary(image, sigma, progress) for image, sigma in each])
-        else:
+        if isinstance(model, Denoiser) and not spec.learn:
             clean = restore_images(plane_restorer(model, spec, progress), y, sigmas)
+        else:
+            atoms = load_dictionary() if isinstance(model, Denoiser) else model.cpu()
+            each = zip(y.cpu(), sigmas, strict=True)
+            clean = torch.stack([by_dictionary(atoms, image, sigma, spec.learn, progress) for image, sigma in each])
     return like(level.restore_units(clean) if isinstance(level, PoissonGaussian) else clean, images)
 
 
-def by_own_dictionary(image: Tensor, noise: float, progress: Progress | None) -> Tensor:
-    """An image [C, H, W] denoised with a dictionary that is learned from it."""
+def by_dictionary(atoms: Tensor, image: Tensor, noise: float, learn: bool, progress: Progress | None) -> Tensor:
+    """An image [C, H, W] denoised with atoms [M, K, K], or with those that are learned from it, beginning with them."""
+    if atoms.ndim != 3 or atoms.shape[1] != atoms.shape[2]:
+        raise SpecError(f"a tensor {list(atoms.shape)} was given as the model; expected atoms [M, K, K]")
+    if find_spec("numba") is None:
+        raise MissingExtra("Numba", "cpu", "denoising by a dictionary")
     if noise == 0:
         return image
-    atoms = learn_dictionary(image, noise)
+    if learn:
+        atoms = learn_dictionary(atoms, image, noise)
     return restore_planes(lambda plane, level, mask: denoise_plane(atoms, plane, level, progress), image, noise)
 
 
@@ -113,8 +122,8 @@ def inpaint(
     spec, known = spec or RestorationSpec(), as_weights(mask)
     if isinstance(model, DeconvNet):
         return restore_signals(model, images, noise, known)
-    if spec.learn:
-        raise SpecError("learn was given for inpainting; a dictionary can be learned for denoising alone")
+    if spec.learn or isinstance(model, Tensor):
+        raise SpecError("a dictionary was given for inpainting; expected the trained denoiser (load_denoiser)")
     y = as_images(model, images, known)
     known = (known > 0).to(y)
     with torch.no_grad():
@@ -149,7 +158,7 @@ def restore_signals(
     return like(torch.where(known, given, clean) if noise == 0 and known is not None else clean, signals)
 
 
-def as_images(model: Denoiser, images: Tensor | np.ndarray, mask: Tensor | None = None) -> Tensor:
+def as_images(model: Denoiser | Tensor, images: Tensor | np.ndarray, mask: Tensor | None = None) -> Tensor:
     """Images [N, C, H, W] in the model's dtype and on its device, once they can be restored; 0 where a mask is 0."""
     tensor = checked(images, "[N, C, H, W]")
     if mask is not None:
@@ -157,6 +166,8 @@ def as_images(model: Denoiser, images: Tensor | np.ndarray, mask: Tensor | None 
         tensor = torch.where(mask.to(tensor.device) > 0, tensor, 0)
     if not tensor.isfinite().all():
         raise ImageError("images with NaN or infinite values were given; `inpaint` fills in what a mask marks with 0")
+    if (largest := float(tensor.abs().max())) > LARGEST:
+        raise ImageError(f"images with values up to {largest:.4g} were given; expected at most {LARGEST:g}: scale them")
     return tensor.detach().to(model.device, model.dtype)
 
 
@@ -191,7 +202,7 @@ def read_noise(noise: Any) -> float | PoissonGaussian | None:
 
 
 def is_level(noise: Any) -> bool:
-    return isinstance(noise, int | float) and not isinstance(noise, bool) and 0 <= noise < math.inf
+    return isinstance(noise, int | float) and not isinstance(noise, bool) and 0 <= noise <= sys.float_info.max
 
 
 def like(result: Tensor, images: ImagesT) -> ImagesT:

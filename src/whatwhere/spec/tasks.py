@@ -89,8 +89,8 @@ class RestorationSpec(Checked):
     quality  8, 16, 32 or 64: how many shifts of its grid are averaged; time is proportional to it
              (docs/howto/restoration.md)
     tile     side of the tiles that a larger image is cut into, in pixels; the result does not depend on it
-    learn    in `denoise`, in place of the denoiser a dictionary that is learned from each image: for images unlike
-             photographs, such as text and lattices (docs/howto/restoration.md)
+    learn    in `denoise`, adapt a dictionary to each image and denoise by it: for images unlike photographs, such as
+             text and lattices (docs/howto/restoration.md)
 
     >>> ww.restoration.RestorationSpec(quality=32).tile
     640
