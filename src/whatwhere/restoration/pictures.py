@@ -200,6 +200,6 @@ def _check_record(record: dict[str, Any], out: Path) -> None:
     other = [key for key in made if earlier.get(key) != record[key]]
     if other:
         raise RunError(
-            f"{printable(out)} holds results of other settings, sources or model ({', '.join(other[:3])} changed); give "
-            "what they were made with to continue, another folder, or --overwrite"
+            f"{printable(out)} holds results of other settings, sources or model ({', '.join(other[:3])} changed); "
+            "give what they were made with to continue, another folder, or --overwrite"
         )
