@@ -15,7 +15,6 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from docs.inference_animation import animation, trace
 from reproduction.models import read_model
 from reproduction.records import read_records
 from whatwhere.cli.outputs import Stages
@@ -78,9 +77,6 @@ def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
     images = digits[[IMAGE, *np.random.default_rng(0).permutation(len(digits))[:199].tolist()]]
     if name == "comparison":
         return comparison(runs, images[:9])
-    if name == "inference":
-        model, image = runs[0].model, images[0]
-        return animation(model, image, trace(model, image, training_settings(runs[0].recipe, model.spec.depth)))
     drawing = RunFigures(runs[0], images, stage=Stages().stage)
     drawing.shown = 0
     return drawing.draw(name).figure

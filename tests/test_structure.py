@@ -20,6 +20,7 @@ HOMES = {
 KERNELS = ("inference/engines/cpu", "inference/engines/triton", "nn/triton_", "nn/cpu_")
 # Modules without a test file of their name, and the test that covers them. A * stands for the modules of a folder.
 COVERED_BY = {
+    "figures/animation.py": "figures/test_drawing.py",
     "explorer/server.py": "explorer/test_export.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",
     "classification/neighbours.py": "classification/test_poisson.py",

@@ -103,8 +103,9 @@ def test_every_stage_reports_its_progress_to_the_end(made):
 def test_the_report_needs_no_other_file_and_links_to_the_explorer(made):
     folder, result, _ = made
     page = (folder / demo.REPORT).read_text(encoding="utf-8")
-    assert page.count("<img") == 4
+    assert page.count("<img") == 5
     assert "What and where: one image taken apart by layer 2" in page
+    assert "data:image/gif;base64,R0lGOD" in page, "inference step by step"
     assert set(re.findall(r"(?:src|href)=\"(?!data:)([^\"]*)", page)) == {"explorer.html"}
     assert (folder / "explorer.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     for words in (demo.few_label_errors(result), demo.svm_errors(result)):

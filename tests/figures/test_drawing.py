@@ -1,23 +1,28 @@
 """Every figure can be drawn from a tiny model, in every format, without a warning, in the size of paper."""
 
 import colorsys
+import io
 import sys
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
 
 import whatwhere as ww
 from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.figures.activations import gaussians
+from whatwhere.figures.animation import animation, draw_frame, trace
 from whatwhere.figures.composite import cost_curves, filter_panel, plane_panel, reconstruction_panel, sample_panel
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.style import COLUMN, GAP, PAGE, feature_colours, image_to_rgb
+from whatwhere.figures.style import COLUMN, GAP, PAGE, RC, feature_colours, image_to_rgb
+from whatwhere.inference import infer
 from whatwhere.latents import Latents
-from whatwhere.spec import InferenceSpec, InputSpec
+from whatwhere.spec import InferenceSpec, InputSpec, LineSearch
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -72,6 +77,7 @@ def test_models_with_input_stages_draw(stage, channels, tmp_path):
     figures.save(figures.composite(one.model, one.images, one.layers), tmp_path / "a.png")
     figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
     figures.save(figures.where_map(one.model, one.images, one.top, 1, 0), tmp_path / "c.png")
+    assert animation(one.model, one.images[0], InferenceSpec(lam=20.0, steps=2)).startswith(b"GIF89a")
 
 
 def test_an_image_without_features_draws(tiny, tmp_path):
@@ -235,3 +241,52 @@ def test_an_ellipse_lies_where_its_feature_draws(tiny):
             continue  # cut off by the border
         assert abs((drawn * columns).sum() / drawn.sum() - x) < 1
         assert abs((drawn * rows).sum() / drawn.sum() - y) < 1
+
+
+# The animation shows the steps of inference ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("momentum", [False, True])
+@pytest.mark.parametrize("kind", ["none", "onoff"])
+def test_the_trace_is_the_inference(kind, momentum):
+    one = make_tiny(input=InputSpec(kind=kind, sigma=2.0))
+    spec, image, done = InferenceSpec(lam=20.0, steps=5, step=LineSearch(momentum=momentum)), one.images[3], []
+    with torch.no_grad():
+        steps = trace(one.model, image, spec, done.append)
+    assert len(steps) == 6
+    assert done == [1] * 5
+    for count in (0, 2, 5):
+        solution = infer(one.model, image[None], replace(spec, steps=count), engine="reference")
+        latents, costs, nonzeros = steps[count]
+        torch.testing.assert_close(latents.p, solution.features)
+        torch.testing.assert_close(one.model.at(11, 13).decode(latents), solution.reconstruction)
+        assert sum(costs) == pytest.approx(float(solution.stats.cost[-1, 0]), rel=1e-5)
+        assert nonzeros == int(solution.stats.nonzeros[-1, 0])
+
+
+@pytest.mark.parametrize(("steps", "frames"), [(0, 1), (4, 5), (12, 11)])
+def test_the_gif_shows_the_first_steps_and_the_last(tiny, steps, frames):
+    spec, image = InferenceSpec(lam=20.0, steps=steps), tiny.images[0]
+    picture = Image.open(io.BytesIO(animation(tiny.model, image, spec)))
+    assert (picture.n_frames, picture.info["loop"]) == (frames, 0)
+    picture.seek(frames - 1)
+    with torch.no_grad(), matplotlib.rc_context(RC):
+        last, file = (
+            draw_frame(tiny.model, image, trace(tiny.model, image, spec, lambda steps: None), steps),
+            io.BytesIO(),
+        )
+        last.savefig(file, format="png", dpi=100)
+    exact = np.asarray(Image.open(file).convert("RGB")).astype(int)
+    assert np.abs(np.asarray(picture.convert("RGB")) - exact).max() <= 24, "the palette changes colours only slightly"
+
+
+def test_a_frame_shows_the_reconstruction_and_what_it_lacks(tiny):
+    with torch.no_grad():
+        steps = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4), lambda steps: None)
+        first, last = (draw_frame(tiny.model, tiny.images[0], steps, now) for now in (0, 4))
+    shown = [[axes.images[0].get_array() for axes in frame.axes if axes.images] for frame in (first, last)]
+    assert [len(pictures) for pictures in shown] == [4, 4]
+    assert np.ptp(shown[0][1]) == 0, "nothing is reconstructed at first"
+    assert np.ptp(shown[1][1]) > 0
+    assert shown[0][2].min() < shown[1][2].min(), "the residual shrinks"
+    assert [text.get_text() for text in first.texts][-1] == "0 non-zero features"

@@ -54,7 +54,7 @@ def test_all_figures_and_the_report_of_a_run(runs):
     assert result.exit_code == 0, result.output
     drawn = {path.name for path in (first / "figures").iterdir()} - {RECORD}
     names = RunFigures(read_run(first), torch.zeros(1, 1, 10, 10)).names
-    assert drawn == {f"{name}.png" for name in names} | {"report.html"}
+    assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in names} | {"report.html"}
     assert {"composite.png", "planes-2.png", "samples-1.png", "cost-2.png", "where-1.png"} <= drawn
     page = (first / "figures" / "report.html").read_text(encoding="utf-8")
     parser = html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False)
@@ -122,7 +122,7 @@ def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(tmp_path):
 def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_has(runs, tmp_path):
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
-    with pytest.raises(SpecError, match="'mona-lisa' was given; first has composite, "):
+    with pytest.raises(SpecError, match="'mona-lisa' was given; first has composite, inference, "):
         RunFigures(read_run(first), images).draw("mona-lisa")
     with pytest.raises(SpecError, match="'where-1' was given; second has composite"):
         RunFigures(read_run(second), images).draw("where-1")

@@ -182,6 +182,7 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
     )
     sections = [
         drawing.draw(f"decomposition-{top}"),
+        drawing.draw("inference"),
         Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
         Section("Errors of a linear SVM", errors, facts=svm_errors(result)),
         Section("Errors with few labels", few, facts=few_label_errors(result)),

@@ -3,7 +3,7 @@
 import io
 import math
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import typer
 
@@ -34,7 +34,7 @@ def figures(
 
     only     draw only this figure; repeatable
     images   as for `encode`; default: those of the run
-    format   of the files
+    format   of the files; the animation is a GIF
     out      folder of the figures and of report.html; default: RUN/figures
     """
     from whatwhere.inference.checks import in_model_units
@@ -47,13 +47,17 @@ def figures(
     for name in names:
         drawing.check(name)
     folder = out or (run if run.is_dir() else run.parent) / "figures"
-    files = {name: folder / f"{name}.{format}" for name in names}
+    files = {name: folder / f"{name}.{'gif' if name == 'inference' else format}" for name in names}
     report = [] if only else [folder / "report.html"]
     claim([*files.values(), *report], run, source, folder=folder, overwrite=overwrite)
     drawn = {}
     for name, file in files.items():
         drawn[name], content = drawing.draw(name), io.BytesIO()
-        ww.figures.save(cast(Any, drawn[name].figure), content, format)
+        figure: Any = drawn[name].figure
+        if isinstance(figure, bytes):
+            content.write(figure)
+        else:
+            ww.figures.save(figure, content, format)
         write(file, content.getvalue())
         typer.echo(file)
     for file in report:

@@ -30,8 +30,8 @@ def denoise(
 
     out        the picture to write, or the folder for those of a folder; its ending is the format. Of a recording
                (.npy, .csv or .wav) a file with the same ending
-    model      dictionary: atoms of photographs in place of the trained denoiser; of a recording the run, or the file,
-               of a model of its waveforms
+    model      of pictures: none, or dictionary, for atoms of photographs in place of the trained denoiser; of a
+               recording: the run, or the file, of a model of its waveforms
     noise      standard deviation of the noise, white being 1; default: estimated. poisson: pixels count photons.
                GAIN,SIGMA: Poisson noise of counts of GAIN each, and white noise
     overwrite  restore again what OUT holds already

@@ -16,6 +16,7 @@ except ImportError:
     raise MissingExtra("matplotlib", "figures", "Drawing figures") from None
 
 from whatwhere.figures.activations import where_map
+from whatwhere.figures.animation import animation
 from whatwhere.figures.composite import composite, cost, filters, reconstructions
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.run_figures import RunFigures, Section, report
@@ -24,6 +25,7 @@ from whatwhere.figures.style import curve_styles, save, styled
 __all__ = [
     "RunFigures",
     "Section",
+    "animation",
     "composite",
     "cost",
     "curve_styles",

@@ -8,11 +8,13 @@ from html import escape
 
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 from whatwhere.errors import SpecError
 from whatwhere.explorer.pages import data_url, read, static_page
 from whatwhere.figures.activations import where_map
+from whatwhere.figures.animation import animation
 from whatwhere.figures.composite import composite, cost, filters, page, plane_panel, reconstructions, sample_panel
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.style import save
@@ -31,7 +33,7 @@ class Section:
 
     heading  of the section; also the alternative text of its figure
     text     its paragraphs, which say what the figure shows, also to readers who cannot see it
-    figure   a matplotlib figure
+    figure   a matplotlib figure, or the bytes of a GIF
     facts    name → value, shown as a table
     links    the words of each link, and the file in the report's folder that it opens
 
@@ -41,7 +43,7 @@ class Section:
 
     heading: str
     text: str = ""
-    figure: Figure | None = None
+    figure: Figure | bytes | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,8 +82,11 @@ def _facts(facts: Mapping[str, str]) -> str:
     return f"<dl>\n{rows}</dl>\n" if rows else ""
 
 
-def _embedded(figure: Figure) -> str:
+def _embedded(figure: Figure | bytes) -> str:
     """A figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
+    if isinstance(figure, bytes):
+        width, height = Image.open(io.BytesIO(figure)).size
+        return f'"{data_url(figure, "gif")}" width="{width}" height="{height}"'
     file = io.BytesIO()
     save(figure, file, "png")
     width, height = (round(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
@@ -143,7 +148,7 @@ class RunFigures:
             "cost": ([k for k in layers if k in history], self._cost),
         }
         named = {f"{kind}-{k}": partial(draw, k) for kind, (drawn, draw) in kinds.items() for k in drawn}
-        whole = {"reconstructions": self._reconstructions, "filters": self._filters}
+        whole = {"inference": self._inference, "reconstructions": self._reconstructions, "filters": self._filters}
         return {"composite": self._composite, **whole, **named}
 
     @property
@@ -269,6 +274,18 @@ class RunFigures:
             "image: the mean is the position of the feature in the region, the width its extent, at most half a "
             "region.",
             where_map(self.run.model, self.images, latents, layer, feature),
+        )
+
+    def _inference(self) -> Section:
+        model, image = self.run.model, self.images[self.shown]
+        settings = self.inference or training_settings(self.run.recipe, model.spec.depth)
+        with self.stage("following the inference of one image", settings.steps) as advance:
+            moving = animation(model, image, settings, advance)
+        return Section(
+            "Inference step by step",
+            "One image: its reconstruction, the residual (orange where the reconstruction is too small, purple where "
+            f"it is too large), its features in their colours, and the parts of the cost, in {settings.steps} steps.",
+            moving,
         )
 
     def _cost(self, layer: int) -> Section:

@@ -32,6 +32,7 @@ REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
 SQUARES = 4096  # that are coded together
 BEYOND = 5.0  # standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
 FAINT = 12 / 255  # noise that is hard to tell from texture: how much of what was removed is noise is estimated
+FEW = 512  # pixels, of which noise twice as strong is as hard to tell
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
@@ -190,7 +191,7 @@ def plane_restorer(denoiser: Denoiser, spec: RestorationSpec, progress: Progress
 def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) -> Tensor:
     """Without noise, and not without texture that looks like it."""
     clean = denoise(plane, noise)
-    if noise >= FAINT:
+    if noise >= FAINT * (1 + FEW / plane.numel()):
         return at_most_the_noise(plane, clean, noise)
     signs = 2.0 * torch.randint(2, plane.shape, generator=torch.Generator().manual_seed(0)).to(plane) - 1
     change = denoise(plane + PROBE * noise * signs, noise, progress=None) - clean
