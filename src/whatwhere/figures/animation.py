@@ -40,7 +40,7 @@ def animation(
     with torch.no_grad(), matplotlib.rc_context(style.RC):
         steps, frames = trace(model, image, spec, progress), []
         # every one of the first steps, then increasingly far apart, and the last
-        shown = {*range(min(spec.steps, 5)), *(np.geomspace(1, spec.steps + 1, FRAMES) - 1).astype(int), spec.steps}
+        shown = {*range(min(spec.steps, 5)), *(np.geomspace(1, spec.steps + 1, FRAMES) - 1).astype(int)}
         for now in sorted(shown):
             file = io.BytesIO()
             draw_frame(model, image, steps, now).savefig(file, format="png", dpi=100)
