@@ -115,10 +115,8 @@ def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
 
 def picture_files(folder: Path) -> tuple[list[tuple[Path, str | None]], list[Path]]:
     """The files of a folder that are named like pictures, by name, with their labels; and other files next to them."""
-    paths = sorted(path for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(pattern))
-    found = [
-        path.relative_to(folder) for path in paths if not path.is_dir() or len(path.relative_to(folder).parts) == 3
-    ]
+    files = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if not path.is_dir()]
+    found = sorted(path.relative_to(folder) for path in [*files, *folder.glob("*/*/*")])
     found = [file for file in found if not any(part.startswith(".") for part in file.parts)]
     pictures = [file for file in found if file.suffix.lower() in SUFFIXES or (folder / file).is_dir()]
     depths = {len(file.parts): file for file in pictures}  # a folder at the third level is too deep, as a picture is

@@ -22,6 +22,10 @@ class Content(NamedTuple):
     type: str = "text/html; charset=utf-8"
 
 
+Answer = Callable[[str], Content | None]
+Act = Callable[[str, Any], Content | None]
+
+
 class PageServer(ThreadingHTTPServer):
     """Serves what `answer` gives below `url`, an address with a random token, on this machine alone.
 
@@ -33,12 +37,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(
-        self,
-        answer: Callable[[str], Content | None],
-        act: Callable[[str, Any], Content | None] | None = None,
-        port: int = 0,
-    ) -> None:
+    def __init__(self, answer: Answer, act: Act | None = None, port: int = 0) -> None:
         self.answer, self.act = answer, act
         self.token = secrets.token_urlsafe(24)
         super().__init__(("127.0.0.1", port), PageHandler)

@@ -104,13 +104,11 @@ def similarity_maps(p: Tensor) -> Tensor:
 
 
 def covering_windows(extent: torch.Size, side: int, generator: torch.Generator) -> list[Window]:
-    """Windows that cover the map, with a random offset, in random order."""
-    offsets = torch.randint(side, (2,), generator=generator).tolist()
-    rows, columns = (
-        [slice(max(i, 0), min(max(i, 0) + side, n)) for i in range(-offset, n, side)]
-        for offset, n in zip(offsets, extent, strict=True)
-    )
-    windows = [(row, column) for row in rows for column in columns]
+    """Windows that cover the map, with a random offset, in random order; some stick out."""
+    down, right = torch.randint(side, (2,), generator=generator).tolist()
+    rows, columns = range(-down, extent[0], side), range(-right, extent[1], side)
+    corners = [(max(row, 0), max(column, 0)) for row in rows for column in columns]
+    windows = [(slice(row, row + side), slice(column, column + side)) for row, column in corners]
     return [windows[i] for i in torch.randperm(len(windows), generator=generator).tolist()]
 
 
@@ -127,7 +125,7 @@ def replace_window(drawn: Latents, donors: Latents, inside: Window, extent: torc
 
     def replaced(old: Tensor, new: Tensor) -> Tensor:
         places = zip(inside, old.shape[-2:], extent, strict=True)
-        rows, columns = (slice(round(w.start * n / of), round(w.stop * n / of)) for w, n, of in places)
+        rows, columns = (slice(round(w.start * n / of), round(min(w.stop, of) * n / of)) for w, n, of in places)
         result = old.clone()
         result[..., rows, columns] = new[..., rows, columns]
         return result
