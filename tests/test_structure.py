@@ -23,7 +23,6 @@ COVERED_BY = {
     "figures/animation.py": "figures/test_drawing.py",
     "explorer/server.py": "explorer/test_export.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",
-    "classification/neighbours.py": "classification/test_poisson.py",
     "restoration/planes.py": "restoration/test_dictionary.py",
     "restoration/noise.py": "restoration/test_denoise.py",
     "figures/composite.py": "figures/test_drawing.py",

@@ -28,10 +28,11 @@ from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import CHOSEN, CLOTHES, DIGITS, Log, Moments, within_of
 from whatwhere.classification import poisson
 from whatwhere.classification.descriptors import unit_length
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.poisson import (
+    Neighbours,
     connected_parts,
     grow_regions,
+    neighbour_weights,
     share_offsets,
     solve_poisson,
     symmetric_graph,

@@ -29,8 +29,14 @@ from reproduction.deskew import deskew
 from whatwhere.classification.descriptors import describe, unit_length
 from whatwhere.classification.linear_svm import fit_svm
 from whatwhere.classification.metric import Covariance, metric_of
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights
-from whatwhere.classification.poisson import connected_parts, grow_regions, solve_poisson, symmetric_graph
+from whatwhere.classification.poisson import (
+    Neighbours,
+    connected_parts,
+    grow_regions,
+    neighbour_weights,
+    solve_poisson,
+    symmetric_graph,
+)
 from whatwhere.data.images import few_labels
 from whatwhere.ops.distortions import distort
 from whatwhere.spec.recipe import joint

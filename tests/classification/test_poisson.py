@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from whatwhere.classification import neighbours
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification import poisson as neighbours
 from whatwhere.classification.poisson import (
     TAU,
+    Neighbours,
     connected_parts,
     grow_regions,
+    neighbour_weights,
     poisson_learning,
     share_offsets,
     solve_poisson,

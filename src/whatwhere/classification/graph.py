@@ -8,8 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.classification.neighbours import Neighbours, NewRows, neighbour_weights
-from whatwhere.classification.poisson import connected_parts, grow_regions, poisson_learning, symmetric_graph
+from whatwhere.classification.poisson import (
+    Neighbours,
+    NewRows,
+    connected_parts,
+    grow_regions,
+    neighbour_weights,
+    poisson_learning,
+    symmetric_graph,
+)
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.inference.environment import choose_device
 from whatwhere.spec.checks import require_count

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.classification.descriptors import describe_images
 from whatwhere.classification.metric import Metric, learn_metric
-from whatwhere.classification.neighbours import Neighbours, NewRows
+from whatwhere.classification.poisson import Neighbours, NewRows
 from whatwhere.data import Images, load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import disk_errors, open_regular, readable

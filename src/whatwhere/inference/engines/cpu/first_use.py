@@ -3,10 +3,9 @@
 import os
 import subprocess
 import sys
-import time
 import warnings
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from whatwhere.errors import SlowEngineWarning
 from whatwhere.model import Problem
@@ -59,16 +58,7 @@ def is_compiled() -> bool:
 
 @cache
 def compile_apart() -> None:
-    """Start to make the machine code in another process, unless one did in the last minute or it cannot be kept."""
-    from whatwhere.inference.engines.cpu.loop import advance
-
-    folder = getattr(cast(Any, advance)._cache, "folder", None)
-    if folder is None:
-        return
-    marker = folder / "compiling"
-    if marker.exists() and time.time() - marker.stat().st_mtime < 60:
-        return
-    marker.touch()
+    """Start to make the machine code in another process, once."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     nowhere = subprocess.DEVNULL
     subprocess.Popen([sys.executable, "-c", COMPILE], env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere)
