@@ -40,7 +40,7 @@ COVERED_BY = {
     "cli/outputs.py": "cli/test_program.py",
     "cli/train.py": "cli/test_cli_train.py",
     "explorer/pages.py": "explorer/test_export.py",
-    "spec/tasks.py": "ops/test_distortions.py",
+    "spec/tasks.py": "classification/test_distortions.py",
     "classification/label_tables.py": "classification/test_labelling.py",
     "inference/engines/cpu/*": "inference/test_engines_cpu.py",
     "inference/engines/reference.py": "inference/test_ista.py",

@@ -22,7 +22,7 @@ from torch import Tensor
 from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import DenseCovariance, Describer, Log, Moments, in_batches, stream_model
 from whatwhere.classification.descriptors import unit_length
-from whatwhere.ops.distortions import distort
+from whatwhere.classification.metric import distort
 from whatwhere.spec.tasks import Distortions
 
 CHARACTERS = Distortions(rotation=15, shear=0.2, scale=0.15, shift=0.05, elastic=0.04)

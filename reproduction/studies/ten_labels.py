@@ -28,7 +28,7 @@ import whatwhere as ww
 from reproduction.deskew import deskew
 from whatwhere.classification.descriptors import describe, unit_length
 from whatwhere.classification.linear_svm import fit_svm
-from whatwhere.classification.metric import Covariance, metric_of
+from whatwhere.classification.metric import Covariance, distort, metric_of
 from whatwhere.classification.poisson import (
     Neighbours,
     connected_parts,
@@ -38,7 +38,6 @@ from whatwhere.classification.poisson import (
     symmetric_graph,
 )
 from whatwhere.data.images import few_labels
-from whatwhere.ops.distortions import distort
 from whatwhere.spec.recipe import joint
 from whatwhere.spec.tasks import Distortions
 

@@ -21,8 +21,8 @@ from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import CHOSEN, Log, Split, both, graph_errors, side_by_side, spread, svm_errors
 from whatwhere.classification.descriptors import unit_length
 from whatwhere.classification.linear_svm import fit_svm
+from whatwhere.classification.metric import distort
 from whatwhere.classification.poisson import Neighbours, neighbour_weights, symmetric_graph
-from whatwhere.ops.distortions import distort
 from whatwhere.spec.tasks import Distortions
 
 KINDS = ("rotation", "shear", "scale", "shift", "elastic")

@@ -5,9 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whatwhere.classification.metric import Covariance, Metric, fit_metric, metric_of, whitening_of
+from whatwhere.classification.metric import Covariance, Metric, distort, fit_metric, metric_of, whitening_of
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.ops.distortions import distort
 from whatwhere.spec.tasks import Distortions
 
 HOW = Distortions(copies=3, seed=4)

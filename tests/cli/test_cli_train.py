@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import sys
 from pathlib import Path
@@ -185,8 +186,8 @@ def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     text = shown.read_bytes().decode()
     assert process.exitcode == 130, text
     assert f"whatwhere train --resume {out}" in text.replace("\r\n", "")
-    for word in ("epoch 1/15, batch ", "cost ", "non-zeros"):
-        assert word in text, f"the live display shows {word!r}"
+    for shows in (r"epoch \d+/15, batch ", "cost ", "non-zeros"):
+        assert re.search(shows, text), f"the live display shows {shows!r}"
     assert len((out / "history.jsonl").read_text().splitlines()) < 2 * 15, "it stopped before the end"
     whatwhere("train", "--resume", out, "--quiet", *OPTIONS)
     whatwhere("train", images, "--out", tmp_path / "uninterrupted", "--recipe", recipe, "--quiet", *OPTIONS)

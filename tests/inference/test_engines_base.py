@@ -59,7 +59,7 @@ def test_auto_says_why_it_took_the_reference() -> None:
 
 
 def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_use, "is_compiled", lambda: False)
+    monkeypatch.setattr(first_use, "has_machine_code", lambda: False)
     started: list[int] = []
     monkeypatch.setattr(first_use, "compile_apart", lambda: started.append(1))
     monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
@@ -75,7 +75,7 @@ def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.Monk
         assert resolve("auto", problem, 1).name == "reference"
         assert resolve("auto", problem, 2).name == "cpu", "many small ones are as slow as a large one"
         assert resolve("auto", problem).name == "cpu", "training waits"
-        monkeypatch.setattr(first_use, "is_compiled", lambda: True)
+        monkeypatch.setattr(first_use, "has_machine_code", lambda: True)
         monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
         assert resolve("auto", problem, 1).name == "cpu"
 

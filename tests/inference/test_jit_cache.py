@@ -171,15 +171,13 @@ print(double(21))
 
 
 def test_it_is_known_whether_there_is_machine_code(folder: Path) -> None:
-    def has_code() -> bool:
-        double = define(folder)
-        return bool(double._cache.has_code(double.targetctx.codegen()))
-
-    assert not has_code()
-    call(define(folder))
-    assert has_code()
+    double = define(folder)
+    assert not jit.is_compiled(double)
+    call(double)
+    assert jit.is_compiled(double)
+    assert jit.is_compiled(define(folder)), "on disk"
     (folder / "other.py").write_text("# another source")
-    assert not has_code()
+    assert not jit.is_compiled(define(folder))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files on this system")

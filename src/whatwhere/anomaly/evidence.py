@@ -205,9 +205,6 @@ def together(evidence: Tensor) -> Tensor:
     return SOFT * (torch.logsumexp(evidence / SOFT, 0) - math.log(len(evidence)))
 
 
-# Parts of cells -------------------------------------------------------------------------------------------------
-
-
 def texture_of(cells: Cells) -> Tensor:
     """The energies around every cell, less a share of their mean in the picture, [D, n]."""
     return (around(cells.energy, cells.search.around) - cells.search.own * mean_energy(cells)[..., None]).flatten(1)
@@ -262,9 +259,6 @@ def places_of(cells: Cells, picture: int) -> Tensor:
     rows, columns = (torch.arange(n) for n in cells.known.shape)
     grid = torch.cartesian_prod(rows, columns).mT
     return torch.cat([torch.full_like(grid[:1], picture), grid])
-
-
-# Units ----------------------------------------------------------------------------------------------------------
 
 
 def log_distance(squares: Tensor) -> Tensor:

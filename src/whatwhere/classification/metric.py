@@ -16,16 +16,17 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification.descriptors import Matrix, describe_images, unit_length
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference.checks import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
-from whatwhere.ops.distortions import distort
 from whatwhere.spec import Recipe
 from whatwhere.spec.tasks import Distortions
 
+ELASTIC_GRID = 4  # control points of the elastic part along each side; between them it is a smooth curve
 BATCH = 4096  # rows that are dense at a time
 RANK = 400  # columns of the result, fewer where descriptors or images are fewer
 SHARE = 1.0  # of the mean variance under distortions, which every direction has at least
@@ -206,3 +207,37 @@ def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]
     epsilon = share * mean_variance
     shrunk = (1 - ((rest + epsilon) / (scales.square() + epsilon)).sqrt()).to(rows)
     return lambda x: x - (x @ V.T * shrunk) @ V
+
+
+def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Tensor:
+    """One distorted copy of each image, [N, C, H, W]: turned, sheared, scaled, moved and bent a little, in other light.
+
+    All amounts are drawn evenly between minus and plus the setting. Beyond the frame, pixels of the border repeat.
+
+    generator  of the draws, on the CPU, so that every device distorts alike
+
+    >>> images = ww.data.load("digits")[:5]
+    >>> distort(images, ww.Distortions(rotation=20), torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 1, 28, 28])
+    """
+    count, channels, height, width = images.shape
+
+    def draw(amount: float, *shape: int) -> Tensor:
+        """Values between -amount and amount, [N, …]; drawn for a kind that is left out, too, so that others stay."""
+        values = torch.rand(count, *shape, generator=generator) * 2 - 1
+        return (amount * values).to(images)
+
+    turn = torch.deg2rad(draw(how.rotation))
+    shear, scale, shift = draw(how.shear, 2), 1 + draw(how.scale, 2), draw(2 * how.shift, 2)
+    moves = torch.stack([turn.cos(), -turn.sin(), turn.sin(), turn.cos()], 1).view(count, 2, 2)
+    moves = moves @ (torch.diag_embed(scale) + torch.diag_embed(shear).flip(2))
+    frame = torch.tensor([width, height], dtype=images.dtype, device=images.device)
+    moves = moves * (frame[None, :] / frame[:, None])  # from pixels to the units of a grid, which is 2 each way
+    grid = F.affine_grid(torch.cat([moves, shift[:, :, None]], 2), list(images.shape), align_corners=False)
+    bend = draw(2 * how.elastic, 2, ELASTIC_GRID, ELASTIC_GRID)
+    if how.elastic:
+        smooth = F.interpolate(bend, (height, width), mode="bicubic", align_corners=True)
+        grid = grid + smooth.permute(0, 2, 3, 1)
+    moved = F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+    gain = (1 + draw(how.brightness, 1, 1, 1)) * (1 + draw(how.colour, channels, 1, 1))
+    return moved * gain if how.brightness or how.colour else moved

@@ -267,9 +267,6 @@ def run(source: str) -> Any:
     return run
 
 
-# --- launching
-
-
 def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit) -> None:
     """Run an operation of `fused` on all regions, in as many threads as pay.
 

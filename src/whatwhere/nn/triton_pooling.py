@@ -302,9 +302,6 @@ def store_gradient(maps, r, at, slopes, bounds, RULE: tl.constexpr):
             put(z + i * zy + j * zx, gradient[i * KX + j], inside(r, i, j, RULE.inside), RULE)
 
 
-# --- launching
-
-
 def launch(operation: str, regions: Regions, read: fused.Maps, written: fused.Maps, fit: MomentFit) -> None:
     """Run an operation of `fused` on all regions."""
     z = next(tensor for tensor in (read.z, written.z) if tensor is not None)

@@ -52,12 +52,14 @@ class InputStage:
         if self.spec.contrast:
             scale = local_contrast(detail, self.spec, weight)
             detail = detail / scale
-        signal = split_signs(detail) if self.spec.kind == "onoff" else detail
-        return signal, Background(low, scale)
+        if self.spec.kind == "onoff":  # positive parts, then negative parts
+            detail = torch.cat([detail.clamp(min=0), (-detail).clamp(min=0)], 1)
+        return detail, Background(low, scale)
 
     def inverse(self, signal: Tensor, background: Background) -> Tensor:
         """The image that a signal stands for, in the units that came in."""
-        detail = merge_signs(signal) if self.spec.kind == "onoff" else signal
+        C = signal.shape[1] // 2
+        detail = signal[:, :C] - signal[:, C:] if self.spec.kind == "onoff" else signal
         if background.scale is not None:
             detail = detail * background.scale
         return detail if background.low is None else detail + background.low
@@ -73,20 +75,6 @@ def local_contrast(detail: Tensor, spec: InputSpec, weight: Tensor | None = None
     known = None if weight is None else weight.amax(1, keepdim=True)
     local = lowpass(power, spec.contrast_sigma, known).clamp(min=0)
     return (local + spec.contrast_floor**2) ** (spec.contrast / 2)
-
-
-def split_signs(detail: Tensor) -> Tensor:
-    """[N, C, H, W] → [N, 2 C, H, W]: the positive parts (ON), then the negative parts (OFF)."""
-    return torch.cat([detail.clamp(min=0), (-detail).clamp(min=0)], 1)
-
-
-def merge_signs(signal: Tensor) -> Tensor:
-    """ON minus OFF, the inverse of `split_signs`."""
-    on, off = signal.chunk(2, 1)
-    return on - off
-
-
-# A Gaussian low-pass that ignores unknown pixels ---------------------------------------------------------------
 
 
 def radius(sigma: float) -> int:

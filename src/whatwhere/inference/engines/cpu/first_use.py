@@ -5,7 +5,6 @@ import subprocess
 import sys
 import warnings
 from functools import cache
-from typing import Any
 
 from whatwhere.errors import SlowEngineWarning
 from whatwhere.model import Problem
@@ -26,7 +25,7 @@ class FirstUse:
     def is_small(self, problem: Problem, images: int) -> bool:
         """Whether the reference solves this for so many images; the machine code is then made in another process."""
         work = self.work + images * work_of(problem)
-        if work > SMALL or is_compiled():
+        if work > SMALL or has_machine_code():
             return False
         self.work = work
         compile_apart()
@@ -46,14 +45,11 @@ def work_of(problem: Problem) -> float:
     return weights * problem.images[0, 0].numel() * problem.spec.steps
 
 
-def is_compiled() -> bool:
-    """Whether there is machine code, in this process or on disk."""
+def has_machine_code() -> bool:
     from whatwhere.inference.engines.cpu.loop import advance
+    from whatwhere.inference.engines.jit import is_compiled
 
-    compiled: Any = advance
-    return bool(compiled.overloads) or (
-        hasattr(compiled._cache, "folder") and compiled._cache.has_code(compiled.targetctx.codegen())
-    )
+    return is_compiled(advance)
 
 
 @cache

@@ -71,6 +71,16 @@ def own_folder(parent: Path) -> Path:
     raise RuntimeError("no folder of this user's own")
 
 
+def is_compiled(compiled: Any) -> bool:
+    """Whether a function has machine code of its sources, for any types: in this process or on disk."""
+    if compiled.overloads or not isinstance(compiled._cache, MachineCodeCache):
+        return bool(compiled.overloads)
+    sources = compiled._cache._index_key(None, compiled.targetctx.codegen())[1:]
+    with suppress(Exception):
+        return any(key[1:] == sources for key in compiled._cache._cache_file._load_index())
+    return False
+
+
 class MachineCodeCache(FunctionCache):
     """Numba's cache of one function, in a folder of this user's own, with damaged files and disk errors as warnings."""
 
@@ -78,13 +88,6 @@ class MachineCodeCache(FunctionCache):
         super().__init__(function)  # raises RuntimeError if no folder is writable
         self.folder, stamp = own_folder(Path(self.cache_path)), self._impl.locator.get_source_stamp()
         self._cache_file = IndexDataCacheFile(str(self.folder), self._impl.filename_base, stamp)
-
-    def has_code(self, codegen: Any) -> bool:
-        """Whether there is machine code of these sources, for any types."""
-        sources = self._index_key(None, codegen)[1:]
-        with suppress(Exception):
-            return any(key[1:] == sources for key in self._cache_file._load_index())
-        return False
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         with suppress(Exception):  # whatever reading, unpickling or linking raises, the files are useless

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from whatwhere.classification.metric import distort
 from whatwhere.errors import SpecError
-from whatwhere.ops.distortions import distort
 from whatwhere.spec.tasks import Distortions
 
 NONE = {"rotation": 0.0, "shear": 0.0, "scale": 0.0, "shift": 0.0, "elastic": 0.0}
