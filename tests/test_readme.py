@@ -220,7 +220,7 @@ DENOISED = {  # a row of the how-to, and what the result file says of it
     "SPORCO": {"method": "sporco"},
     "sparse coding, our former way": {"method": "photographs"},
     "BM3D": {"method": "bm3d"},
-    "a dictionary, without pairs": {"method": "dictionary", "learn": False},
+    "**without pairs: a dictionary**": {"method": "dictionary", "learn": False},
     **{
         f"**trained, quality {q}{' (default)' if q == 16 else ''}**": {"method": "trained", "shifts": q}
         for q in (8, 16, 32, 64)
