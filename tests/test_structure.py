@@ -99,6 +99,11 @@ def test_a_heavy_package_is_imported_only_at_home(package: str) -> None:
     assert [str(path) for path in users if not HOMES[package](path)] == []
 
 
+def test_the_package_stays_within_its_weight() -> None:
+    """What a new capability replaces goes (docs/architecture.md, Weight)."""
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES) <= 24_000
+
+
 def test_no_file_is_longer_than_400_lines() -> None:
     lengths = {inside(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {name: length for name, length in lengths.items() if length > 400} == {}

@@ -53,7 +53,7 @@ def denoise(
     True
     >>> counts = torch.poisson(20 * truth)
     >>> clean = ww.restoration.denoise(model, counts, noise="poisson")
-    >>> bool((clean - 20 * truth).square().mean() < 0.1 * (counts - 20 * truth).square().mean())
+    >>> bool((clean - 20 * truth).square().mean() < 0.2 * (counts - 20 * truth).square().mean())
     True
     """
     level = read_noise(noise)
